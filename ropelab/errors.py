@@ -1,0 +1,34 @@
+"""The errors a user can meet, each one line: what is wrong, what is allowed, what to type instead."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RopelabError(Exception):
+    """Base of all errors that are reported without a traceback."""
+
+    exit_status = 1
+
+
+class InputError(RopelabError):
+    """What the user typed cannot be used; nothing was computed and nothing was written."""
+
+    exit_status = 2
+
+
+class MachineError(RopelabError):
+    """The input was fine, the machine was not: no space, a lost device, a diverging run."""
+
+    exit_status = 1
+
+
+def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
+    """An error for a name that does not exist, with the nearest existing one.
+
+    >>> print(unknown_name("method", "yarm", ["yarn", "ntk"]))
+    unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
+    """
+    names = sorted(allowed)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    guess = f"; did you mean '{near[0]}'?" if near else ";"
+    return InputError(f"unknown {kind} '{name}'{guess} allowed: {', '.join(names)}")
