@@ -1,0 +1,70 @@
+"""The hooks behind which every position encoding of the laboratory sits.
+
+A transformer without positions has three places where a position can enter: the embeddings, the
+queries and keys, and the scores. An `Encoding` may act at each of them, and the model calls all
+three without knowing which encoding it carries. The base class acts nowhere, which is itself an
+encoding: NoPE, a causal transformer without positions (arXiv:2305.19466).
+"""
+
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class Encoding(nn.Module):
+    """No position encoding; the base of all the others.
+
+    An encoding is a module because some have parameters. One object serves the whole model unless
+    `for_layer` hands out others. Positions are whole numbers from 0, counted from the start of
+    the context, also when decoding with a key-value cache: keys are cached after `key()`, and a
+    query is turned by `query()` when it arrives.
+
+    Attributes:
+        name: how tables and command lines call it.
+        max_position: the largest position for which it is defined; None means any. The caller
+            checks; a result beyond it is reported as undefined, never as a number.
+        fused: True promises that softmax(q k^T / sqrt(head_dim)) is the whole attention after
+            `query()` and `key()`, so that a fused kernel may be used and `scores()` is not called.
+            False: the model calls `scores()` for a block of queries at a time.
+    """
+
+    name: ClassVar[str] = "nope"
+    max_position: int | None = None
+    fused: bool = True
+
+    def for_layer(self, layer: int) -> "Encoding":
+        """The encoding that layer number `layer` (from 0) uses; the same object by default."""
+        return self
+
+    def embed(
+        self, x: Float[Tensor, "batch tokens width"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Act on the token embeddings, once, before the first layer."""
+        return x
+
+    def query(
+        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        """Act on the queries of one layer."""
+        return q
+
+    def key(
+        self, k: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        """Act on the keys of one layer; what it returns is what a cache keeps."""
+        return k
+
+    def scores(
+        self,
+        q: Float[Tensor, "batch heads queries head_dim"],
+        k: Float[Tensor, "batch heads keys head_dim"],
+        q_positions: Int[Tensor, "queries"],
+        k_positions: Int[Tensor, "keys"],
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """The attention scores before masking and softmax, from what `query` and `key` returned.
+
+        The whole score, its division by sqrt(head_dim) included where the encoding has one. Where
+        a key lies after the query the value is masked by the model and may be anything finite.
+        """
+        return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
