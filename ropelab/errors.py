@@ -1,4 +1,4 @@
-"""The errors a user can meet, each one line: what is wrong, what is allowed, what to type instead."""
+"""The errors a user can meet, one line each: what is wrong, what is allowed, what to type."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,0 +1,72 @@
+"""Folders that are there whole or not at all, whatever interrupts the writing."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+
+def fingerprint(value: Mapping[str, Any]) -> str:
+    """A short, stable hash of a json-able value: 8 hex digits name a run, 16 a cell."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` for this process; a second one waits. What a dead one left is removed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        _recover(folder)
+        yield
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yield an empty sibling folder that takes the place of `folder` when the block succeeds.
+
+    The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture;
+    after a crash between the two renames `_recover` puts the old one back.
+    """
+    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    fresh.mkdir(parents=True)
+    try:
+        yield fresh
+        _flush(fresh)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        _recover(folder)
+
+
+def _sibling(folder: Path, role: str) -> Path:
+    return folder.with_name(f".{folder.name}.{role}")
+
+
+def _recover(folder: Path) -> None:
+    """Undo what an interrupted `replaced` left: the old folder back in place, the new one gone."""
+    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    for leftover in (fresh, old):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+
+
+def _flush(folder: Path) -> None:
+    """Ask the disk for every file before the rename makes them visible."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
