@@ -1,0 +1,82 @@
+"""The frequencies of rotary position embedding, before any scaling.
+
+Pair ``i`` of ``rotary_dim / 2`` turns by ``base ** (-2 i / rotary_dim)`` radians per token
+(Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2; the same spacing as the sinusoids of
+Vaswani et al. 2017, arXiv:1706.03762, section 3.5).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ropelab.errors import InputError
+
+
+def check_rotary_dim(rotary_dim: int) -> None:
+    """Raise InputError unless ``rotary_dim`` is an even number of at least 2."""
+    if rotary_dim < 2 or rotary_dim % 2:
+        raise InputError(f"rotary_dim must be an even number of at least 2, not {rotary_dim}")
+
+
+def check_base(base: float) -> None:
+    """Raise InputError unless ``base`` is a finite number above 1.
+
+    At base 1 all pairs have frequency 1; below it frequencies would exceed one radian per token.
+    """
+    if not (math.isfinite(base) and base > 1):
+        raise InputError(f"base must be a finite number above 1, not {base:g}")
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What a model was trained with: the rotated width of a head, the base, the length.
+
+    ``rotary_dim`` counts features (two per pair), ``trained_len`` counts tokens and is what configs
+    call ``original_max_position_embeddings``. Checked when built: InputError.
+    """
+
+    rotary_dim: int
+    base: float
+    trained_len: int
+
+    def __post_init__(self) -> None:
+        check_rotary_dim(self.rotary_dim)
+        check_base(self.base)
+        if self.trained_len < 2:
+            raise InputError(f"trained_len must be at least 2 tokens, not {self.trained_len}")
+
+    @property
+    def pairs(self) -> int:
+        """Number of frequencies: ``rotary_dim / 2``."""
+        return self.rotary_dim // 2
+
+    @property
+    def inv_freq(self) -> Float[Tensor, "pairs"]:
+        """The unscaled frequencies in radians per token."""
+        return inverse_frequencies(self.rotary_dim, self.base)
+
+
+def inverse_frequencies(rotary_dim: int, base: float) -> Float[Tensor, "pairs"]:
+    """theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token, float64.
+
+    The name is that of the libraries, where ``inv_freq`` is "inverse" of the divisor base^(2i/d).
+
+    Raises InputError for an odd width or a base of 1 or less. Source: arXiv:2104.09864, eq. 15.
+    """
+    check_rotary_dim(rotary_dim)
+    check_base(base)
+    exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim
+    return torch.pow(torch.tensor(base, dtype=torch.float64), -exponent)
+
+
+def wavelengths(inv_freq: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+    """lambda_i = 2 pi / theta_i: tokens per full turn; infinite for a dropped pair (theta = 0)."""
+    return 2 * math.pi / inv_freq
+
+
+def turns(inv_freq: Float[Tensor, "pairs"], length: float) -> Float[Tensor, "pairs"]:
+    """r_i = length / lambda_i: full turns that each pair completes within ``length`` tokens."""
+    return inv_freq * (length / (2 * math.pi))

@@ -1,0 +1,49 @@
+"""Scaling methods: each turns a geometry and a length into the frequencies to use there."""
+
+from ropelab.rope.scaling.by_parts import (
+    DynamicYarn,
+    Llama3,
+    NtkByParts,
+    Yarn,
+    YarnPaper,
+    coded_ramp_range,
+)
+from ropelab.rope.scaling.given import LongRope
+from ropelab.rope.scaling.methods import METHODS, parse_method, split_methods
+from ropelab.rope.scaling.plan import RopePlan, Scaling, kept_weights, roles
+from ropelab.rope.scaling.selected import Clipped, PRope, Proportional, Resonance
+from ropelab.rope.scaling.uniform import (
+    AdjustedBase,
+    DynamicNtk,
+    NtkAware,
+    PositionInterpolation,
+    Unscaled,
+    ntk_base,
+)
+
+__all__ = [
+    "METHODS",
+    "AdjustedBase",
+    "Clipped",
+    "DynamicNtk",
+    "DynamicYarn",
+    "Llama3",
+    "LongRope",
+    "NtkAware",
+    "NtkByParts",
+    "PRope",
+    "PositionInterpolation",
+    "Proportional",
+    "Resonance",
+    "RopePlan",
+    "Scaling",
+    "Unscaled",
+    "Yarn",
+    "YarnPaper",
+    "coded_ramp_range",
+    "kept_weights",
+    "ntk_base",
+    "parse_method",
+    "roles",
+    "split_methods",
+]

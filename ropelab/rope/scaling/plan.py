@@ -1,0 +1,148 @@
+"""What every scaling method makes, and what every method is."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ropelab.errors import InputError
+from ropelab.rope.frequencies import Geometry
+
+
+@dataclass(frozen=True)
+class RopePlan:
+    """The whole effect of a scaling method: one frequency per pair and one factor.
+
+    ``inv_freq``: radians per token, float64, 0 for a pair that no longer turns.
+    ``attention_factor``: what cos and sin are multiplied with, for queries and keys alike, so every
+    logit is multiplied by its square (``logit_multiplier``).
+    ``stretch``: what a fully interpolated pair was divided by; 1 where there is no such thing.
+    """
+
+    inv_freq: Float[Tensor, "pairs"]
+    attention_factor: float = 1.0
+    stretch: float = 1.0
+
+    @property
+    def logit_multiplier(self) -> float:
+        """What the attention factor does to every logit: its square."""
+        return self.attention_factor**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """A way to run a model beyond its trained length by changing frequencies.
+
+    A subclass holds only its own knobs, is checked when built (InputError), and turns a geometry
+    and a length into a RopePlan. ``name`` is what users type, ``source`` where it comes from.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        """The frequencies to use while ``length`` tokens are in the context.
+
+        Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
+        """
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """The method as it would be typed, knobs at their defaults left out."""
+        knobs = [
+            f"{knob.name}={_typed(getattr(self, knob.name))}"
+            for knob in fields(self)
+            if getattr(self, knob.name) != knob.default
+        ]
+        return f"{self.name}({', '.join(knobs)})" if knobs else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretching(Scaling):
+    """A method made to reach ``factor`` times the trained length; factor 1 is the identity."""
+
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_factor(self.name, self.factor)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        """See Scaling.plan; exactly the unscaled frequencies when there is nothing to stretch."""
+        stretch = self.stretch(geometry, length)
+        if stretch == 1:
+            return RopePlan(geometry.inv_freq)
+        return self.stretched(geometry, stretch)
+
+    def stretch(self, geometry: Geometry, length: int) -> float:
+        """How far to stretch now; dynamic methods make it follow ``length``."""
+        return self.factor
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        """The plan for a stretch above 1."""
+        raise NotImplementedError
+
+
+def check_factor(method: str, factor: float) -> None:
+    """Raise InputError unless ``factor`` is a finite number of at least 1."""
+    if not (math.isfinite(factor) and factor >= 1):
+        raise InputError(f"{method}: factor must be a number of at least 1, not {factor:g}")
+
+
+def check_attention_factor(method: str, value: float | None) -> None:
+    """Raise InputError unless ``value`` is None (computed) or a positive finite number."""
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise InputError(f"{method}: attention_factor must be a positive number, not {value:g}")
+
+
+def blend(
+    inv_freq: Float[Tensor, "pairs"], kept: Float[Tensor, "pairs"], stretch: float
+) -> Float[Tensor, "pairs"]:
+    """kept * theta + (1 - kept) * theta / stretch, the form shared by all by-parts methods."""
+    return kept * inv_freq + (1 - kept) * inv_freq / stretch
+
+
+def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
+    """What happened to each pair, read off the plan, so that it means the same for every method.
+
+    ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``: between the two.
+    ``dropped``: no longer turns. ``moved``: changed to something outside that range, as when
+    wavelengths are rounded or factors searched.
+    """
+    ratio = (plan.inv_freq / geometry.inv_freq).tolist()
+    return [_role(value, 1 / plan.stretch) for value in ratio]
+
+
+def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[Tensor, "pairs"]:
+    """w with theta' = w theta + (1 - w) theta/stretch; nan where the plan stretches nothing."""
+    if plan.stretch == 1:
+        return torch.full_like(plan.inv_freq, math.nan)
+    ratio = plan.inv_freq / geometry.inv_freq
+    weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
+    snapped = weight.round()
+    return torch.where((weight - snapped).abs() < _ROUNDING, snapped, weight)
+
+
+_ROUNDING = 1e-11
+"""Weights are computed from quotients of float64 numbers; nobody means a weight this small."""
+
+
+def _role(ratio: float, interpolated: float) -> str:
+    if ratio == 0:
+        return "dropped"
+    if abs(ratio - 1) < _ROUNDING:
+        return "kept"
+    if abs(ratio / interpolated - 1) < _ROUNDING:
+        return "interpolated"
+    return "ramp" if interpolated < ratio < 1 else "moved"
+
+
+def _typed(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_typed, value))}]"
+    return value.label if isinstance(value, Scaling) else str(value).lower()

@@ -1,0 +1,89 @@
+"""Methods that treat all pairs by one rule: none, linear, a new base."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ropelab.errors import InputError
+from ropelab.rope.frequencies import Geometry, check_base, inverse_frequencies
+from ropelab.rope.scaling.plan import RopePlan, Scaling, Stretching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscaled(Scaling):
+    """theta'_i = theta_i: the model as it was trained."""
+
+    name: ClassVar[str] = "unscaled"
+    source: ClassVar[str] = "Su et al. 2021, arXiv:2104.09864"
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(geometry.inv_freq)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionInterpolation(Stretching):
+    """theta'_i = theta_i / factor: positions squeezed into the trained range ("linear")."""
+
+    name: ClassVar[str] = "pi"
+    source: ClassVar[str] = "Chen et al. 2023, arXiv:2306.15595"
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        return RopePlan(geometry.inv_freq / stretch, stretch=stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NtkAware(Stretching):
+    """base' = base * factor^(d/(d-2)): the first pair stays, the last is divided by ``factor``."""
+
+    name: ClassVar[str] = "ntk"
+    source: ClassVar[str] = "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16"
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        base = ntk_base(geometry, stretch)
+        return RopePlan(inverse_frequencies(geometry.rotary_dim, base), stretch=stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNtk(NtkAware):
+    """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
+
+    Up to L it is the identity (the bracket would fall below 1, and further down turn negative,
+    which careless code answers with a complex base). With ``factor`` 1 it follows length / L;
+    hence here, as in the runtimes, factor 1 is not the identity beyond the trained length.
+    """
+
+    name: ClassVar[str] = "dynamic_ntk"
+    source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
+
+    def stretch(self, geometry: Geometry, length: int) -> float:
+        longer = max(length, geometry.trained_len) / geometry.trained_len
+        return self.factor * longer - (self.factor - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdjustedBase(Scaling):
+    """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training ("ABF")."""
+
+    base: float = 500_000.0
+
+    name: ClassVar[str] = "abf"
+    source: ClassVar[str] = "Xiong et al. 2023, arXiv:2309.16039"
+
+    def __post_init__(self) -> None:
+        check_base(self.base)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
+        return RopePlan(inv_freq, stretch=float(geometry.inv_freq[-1] / inv_freq[-1]))
+
+
+def ntk_base(geometry: Geometry, factor: float) -> float:
+    """base * factor^(d/(d-2)), the base that divides the slowest of d/2 frequencies by ``factor``.
+
+    Undefined for a single pair (d = 2), whose frequency is 1 whatever the base: InputError.
+    """
+    d = geometry.rotary_dim
+    if d < 4:
+        raise InputError(
+            "NTK-aware scaling needs a rotary_dim of at least 4: one pair ignores the base"
+        )
+    return geometry.base * factor ** (d / (d - 2))
