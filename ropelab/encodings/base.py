@@ -6,8 +6,6 @@ three without knowing which encoding it carries. The base class acts nowhere, wh
 encoding: NoPE, a causal transformer without positions (arXiv:2305.19466).
 """
 
-from typing import ClassVar
-
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -26,10 +24,11 @@ class Encoding(nn.Module):
             checks; a result beyond it is reported as undefined, never as a number.
         fused: True promises that softmax(q k^T / sqrt(head_dim)) is the whole attention after
             `query()` and `key()`, so that a fused kernel may be used and `scores()` is not called.
-            False: the model calls `scores()` for a block of queries at a time.
+            False: the model calls `scores()` and `mix()` for a block of queries at a time; in one
+            call the positions of the queries are consecutive, and so are those of the keys.
     """
 
-    name: ClassVar[str] = "nope"
+    name: str = "nope"
     max_position: int | None = None
     fused: bool = True
 
@@ -68,3 +67,13 @@ class Encoding(nn.Module):
         a key lies after the query the value is masked by the model and may be anything finite.
         """
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+
+    def mix(
+        self,
+        weights: Float[Tensor, "batch heads queries keys"],
+        v: Float[Tensor, "batch heads keys head_dim"],
+        q_positions: Int[Tensor, "queries"],
+        k_positions: Int[Tensor, "keys"],
+    ) -> Float[Tensor, "batch heads queries head_dim"]:
+        """What the queries receive: the values under the softmax weights (0 at later keys)."""
+        return weights @ v
