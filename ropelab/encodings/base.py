@@ -6,6 +6,8 @@ three without knowing which encoding it carries. The base class acts nowhere, wh
 encoding: NoPE, a causal transformer without positions (arXiv:2305.19466).
 """
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -28,7 +30,7 @@ class Encoding(nn.Module):
             call the positions of the queries are consecutive, and so are those of the keys.
     """
 
-    name: str = "nope"
+    name: ClassVar[str] = "nope"
     max_position: int | None = None
     fused: bool = True
 
