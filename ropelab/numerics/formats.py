@@ -1,0 +1,161 @@
+"""Floating-point formats as records of independent facts, and exact rounding to them.
+
+A format is four facts: precision, exponent width, whether it has infinities, what overflow does.
+Everything else follows. Values of every format here are float64 values too, so a rounded tensor
+stays a float64 tensor and nothing is lost by looking at it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ropelab.errors import unknown_name
+
+_EXPONENT_FIELD = 0x7FF0_0000_0000_0000
+_FRACTION_BITS = 52
+_HALF = 1 << (_FRACTION_BITS - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatFormat:
+    """A binary floating-point format with IEEE layout: sign, biased exponent, fraction, subnormals.
+
+    precision:      significant bits p, the implicit one included.
+    exponent_bits:  width of the exponent field; the bias is 2^(exponent_bits-1) - 1.
+    has_infinity:   True: the top exponent is reserved for infinity and NaN (IEEE 754).
+                    False: only its last code is NaN, the others are numbers (the 'fn' of
+                    arXiv:2209.05433 and the OCP FP8 specification).
+    saturating:     True: values beyond the largest become the largest, infinity included.
+                    False: they become infinity, or NaN where there is none.
+    """
+
+    name: str
+    precision: int
+    exponent_bits: int
+    has_infinity: bool = True
+    saturating: bool = False
+
+    @property
+    def bits(self) -> int:
+        """Sign, exponent and fraction together (19 for tf32, although it is stored in 32)."""
+        return self.exponent_bits + self.precision
+
+    @property
+    def max_exponent(self) -> int:
+        """e of the largest finite value, written 1.f * 2^e."""
+        bias: int = 2 ** (self.exponent_bits - 1) - 1
+        return bias if self.has_infinity else bias + 1
+
+    @property
+    def min_exponent(self) -> int:
+        """e of the smallest normal value 2^e."""
+        return 2 - 2 ** (self.exponent_bits - 1)
+
+    @property
+    def epsilon(self) -> float:
+        """Distance from 1 to the next larger value."""
+        return math.ldexp(1.0, 1 - self.precision)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite value."""
+        missing = 1 if self.has_infinity else 2
+        return math.ldexp(2.0 - missing * self.epsilon, self.max_exponent)
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive value with full precision."""
+        return math.ldexp(1.0, self.min_exponent)
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """The smallest positive value, and the spacing of the values around zero."""
+        return math.ldexp(1.0, self.min_exponent + 1 - self.precision)
+
+    @property
+    def exact_integers(self) -> int:
+        """All integers from 0 to this one are values of the format."""
+        return min(2**self.precision, int(self.largest))
+
+    @property
+    def overflow(self) -> float:
+        """What a positive value beyond the largest becomes."""
+        if self.saturating:
+            return self.largest
+        return math.inf if self.has_infinity else math.nan
+
+
+_IEEE = (
+    FloatFormat(name="float64", precision=53, exponent_bits=11),
+    FloatFormat(name="float32", precision=24, exponent_bits=8),
+    FloatFormat(name="tf32", precision=11, exponent_bits=8),
+    FloatFormat(name="float16", precision=11, exponent_bits=5),
+    FloatFormat(name="bfloat16", precision=8, exponent_bits=8),
+)
+_FP8 = (
+    FloatFormat(name="float8_e4m3fn", precision=4, exponent_bits=4, has_infinity=False),
+    FloatFormat(name="float8_e5m2", precision=3, exponent_bits=5),
+)
+_SATURATING = tuple(replace(f, name=f"{f.name}_saturating", saturating=True) for f in _FP8)
+
+FORMATS: dict[str, FloatFormat] = {f.name: f for f in (*_IEEE, *_FP8, *_SATURATING)}
+"""Every known format by name. The plain FP8 names overflow to NaN or infinity, '..._saturating'
+clamps to the largest value."""
+
+
+def format_named(name: str) -> FloatFormat:
+    """The format of that name; InputError with the nearest name if there is none."""
+    if name not in FORMATS:
+        raise unknown_name("format", name, FORMATS)
+    return FORMATS[name]
+
+
+def round_to(x: Float[Tensor, "..."], fmt: FloatFormat) -> Float[Tensor, "..."]:
+    """Round float64 values to the nearest value of `fmt`, ties to even, once.
+
+    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. Torch's own cast
+    from float64 to a 16-bit format goes through float32 and rounds twice, so it is not used.
+
+    Method: for |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) lets the float64
+    adder itself drop all but p bits, ties to even; clamping e from below gives the subnormals.
+
+    Raises TypeError if x is not float64. The result may share memory with x (float64 to float64).
+    """
+    if x.dtype != torch.float64:
+        raise TypeError(f"round_to takes float64 values, not {x.dtype}")
+    if fmt.precision == 53:
+        return x
+    if fmt.precision == 24:
+        return x.float().double()
+    anchor = _binade(x, fmt).add_(((53 - fmt.precision) << _FRACTION_BITS) + _HALF).view(x.dtype)
+    rounded = torch.add(x, anchor).sub_(anchor)
+    low, high = rounded.aminmax() if rounded.numel() else (rounded.sum(), rounded.sum())
+    if not (low >= -fmt.largest and high <= fmt.largest):
+        rounded.masked_fill_(rounded.abs() > fmt.largest, fmt.overflow)
+    return rounded.copysign_(x)
+
+
+def spacing(x: Float[Tensor, "..."], fmt: FloatFormat) -> Float[Tensor, "..."]:
+    """The unit in the last place of `fmt` at x: the step between values in the binade of |x|.
+
+    At zero and among subnormals it is the smallest subnormal. No meaning for infinities and NaN.
+    """
+    shift = 1 - fmt.precision
+    if fmt.precision == 53:
+        return torch.nextafter(x.abs(), x.new_tensor(math.inf)).sub_(x.abs())
+    return _binade(x, fmt).add_(shift << _FRACTION_BITS).view(x.dtype)
+
+
+def _binade(x: Float[Tensor, "..."], fmt: FloatFormat) -> Tensor:
+    """The bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
+
+    e is clamped to run from the smallest normal to one above the largest finite value.
+    """
+    bits = x.view(torch.int64) & _EXPONENT_FIELD
+    lowest, highest = (
+        (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)
+    )
+    return bits.clamp_(lowest, highest)
