@@ -28,6 +28,8 @@ def read_number(value: object) -> object:
     >>> read_number("128k"), read_number("1e6"), read_number("0.5")
     (131072, 1000000, 0.5)
     """
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
     if not isinstance(value, str):
         return value
     match = NUMBER.fullmatch(value)
@@ -85,6 +87,14 @@ class Config(BaseModel):
         """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
         return {}
 
+    def reads(self) -> tuple[str, ...]:
+        """The experiments whose stored runs this one reads."""
+        return ()
+
+    def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Runs to make before this one: (experiment, values)."""
+        return ()
+
     def changed(self) -> dict[str, Any]:
         """The fields whose values differ from the defaults, in the order of the class."""
         default = type(self)().model_dump(mode="json")
@@ -128,9 +138,11 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     if not location:
         return text
     text = re.sub(r"^(Input|Value) should be", "must be", text)
-    text = re.sub(r"^Input should have", "must have", text)
+    text = re.sub(r"^(Input|Value) should have", "must have", text)
     text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
     text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
+    text = text.replace("a valid boolean, unable to interpret input", "true or false")
+    text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 

@@ -4,12 +4,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 
 def fingerprint(value: Mapping[str, Any]) -> str:
@@ -19,12 +19,24 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process; a second one waits. What a dead one left is removed."""
+def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) -> Iterator[None]:
+    """Hold `folder` for this process; a second one waits. What a dead one left is removed.
+
+    Args:
+        waiting: called once if another process holds the folder.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(f".{folder.name}.lock")):
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waiting(folder)
+        lock.acquire()
+    try:
         _recover(folder)
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager

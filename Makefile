@@ -1,0 +1,37 @@
+# Everything starts from a bare clone: the first target that needs the environment makes it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: all-figures reference test lint bench clean help
+
+help:                ## show this
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
+
+all-figures: $(READY)  ## run every config in configs/ and write results/index.md (finished runs are reused)
+	$(BIN)/ropelab run configs --results results
+
+reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
+	$(BIN)/ropelab run configs/reference configs/incidents --results results/reference --index README.md
+
+test: lint             ## lint, types, tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+lint: $(READY)         ## lint, format and type checks
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY)        ## measured ratios against what one would use instead (an idle machine, please)
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:               ## remove the environment and everything in results/ but the reference
+	rm -rf $(VENV) build *.egg-info
+	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit("ropelab needs Python 3.11 or later; try make PYTHON=python3.11") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	@touch $@

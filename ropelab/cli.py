@@ -1,0 +1,277 @@
+"""The command line: one command per experiment, its flags made from the fields of its config.
+
+Nothing heavy is imported here; torch, pandas and matplotlib are loaded when a command runs.
+"""
+
+import errno
+import inspect
+import json
+import signal
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+import ropelab
+from ropelab import experiments
+from ropelab.config import read_toml
+from ropelab.errors import InputError, RopelabError
+from ropelab.experiments import Experiment
+
+if TYPE_CHECKING:
+    from ropelab.lab import Lab, Run
+
+app = typer.Typer(
+    name="ropelab",
+    help="A laboratory for rotary position embeddings: precision, base, scaling, extrapolation.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted.",
+)
+
+Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
+Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
+]
+COMMON = {
+    "config": (ConfigFile, None),
+    "results": (Results, Path("results")),
+    "force": (Force, False),
+    "redraw": (Redraw, False),
+    "quiet": (Quiet, False),
+    "json": (Json, False),
+}
+
+
+def _add_command(experiment: Experiment) -> None:
+    """Register an experiment: its flags are the fields of its config, then the common ones."""
+
+    def command(**given: Any) -> None:
+        common = {name: given.pop(name) for name in COMMON}
+        _run_one(experiment, {k: v for k, v in given.items() if v is not None}, **common)
+
+    fields = experiment.config.model_fields
+    parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
+    parameters += [_parameter(name, kind, default) for name, (kind, default) in COMMON.items()]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command(
+        experiment.name,
+        help=f"{experiment.question}\n\nCannot show: {experiment.cannot_show}",
+        short_help=experiment.question,
+    )(command)
+
+
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=kind)
+
+
+def _option(name: str, field: FieldInfo) -> Any:
+    """One field as a Typer option. Values stay text: the config reads and checks them."""
+    flag = flag_of(name)
+    shown = default_text(field.default)
+    if field.annotation is bool:
+        option = typer.Option(f"{flag}/--no-{flag[2:]}", help=field.description, show_default=shown)
+        return Annotated[bool | None, option]
+    option = typer.Option(
+        flag, metavar=metavar(field.annotation), help=field.description, show_default=shown
+    )
+    return Annotated[str | None, option]
+
+
+def flag_of(name: str) -> str:
+    """The flag of a config field: `head_dim` is `--head-dim`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def default_text(default: object) -> str | bool:
+    """A default as a person would type it; False hides an empty one."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default)) or False
+    if isinstance(default, float):
+        return f"{default:g}"
+    return str(default) if default not in (None, "") else False
+
+
+def metavar(kind: Any) -> str:
+    """The placeholder of a flag's value, from the type of its field."""
+    if get_origin(kind) is Annotated:
+        return metavar(get_args(kind)[0])
+    if get_origin(kind) in (Union, types.UnionType):
+        return metavar(next(part for part in get_args(kind) if part is not type(None)))
+    if get_origin(kind) is Literal:
+        return "|".join(map(str, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"{metavar(get_args(kind)[0])},..."
+    return {int: "N", float: "X", str: "NAME"}.get(kind, "VALUE")
+
+
+def _run_one(
+    experiment: Experiment,
+    flags: dict[str, Any],
+    *,
+    config: Path | None,
+    results: Path,
+    force: bool,
+    redraw: bool,
+    quiet: bool,
+    json: bool,
+) -> None:
+    values = _from_file(experiment.name, config) if config else {}
+    lab = _lab(results, force, redraw, quiet or (json and not sys.stderr.isatty()))
+    run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
+    if json:
+        print_json(run)
+    elif not quiet:
+        _show(run)
+
+
+def _from_file(name: str, path: Path) -> dict[str, Any]:
+    wanted, values = read_toml(path)
+    if wanted != name:
+        raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
+    return values
+
+
+def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
+    from ropelab import terminal
+    from ropelab.context import silent
+    from ropelab.lab import Lab
+
+    loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
+    return Lab(results, force, redraw, silent if quiet else loud, terminal.say_waiting)
+
+
+def _show(run: "Run") -> None:
+    from ropelab import terminal
+
+    state = "reused" if run.reused else "written to"
+    terminal.show_answer(run.answer, run.summary(), f"{state} {run.folder}")
+
+
+def print_json(run: "Run") -> None:
+    """Print a run as one JSON document with all its tables."""
+    from ropelab.store import to_records
+
+    document = {
+        "experiment": run.experiment.name,
+        "config": run.config.model_dump(mode="json"),
+        "answer": run.answer,
+        "tables": {name: to_records(table) for name, table in run.tables.items()},
+        "run": str(run.folder),
+    }
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+@app.command("run")
+def run_configs(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="TOML files, or folders of them.")
+    ],
+    results: Results = Path("results"),
+    index: Annotated[
+        str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
+    ] = "index.md",
+    force: Force = False,
+    redraw: Redraw = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run every config given, reuse what is finished, and write an index of all figures."""
+    from ropelab.gallery import write_index
+
+    lab = _lab(results, force, redraw, quiet)
+    planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
+    for number, (path, plan) in enumerate(planned, 1):
+        if not quiet:
+            typer.echo(f"[{number}/{len(planned)}] {path}")
+        run = lab.carry_out(*plan)
+        if not quiet:
+            typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    typer.echo(f"index: {write_index(results, index)}")
+
+
+def _toml_files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        if not found:
+            raise InputError(f"no .toml files in {path}")
+        files += found
+    return files
+
+
+def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Any]:
+    name, values = read_toml(path)
+    return lab.prepare(name, values, lambda field: f"{path}: {field}")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ropelab {ropelab.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _name in experiments.NAMES:
+    _add_command(experiments.load(_name))
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit: errors are one line on stderr, never a traceback."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        status = app(arguments, standalone_mode=False)
+    except RopelabError as error:
+        sys.exit(_fail(str(error), error.exit_status))
+    except typer.TyperException as error:
+        sys.exit(_fail(error.format_message(), error.exit_code))
+    except KeyboardInterrupt:
+        status = 130
+    except OSError as error:
+        sys.exit(_machine_failure(error))
+    if status == 130:
+        _fail("interrupted; finished parts are kept and the same command continues", 130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _machine_failure(error: OSError) -> int:
+    """Status and message of a failing machine; what is no such failure is a bug and is raised."""
+    if error.errno == errno.EPIPE:
+        return 1
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES):
+        raise error
+    where = f" ({error.filename})" if error.filename else ""
+    return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"ropelab: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _stop(signal_number: int, frame: types.FrameType | None) -> NoReturn:
+    """Let a termination clean up like Ctrl-C does."""
+    raise SystemExit(128 + signal_number)

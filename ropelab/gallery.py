@@ -1,0 +1,58 @@
+"""The index of a results folder: every run with its figures, its answer and its command."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ropelab import store
+
+
+def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
+    """Write the index of all finished runs below `results`, and say where it is."""
+    path = results / name
+    path.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
+    return path
+
+
+def _lines(results: Path, title: str) -> Iterator[str]:
+    yield f"# {title}"
+    yield ""
+    yield "Each run: the question, the answer computed from its tables, the command that made it."
+    runs = list(store.finished(results))
+    yield ""
+    yield from (_entry(results, folder, manifest) for folder, manifest in runs)
+    for folder, manifest in runs:
+        yield ""
+        yield from _section(results, folder, manifest)
+
+
+def _entry(results: Path, folder: Path, manifest: Mapping[str, Any]) -> str:
+    anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").lower()
+    return f"- [{_title(folder, manifest)}](#{anchor}): {manifest['question']}"
+
+
+def _title(folder: Path, manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['experiment']} {folder.name}"
+
+
+def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    where = folder.relative_to(results).as_posix()
+    yield f"## {_title(folder, manifest)}"
+    yield ""
+    yield f"**{manifest['question']}** {manifest['answer']}"
+    yield ""
+    yield f"Made by `{manifest['command']}` in {manifest['seconds']:.0f} s{_made_by(manifest)}."
+    tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
+    yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
+    yield ""
+    yield f"What it cannot show: {manifest['cannot_show']}"
+    for figure in manifest["figures"]:
+        yield ""
+        yield f"![{Path(figure).stem.replace('_', ' ')}]({where}/{figure})"
+
+
+def _made_by(manifest: Mapping[str, Any]) -> str:
+    packages = manifest["packages"]
+    commit = manifest["commit"]
+    code = f", commit {commit[:10]}" if commit else ""
+    return f" with ropelab {packages['ropelab']}, torch {packages['torch']}{code}"

@@ -1,0 +1,149 @@
+"""Carry out one experiment: validate, find a finished run or make one, store it, hand it over."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ropelab import experiments, store
+from ropelab.cells import Cells
+from ropelab.config import Config, build
+from ropelab.context import Context, Progress, silent
+from ropelab.experiments import Experiment
+from ropelab.folders import locked
+from ropelab.tables import Tables, read_tables, sha256_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run.
+
+    Attributes:
+        tables: table name to DataFrame, full precision.
+        answer: the finding in one or two sentences, computed from the tables.
+        folder: where it lies on disk; None if it was kept in memory.
+        reused: True if it had been made before.
+    """
+
+    experiment: Experiment
+    config: Config
+    tables: Tables
+    answer: str
+    folder: Path | None = None
+    reused: bool = False
+
+    def summary(self) -> "pd.DataFrame":
+        """The short table that the terminal shows."""
+        return self.experiment.summary(self.tables)
+
+    def figures(self) -> "dict[str, Figure]":
+        """The figures, drawn from the tables."""
+        from ropelab.figures.style import use_style
+
+        with use_style():
+            return self.experiment.draw(self.tables)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where runs are kept and how their progress is told.
+
+    Args:
+        results: the folder of results; None keeps everything in memory.
+        force: make runs again that are finished.
+        redraw: draw the figures of finished runs again.
+        waiting: called with a folder when another process holds it.
+    """
+
+    results: Path | None = None
+    force: bool = False
+    redraw: bool = False
+    progress: Progress = silent
+    waiting: Callable[[Path], None] = lambda folder: None
+
+    def prepare(
+        self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
+    ) -> tuple[Experiment, Config]:
+        """The experiment and its validated config.
+
+        Raises:
+            InputError: the experiment or a value is not one that exists.
+        """
+        experiment = experiments.load(name)
+        return experiment, build(experiment.config, values, called)
+
+    def carry_out(self, experiment: Experiment, config: Config) -> Run:
+        """A finished run of that config, made now if it does not exist yet."""
+        if self.results is None:
+            tables = experiment.run(config, Context(progress=self.progress))
+            return Run(experiment, config, tables, experiment.answer(tables))
+        store.check_writable(self.results)
+        for name, values in config.requires():
+            self.carry_out(*self.prepare(name, values))
+        identity = self._identity(experiment, config)
+        folder = identity.folder(self.results)
+        with locked(folder, self.waiting):
+            manifest = None if self.force else store.find(folder, identity)
+            if manifest is None:
+                self._make(experiment, identity, folder)
+            run = self._read(experiment, config, folder, reused=manifest is not None)
+            if self.redraw and manifest is not None:
+                store.save_figures(run.figures(), folder / "figures")
+        return run
+
+    def _identity(self, experiment: Experiment, config: Config) -> store.Identity:
+        assert self.results is not None
+        stored = {
+            str(folder.relative_to(self.results)): sha256_of(folder / "manifest.json")
+            for folder, manifest in store.finished(self.results)
+            if manifest["experiment"] in config.reads()
+        }
+        inputs = {**config.inputs(), **stored}
+        return store.Identity(experiment.name, experiment.version, config, inputs)
+
+    def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
+        start, clock = datetime.now(UTC), time.perf_counter()
+        tables = experiment.run(identity.config, self._context())
+        run = Run(experiment, identity.config, tables, experiment.answer(tables))
+        about = {
+            "question": experiment.question,
+            "cannot_show": experiment.cannot_show,
+            "answer": run.answer,
+            "command": store.command_of(identity),
+            "start": start.isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - clock, 3),
+        }
+        store.save(folder, identity, tables, run.figures(), about)
+
+    def _context(self) -> Context:
+        results = self.results
+        assert results is not None
+        return Context(
+            self.progress,
+            Cells(results / ".cells", again=self.force),
+            lambda name: store.stored_runs(results, name),
+        )
+
+    def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:
+        tables = read_tables(folder / "tables")
+        return Run(experiment, config, tables, experiment.answer(tables), folder, reused)
+
+
+def run(name: str, *, results: str | Path | None = None, force: bool = False, **values: Any) -> Run:
+    """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
+
+    Args:
+        results: a results folder in which the run is kept and found again; None: in memory.
+        force: run again what is finished.
+        values: the fields of the experiment's config, as on the command line.
+    Raises:
+        InputError: a value that is not allowed.
+    """
+    lab = Lab(results=Path(results) if results is not None else None, force=force)
+    return lab.carry_out(*lab.prepare(name, values))
