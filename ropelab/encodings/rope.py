@@ -1,0 +1,63 @@
+"""Rotary position embedding as an encoding, under any plan of frequencies (arXiv:2104.09864)."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ropelab.encodings.base import Encoding
+from ropelab.rope.rotary import Pairing, cos_sin, rotate
+from ropelab.rope.scaling.plan import RopePlan
+
+
+class Rope(Encoding):
+    """Turns queries and keys by their positions; no parameters, defined everywhere.
+
+    The cosines are computed in float64 and kept in float32, times the plan's attention factor
+    (once on the query and once on the key, so that scores carry its square). The rotation is done
+    in float32 whatever the dtype of the queries, which is then restored.
+
+    Args:
+        plan: frequencies and attention factor. Its pairs decide how much of a head is turned: a
+            head wider than twice their number keeps its remaining features (partial rotary).
+        pairing: which features make a pair, `half` (i and i + d/2) or `interleaved`.
+    """
+
+    name: ClassVar[str] = "rope"
+
+    def __init__(self, plan: RopePlan, pairing: Pairing = "half") -> None:
+        super().__init__()
+        self.plan, self.pairing = plan, pairing
+        self.rotary_dim = 2 * len(plan.inv_freq)
+        self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
+
+    def query(
+        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        return self.turned(q, positions)
+
+    def key(
+        self, k: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        return self.turned(k, positions)
+
+    def turned(
+        self, x: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        """`x` with its first `rotary_dim` features turned and scaled by the attention factor."""
+        cos, sin = self._tables(positions)
+        turned = rotate(x[..., : self.rotary_dim].float(), cos, sin, pairing=self.pairing)
+        if self.rotary_dim == x.shape[-1]:
+            return turned.to(x.dtype)
+        return torch.cat([turned.to(x.dtype), x[..., self.rotary_dim :]], dim=-1)
+
+    def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of the kept tables for `positions`; the tables grow to powers of two."""
+        needed = int(positions.max()) + 1
+        if len(self.cos) < needed or self.cos.device != positions.device:
+            rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
+            cos, sin = cos_sin(rows, self.plan)
+            factor = self.plan.attention_factor
+            self.cos, self.sin = (cos * factor).float(), (sin * factor).float()
+        return self.cos[positions], self.sin[positions]

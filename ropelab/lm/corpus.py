@@ -1,0 +1,166 @@
+"""Real text as bytes: the running Python's standard library, or one's own files.
+
+Documents are whole files. Which half a file belongs to follows from a hash of its content, so no
+document, nor a copy of it under another name, is in both halves, and adding a file moves no other.
+A single file is cut instead: its beginning is learned from, its end is measured.
+"""
+
+import hashlib
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ropelab.errors import InputError
+from ropelab.lm.tasks import EVALUATION, TRAINING, Batch
+
+VOCABULARY = 256
+HELD_OUT = 0.2
+"""The share that is measured and never learned from: of the files, or of a single file's bytes."""
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
+BINARY_PROBE = 8192
+"""How many first bytes are looked at: text has no zero byte in them."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents to learn from and documents to measure on.
+
+    Attributes:
+        name: what it is, for messages.
+        training, held_out: bytes of each document, in an order that depends on content only.
+        fingerprint: sha256 over both halves; it changes whenever any result could.
+    """
+
+    name: str
+    training: tuple[bytes, ...]
+    held_out: tuple[bytes, ...]
+    fingerprint: str
+
+    def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
+        """The training batch of one step: windows from inside documents, any byte equally likely.
+
+        A pure function of its arguments. Everything but the first byte is scored.
+        """
+        random = np.random.default_rng((TRAINING, seed, step))
+        long_enough = [text for text in self.training if len(text) >= window]
+        places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
+        draws = random.integers(places[-1], size=rows)
+        documents = np.searchsorted(places, draws, side="right") - 1
+        picked = [
+            np.frombuffer(long_enough[document], np.uint8, window, draw - places[document])
+            for document, draw in zip(documents, draws, strict=True)
+        ]
+        tokens = torch.from_numpy(np.stack(picked).astype(np.int64))
+        scored = (torch.arange(window) > 0).expand(rows, window)
+        return Batch(tokens, scored)
+
+    def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
+        """One window of `length` bytes from each of `documents` held-out documents.
+
+        The window starts at a place drawn once per document, so that not only heads of files
+        (licences, imports) are measured.
+
+        Raises:
+            InputError: fewer than `documents` are that long.
+        """
+        texts = [text for text in self.held_out if len(text) >= length]
+        if len(texts) < documents:
+            raise InputError(
+                f"{self.name} has {len(texts)} held-out documents of at least {length} bytes, "
+                f"{documents} are needed; give more or longer text, or ask for fewer documents"
+            )
+        random = np.random.default_rng((EVALUATION, length))
+        starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
+        windows = [
+            np.frombuffer(text, np.uint8, length, start)
+            for text, start in zip(texts, starts, strict=False)
+        ]
+        return torch.from_numpy(np.stack(windows).astype(np.int64))
+
+    def check(self, window: int, length: int, documents: int) -> None:
+        """Raise InputError unless windows of training and of evaluation can be drawn."""
+        if not any(len(text) >= window for text in self.training):
+            raise InputError(
+                f"{self.name} has no document of at least {window} bytes to learn from; "
+                "give longer text or shorten the training length"
+            )
+        self.held_out_windows(length, documents)
+
+
+def read_corpus(path: Path | None, piece: int) -> Corpus:
+    """Read a corpus.
+
+    Args:
+        path: a text file, a folder of them, or None for the standard library of this Python.
+        piece: into how many bytes the held-out end of a single file is cut (one document each).
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
+    if path is None:
+        return from_documents("the standard library", _texts(_library_files()))
+    if path.is_dir():
+        texts = _texts(sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)))
+        return from_documents(f"the corpus {path}", _not_empty(path, texts))
+    if not path.exists():
+        raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
+    return from_single(f"the corpus {path}", _not_empty(path, _texts([path]))[0], piece)
+
+
+def from_documents(name: str, texts: Iterable[bytes]) -> Corpus:
+    """Divide whole documents by the hash of their content, dropping repeated ones."""
+    by_hash = {hashlib.sha256(text).digest(): text for text in texts}
+    ordered = sorted(by_hash.items())
+    border = int(HELD_OUT * 2**64).to_bytes(8, "big")
+    held_out = [text for digest, text in ordered if digest[:8] < border]
+    training = [text for digest, text in ordered if digest[:8] >= border]
+    return _corpus(name, training, held_out)
+
+
+def from_single(name: str, text: bytes, piece: int) -> Corpus:
+    """Cut one text: its beginning is learned from, the rest measured in pieces of `piece` bytes."""
+    cut = len(text) - int(len(text) * HELD_OUT)
+    pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
+    return _corpus(name, [text[:cut]], pieces)
+
+
+def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[bytes]) -> Corpus:
+    digest = hashlib.sha256()
+    for half in (training, held_out):
+        digest.update(len(half).to_bytes(8, "big"))
+        for text in half:
+            digest.update(len(text).to_bytes(8, "big") + text)
+    return Corpus(name, tuple(training), tuple(held_out), digest.hexdigest())
+
+
+def _library_files() -> list[Path]:
+    root = Path(sysconfig.get_path("stdlib"))
+    return sorted(p for p in root.rglob("*.py") if not SKIPPED_FOLDERS & set(p.parts))
+
+
+def _hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _texts(paths: Iterable[Path]) -> list[bytes]:
+    """The contents of those files that are text: not empty, no zero byte near the start."""
+    texts = []
+    for path in paths:
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+        if text and b"\0" not in text[:BINARY_PROBE]:
+            texts.append(text)
+    return texts
+
+
+def _not_empty(path: Path, texts: list[bytes]) -> list[bytes]:
+    if not texts:
+        raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
+    return texts

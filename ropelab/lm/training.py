@@ -1,0 +1,190 @@
+"""Training a small model so that it can be trusted: seeded, resumable, and loud when it diverges.
+
+The window grows by doubling from FIRST_WINDOW to the trained length over the first half of the
+steps, at a constant number of tokens a step. That is a curriculum and a saving at once: a model
+that is shown 2048 tokens from the start does not find out how to copy in the same time, and short
+windows cost little attention.
+
+Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
+state, and a continued run ends in the same weights as an uninterrupted one.
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW, Optimizer
+
+from ropelab.context import Advance
+from ropelab.errors import MachineError
+from ropelab.lm.checkpoints import load_checkpoint, save_checkpoint
+from ropelab.lm.model import LanguageModel
+from ropelab.lm.tasks import Batch
+
+FIRST_WINDOW = 64
+SECONDS_BETWEEN_CHECKPOINTS = 20.0
+FINAL_RATE = 0.05
+"""The learning rate of the last step, as a share of the largest one."""
+LARGEST_GRADIENT = 1.0
+"""Gradients are scaled down to this norm: the step where copying is found out can be steep."""
+DIVERGED = 3.0
+"""A loss so many times the first one (that of a model that knows nothing) is not training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything about a training run except the model, the data and the seed.
+
+    Attributes:
+        steps: optimizer steps in all.
+        window: the trained length, in tokens.
+        tokens_per_step: tokens in a batch; the rows follow from the window of the step.
+        learning_rate: of the matrices, at its highest.
+        warmup: steps over which it rises from 0.
+        weight_decay: decoupled, on matrices only (arXiv:1711.05101).
+        first_window: where the window starts; equal to `window`, there is no curriculum.
+    """
+
+    steps: int
+    window: int
+    tokens_per_step: int = 8192
+    learning_rate: float = 2e-3
+    warmup: int = 20
+    weight_decay: float = 0.01
+    first_window: int = FIRST_WINDOW
+
+    def window_at(self, step: int) -> int:
+        """The window of a step: equal shares of the first half for each length before the last."""
+        doublings = max(0, math.ceil(math.log2(self.window / self.first_window)))
+        stage = int(2 * step / self.steps * doublings)
+        return self.window if stage >= doublings else self.first_window << stage
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate: linear warm-up, then half a cosine down to FINAL_RATE of it."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        share = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.learning_rate * (
+            FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
+        )
+
+
+class Data(Protocol):
+    """Where batches come from: a pure function of the step and the shape."""
+
+    def __call__(self, step: int, window: int, rows: int) -> Batch: ...
+
+
+def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
+    """Mean cross-entropy, in nats, over the scored tokens, each predicted from those before it."""
+    scored = batch.scored[:, 1:]
+    hidden = model.hidden(batch.tokens[:, :-1])[scored]
+    return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+    """AdamW; what has fewer than two dimensions, and the embedding, is not decayed."""
+    decayed: list[Tensor] = []
+    free: list[Tensor] = []
+    for name, parameter in model.named_parameters():
+        matrix = parameter.ndim >= 2 and not name.startswith(("embedding", "encoding"))
+        (decayed if matrix else free).append(parameter)
+    groups = [
+        {"params": decayed, "weight_decay": recipe.weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98), fused=True)
+
+
+def train(
+    model: LanguageModel,
+    data: Data,
+    recipe: Recipe,
+    folder: Path,
+    progress: Callable[[float], AbstractContextManager[Advance]],
+) -> list[float]:
+    """Train `model` in place, continuing from the checkpoint in `folder` if there is one.
+
+    The folder holds the state every SECONDS_BETWEEN_CHECKPOINTS, at the end, and when the run is
+    interrupted. A finished run is loaded and no step is made.
+
+    Args:
+        progress: opens a progress line for a number of steps.
+    Returns:
+        The loss of every step, those of earlier runs included.
+    Raises:
+        MachineError: the loss is no longer finite, or the disk is full.
+    """
+    optimizer = make_optimizer(model, recipe)
+    losses = load_checkpoint(folder, model, optimizer)
+    if len(losses) >= recipe.steps:
+        return losses
+    with progress(recipe.steps) as advance, held_interrupt() as interrupted:
+        advance(len(losses))
+        saved = time.monotonic()
+        while len(losses) < recipe.steps:
+            losses.append(one_step(model, optimizer, data, recipe, step=len(losses)))
+            check_finite(losses)
+            advance(1, note=f"loss {losses[-1]:.3f}")
+            if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                save_checkpoint(folder, model, optimizer, losses)
+                saved = time.monotonic()
+            if interrupted():
+                raise KeyboardInterrupt
+    save_checkpoint(folder, model, None, losses)
+    return losses
+
+
+def one_step(
+    model: LanguageModel, optimizer: Optimizer, data: Data, recipe: Recipe, step: int
+) -> float:
+    """One optimizer step, forward and backward in bfloat16 where that is safe; returns its loss."""
+    device = model.head.weight.device
+    window = recipe.window_at(step)
+    batch = data(step, window, max(1, recipe.tokens_per_step // window)).to(device)
+    for group in optimizer.param_groups:
+        group["lr"] = recipe.rate_at(step)
+    with torch.autocast(device.type, torch.bfloat16):
+        loss = batch_loss(model, batch)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
+    optimizer.step()
+    return loss.item()
+
+
+def check_finite(losses: list[float]) -> None:
+    """Raise MachineError when the last loss is not a number or far above where training began."""
+    if not losses[-1] <= DIVERGED * losses[0]:
+        raise MachineError(
+            f"training diverged at step {len(losses)}: loss {losses[-1]:.4g} after "
+            f"{losses[0]:.4g} at the start; lower the learning rate"
+        )
+
+
+@contextmanager
+def held_interrupt() -> Iterator[Callable[[], bool]]:
+    """Hold Ctrl-C back until a step is complete; the yielded function tells whether it came.
+
+    Interrupted inside a step, the weights would be half updated and the run could not be continued
+    exactly. Only the main thread receives signals; elsewhere nothing is held.
+    """
+    arrived = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived.is_set
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: arrived.set())
+    try:
+        yield arrived.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
