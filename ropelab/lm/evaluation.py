@@ -1,0 +1,98 @@
+"""Measuring a trained model: losses of every position in one pass, and exact copies by distance.
+
+One causal pass over a long text gives the loss at every position with all of its context, so no
+window has to be slid over it; only the sliding-window baseline does that, because there the short
+context is the point. Everything runs in float32 and returns one value per token, on the CPU.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ropelab.lm.model import LanguageModel
+from ropelab.lm.tasks import Batch
+
+TOKENS_PER_PASS = 8192
+"""Rows are put together up to so many tokens; more needs memory and is not faster on a CPU."""
+LOGITS_PER_CHUNK = 2**22
+"""Logits held at once (16 MiB in float32): a long pass never makes all of its logits."""
+
+
+def row_blocks(tokens: Int[Tensor, "rows tokens"]) -> Iterator[Int[Tensor, "block tokens"]]:
+    """Rows in blocks of about TOKENS_PER_PASS tokens, on the device they are on."""
+    yield from tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1]))
+
+
+@torch.inference_mode()
+def token_losses(
+    model: LanguageModel, tokens: Int[Tensor, "rows tokens"], last: int | None = None
+) -> Float[Tensor, "rows predictions"]:
+    """The loss of each token given all before it in its row, in nats.
+
+    Args:
+        tokens: n + 1 tokens a row give n predictions.
+        last: only the last so many predictions of each row.
+    """
+    blocks = [_block_losses(model, block, last) for block in row_blocks(tokens)]
+    return torch.cat(blocks)
+
+
+def _block_losses(model: LanguageModel, block: Tensor, last: int | None) -> Tensor:
+    block = block.to(model.head.weight.device)
+    keep = slice(-(last or block.shape[1] - 1), None)
+    hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
+    size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
+    losses = [
+        cross_entropy(model.head(h).flatten(0, 1).float(), t.flatten(), reduction="none").view(
+            t.shape
+        )
+        for h, t in zip(hidden.split(size, 1), targets.split(size, 1), strict=True)
+    ]
+    return torch.cat(losses, dim=1).cpu()
+
+
+def sliding_losses(
+    model: LanguageModel, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
+) -> Float[Tensor, "rows predictions"]:
+    """The loss of each token given at most `window` tokens before it, in nats.
+
+    The first `window` predictions come from one pass. After them the window moves on by `stride`
+    and its last `stride` predictions count, so each has between window - stride + 1 and `window`
+    tokens of context. What lies before the window is not seen at all, not even through lower
+    layers: the text is truncated and read again.
+    """
+    total = tokens.shape[1] - 1
+    if total <= window:
+        return token_losses(model, tokens)
+    starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
+    losses = torch.empty(len(tokens), total)
+    losses[:, :window] = token_losses(model, tokens[:, : window + 1])
+    for start in starts:
+        piece = tokens[:, start : start + window + 1]
+        losses[:, start + window - stride : start + window] = token_losses(model, piece, stride)
+    return losses
+
+
+@torch.inference_mode()
+def correct(model: LanguageModel, batch: Batch) -> Bool[Tensor, "rows scored"]:
+    """Whether each scored token is the most probable one given those before it.
+
+    Every row must have the same number of scored tokens.
+    """
+    hits = [_block_correct(model, tokens) for tokens in row_blocks(batch.tokens)]
+    return torch.cat(hits)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
+
+
+def _block_correct(model: LanguageModel, block: Tensor) -> Tensor:
+    block = block.to(model.head.weight.device)
+    guess = torch.cat(
+        [
+            model.head(hidden).argmax(dim=-1)
+            for hidden in model.hidden(block[:, :-1]).split(TOKENS_PER_PASS, dim=1)
+        ],
+        dim=1,
+    )
+    return (guess == block[:, 1:]).cpu()

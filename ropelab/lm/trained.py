@@ -1,0 +1,104 @@
+"""A trained model by its description: continued, or loaded, from its own folder of the cell cache.
+
+The folder's name is a hash of everything the weights depend on (shape, recipe, seed, encoding,
+data), so a model is trained once for all experiments and methods that ask for it, and never taken
+for another one.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from ropelab.context import Context
+from ropelab.encodings.base import Encoding
+from ropelab.lm.corpus import VOCABULARY, Corpus
+from ropelab.lm.model import LanguageModel, ModelSize
+from ropelab.lm.tasks import SYMBOLS, copy_batch
+from ropelab.lm.training import Data, Recipe, train
+
+VERSION = 1
+"""Raise it when the same description would train to other weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a model learns: its name, number of different tokens, batches, and their identity."""
+
+    name: str
+    vocabulary: int
+    batches: Callable[[int, int, int, int], Any]
+    fingerprint: str = ""
+
+    def data(self, seed: int) -> Data:
+        """The batches of one training seed."""
+        return partial(self.batches, seed)
+
+
+COPY = Task(name="copy", vocabulary=SYMBOLS, batches=copy_batch)
+
+
+def text_task(corpus: Corpus) -> Task:
+    """Predicting the bytes of a corpus."""
+    return Task(
+        name="text",
+        vocabulary=VOCABULARY,
+        batches=corpus.windows,
+        fingerprint=corpus.fingerprint,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The description of a trained model.
+
+    Attributes:
+        task: what it learns.
+        size: its shape; the vocabulary must be the task's.
+        recipe: how it is trained.
+        seed: of the initial weights and of the batches.
+        encoding: makes the encoding it is trained with.
+        encoding_key: what identifies that encoding, json-able.
+    """
+
+    task: Task
+    size: ModelSize
+    recipe: Recipe
+    seed: int
+    encoding: Callable[[], Encoding]
+    encoding_key: dict[str, Any]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything the trained weights depend on, json-able."""
+        return {
+            "task": self.task.name,
+            "data": self.task.fingerprint,
+            "size": asdict(self.size),
+            "recipe": asdict(self.recipe),
+            "seed": self.seed,
+            "encoding": self.encoding_key,
+        }
+
+    def untrained(self, device: str = "cpu") -> LanguageModel:
+        """The model at step 0."""
+        return LanguageModel(self.size, self.encoding(), self.seed).to(device)
+
+    def model(self, context: Context, device: str = "cpu") -> LanguageModel:
+        """The trained model, in evaluation mode; trained now as far as it is not yet.
+
+        Raises:
+            MachineError: training diverged, or a checkpoint cannot be read or written.
+        """
+        return self.model_and_losses(context, device)[0]
+
+    def model_and_losses(
+        self, context: Context, device: str = "cpu"
+    ) -> tuple[LanguageModel, list[float]]:
+        """The trained model and the training loss of each step, in nats per scored token."""
+        model = self.untrained(device)
+        line = f"training {self.task.name} model, seed {self.seed}"
+        with context.cells.directory(kind="model", version=VERSION, key=self.key) as folder:
+            progress = partial(context.progress, line)
+            losses = train(model, self.task.data(self.seed), self.recipe, folder, progress)
+        return model.eval().requires_grad_(False), losses
