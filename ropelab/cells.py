@@ -7,6 +7,7 @@ that changed.
 import json
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.folders import fingerprint, locked, replaced
+from ropelab.folders import Waiting, fingerprint, locked, replaced, say_nothing
 from ropelab.tables import read_tables, write_tables
 
 
@@ -24,12 +25,15 @@ class Cells:
     Args:
         root: where cells are kept; None keeps them for the life of this object only.
         again: make every cell anew that this object is asked for (once).
+        waiting: called with a cell's folder when another process holds it.
     """
 
-    def __init__(self, root: Path | None = None, again: bool = False) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="ropelab-") if root is None else None
-        self._root = Path(self._temporary.name) if self._temporary else root
+    def __init__(
+        self, root: Path | None = None, again: bool = False, waiting: Waiting = say_nothing
+    ) -> None:
+        self._root = _temporary(self) if root is None else root
         self._again = again
+        self._waiting = waiting
         self._made: set[Path] = set()
 
     def tables(
@@ -51,7 +55,7 @@ class Cells:
             make: computes the tables.
         """
         folder = self._folder(kind, version, key)
-        with locked(folder):
+        with locked(folder, self._waiting):
             if not (folder / "cell.json").exists() or self._stale(folder):
                 tables = make()
                 with replaced(folder) as fresh:
@@ -64,7 +68,7 @@ class Cells:
     def directory(self, *, kind: str, version: int, key: Mapping[str, Any]) -> Iterator[Path]:
         """A locked folder of one cell that keeps its own files, such as training checkpoints."""
         folder = self._folder(kind, version, key)
-        with locked(folder):
+        with locked(folder, self._waiting):
             if self._stale(folder):
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
@@ -73,11 +77,17 @@ class Cells:
             yield folder
 
     def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
-        assert self._root is not None
         return self._root / kind / fingerprint({"version": version, **key})
 
     def _stale(self, folder: Path) -> bool:
         return self._again and folder not in self._made
+
+
+def _temporary(owner: object) -> Path:
+    """A folder that goes when its owner goes."""
+    folder = Path(tempfile.mkdtemp(prefix="ropelab-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _describe(folder: Path, kind: str, version: int, key: Mapping[str, Any]) -> None:

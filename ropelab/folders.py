@@ -12,6 +12,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 
+Waiting = Callable[[Path], None]
+
+
+def say_nothing(folder: Path) -> None:
+    """Wait in silence."""
+
+
 def fingerprint(value: Mapping[str, Any]) -> str:
     """A short, stable hash of a json-able value: 8 hex digits name a run, 16 a cell."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

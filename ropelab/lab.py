@@ -12,7 +12,7 @@ from ropelab.cells import Cells
 from ropelab.config import Config, build
 from ropelab.context import Context, Progress, silent
 from ropelab.experiments import Experiment
-from ropelab.folders import locked
+from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.tables import Tables, read_tables, sha256_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Lab:
     force: bool = False
     redraw: bool = False
     progress: Progress = silent
-    waiting: Callable[[Path], None] = lambda folder: None
+    waiting: Waiting = say_nothing
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -126,7 +126,7 @@ class Lab:
         assert results is not None
         return Context(
             self.progress,
-            Cells(results / ".cells", again=self.force),
+            Cells(results / ".cells", self.force, self.waiting),
             lambda name: store.stored_runs(results, name),
         )
 

@@ -42,9 +42,7 @@ def write_tables(tables: Tables, folder: Path) -> None:
 def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
     """Read back what `write_tables` wrote; an empty cell is a missing value, nothing else is."""
     return {
-        path.stem: pd.read_csv(
-            path, float_precision="round_trip", keep_default_na=False, na_values=[""]
-        )
+        path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
         for path in sorted(folder.glob("*.csv"))
     }
 

@@ -1,0 +1,73 @@
+"""Cells are made once, found again by their config alone, and never half-written."""
+
+import pandas as pd
+import pytest
+
+from ropelab.cells import Cells
+
+
+class Maker:
+    """Counts how often a cell is made."""
+
+    def __init__(self, value=1.0):
+        self.calls = 0
+        self.value = value
+
+    def __call__(self):
+        self.calls += 1
+        return {"t": pd.DataFrame({"x": [self.value]})}
+
+
+def test_a_finished_cell_is_read_back(tmp_path):
+    make = Maker(0.1 + 0.2)
+    first = Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=make)
+    second = Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=make)
+    assert make.calls == 1
+    assert first["t"].x[0] == second["t"].x[0] == 0.1 + 0.2
+
+
+@pytest.mark.parametrize("changes", [{"version": 2}, {"key": {"seed": 1}}, {"kind": "other"}])
+def test_whatever_a_cell_depends_on_makes_another_cell(tmp_path, changes):
+    make = Maker()
+    same = {"kind": "eval", "version": 1, "key": {"seed": 0}}
+    Cells(tmp_path).tables(**same, make=make)
+    Cells(tmp_path).tables(**{**same, **changes}, make=make)
+    assert make.calls == 2
+
+
+def test_a_failing_cell_leaves_nothing(tmp_path):
+    def fail():
+        raise RuntimeError("diverged")
+
+    with pytest.raises(RuntimeError):
+        Cells(tmp_path).tables(kind="eval", version=1, key={}, make=fail)
+    make = Maker()
+    Cells(tmp_path).tables(kind="eval", version=1, key={}, make=make)
+    assert make.calls == 1
+
+
+def test_again_makes_each_cell_anew_once(tmp_path):
+    make = Maker()
+    same = {"kind": "eval", "version": 1, "key": {}, "make": make}
+    Cells(tmp_path).tables(**same)
+    forced = Cells(tmp_path, again=True)
+    forced.tables(**same)
+    forced.tables(**same)
+    assert make.calls == 2
+
+
+def test_a_directory_keeps_its_files_between_visits(tmp_path):
+    for cells in (Cells(tmp_path), Cells(tmp_path)):
+        with cells.directory(kind="model", version=1, key={"seed": 0}) as folder:
+            seen = (folder / "step").exists()
+            (folder / "step").write_text("7")
+    assert seen
+    with Cells(tmp_path, again=True).directory(kind="model", version=1, key={"seed": 0}) as folder:
+        assert not (folder / "step").exists()
+
+
+def test_without_a_folder_cells_live_as_long_as_the_object():
+    cells, make = Cells(), Maker()
+    cells.tables(kind="eval", version=1, key={}, make=make)
+    cells.tables(kind="eval", version=1, key={}, make=make)
+    assert make.calls == 1

@@ -1,0 +1,145 @@
+"""Configs: every way in, and the sentence for every wrong way."""
+
+from typing import Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from ropelab.config import (
+    Base,
+    Config,
+    Count,
+    Counts,
+    Device,
+    EvenCount,
+    Names,
+    Positive,
+    build,
+    read_list,
+    read_number,
+    read_toml,
+)
+from ropelab.errors import InputError
+
+
+class Sample(Config):
+    """One field of every kind that experiments use."""
+
+    head_dim: EvenCount = 64
+    base: Base = 1e6
+    period: Positive = 1e6
+    length: Count = 131072
+    contexts: Counts = (1024,)
+    methods: Names = ("yarn",)
+    kind: Literal["text", "copy"] = "text"
+    device: Device = Field("auto")
+    reverse: bool = False
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1e6", 1_000_000),
+        ("500000", 500_000),
+        ("500_000", 500_000),
+        ("128k", 131_072),
+        ("2M", 2 * 1024**2),
+        ("1.5k", 1536),
+        (" 4096 ", 4096),
+        ("0.1", 0.1),
+        (".5", 0.5),
+        ("-3", -3),
+        (7, 7),
+    ],
+)
+def test_numbers_read_as_people_write_them(text, number):
+    assert read_number(text) == number
+    assert type(read_number(text)) is type(number)
+
+
+def test_lists_split_outside_parentheses_only():
+    assert read_list("yarn(factor=4,beta_fast=8), pi,") == ("yarn(factor=4,beta_fast=8)", "pi")
+    assert read_list(["a", "b"]) == ("a", "b")
+
+
+def test_text_and_typed_values_give_the_same_config():
+    typed = {"head_dim": 128, "base": 5e5, "contexts": [1024, 2048], "methods": ["pi", "ntk"]}
+    text = {"head_dim": "128", "base": "5e5", "contexts": "1k,2k", "methods": "pi,ntk"}
+    assert build(Sample, typed) == build(Sample, text)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"head_dim": "7"}, "head_dim must be even: rotary features come in pairs, got '7'"),
+        ({"head_dim": "0"}, "head_dim must be greater than or equal to 2, got '0'"),
+        ({"base": "1"}, "base must be greater than 1, got '1'"),
+        ({"base": "nan"}, "base must be a number such as 4096, 1e6 or 128k, got 'nan'"),
+        ({"base": float("nan")}, "base must be"),
+        ({"base": float("inf")}, "base must be"),
+        ({"period": "-1"}, "period must be greater than 0, got '-1'"),
+        ({"length": "1.5"}, "length must be a whole number, got 1.5"),
+        ({"length": "-4"}, "length must be greater than or equal to 1, got '-4'"),
+        ({"length": "1e400"}, "length must be a finite number"),
+        ({"length": True}, "length must be a number, not true or false"),
+        ({"contexts": ""}, "contexts must have at least one value, got ''"),
+        ({"contexts": "1k,x"}, "contexts must be a number such as 4096, 1e6 or 128k, got 'x'"),
+        ({"kind": "txt"}, "unknown kind 'txt'; did you mean 'text'? allowed: copy, text"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"reverse": "perhaps"}, "reverse must be true or false, got 'perhaps'"),
+        ({"hed_dim": 64}, "unknown key 'hed_dim'; did you mean 'head_dim'?"),
+    ],
+)
+def test_each_wrong_value_gets_one_clear_line(values, sentence):
+    with pytest.raises(InputError) as caught:
+        build(Sample, values)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_sentence_names_the_field_as_the_user_typed_it():
+    with pytest.raises(InputError, match="--head-dim must be even"):
+        build(Sample, {"head_dim": 3}, lambda name: f"--{name.replace('_', '-')}")
+
+
+def test_two_wrong_values_are_both_named():
+    with pytest.raises(InputError, match=r"head_dim .*; base .*"):
+        build(Sample, {"head_dim": 3, "base": 1})
+
+
+def test_configs_are_frozen_and_say_what_changed():
+    config = build(Sample, {"base": "5e5", "methods": "pi"})
+    with pytest.raises(ValidationError):
+        config.base = 2.0
+    assert config.changed() == {"base": 500000.0, "methods": ["pi"]}
+    assert config.replace(base=1e6).changed() == {"methods": ["pi"]}
+
+
+def test_auto_names_a_real_device():
+    assert Sample().device in ("cpu", "cuda")
+
+
+def test_toml_gives_experiment_and_values(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('experiment = "precision"\nbase = 1e6\n')
+    assert read_toml(path) == ("precision", {"base": 1e6})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("base = 1", "must name its experiment"),
+        ("base = = 1", "is not valid TOML"),
+        (b"\xff\xfe", "cannot read the config file"),
+    ],
+)
+def test_bad_toml_is_one_line(tmp_path, text, sentence):
+    path = tmp_path / "x.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError, match=sentence):
+        read_toml(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="no config file at"):
+        read_toml(tmp_path / "missing.toml")

@@ -1,0 +1,84 @@
+"""Imports go down only, and the face of the house is light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ropelab
+
+PACKAGE = Path(ropelab.__file__).parent
+
+# From the ground up. A module may import from its own floor and from those below.
+FLOORS = (
+    ("errors", "folders", "tables", "stats"),
+    ("config", "cells"),
+    ("context",),
+    ("rope",),
+    ("numerics",),
+    ("encodings",),
+    ("lm",),
+    ("figures", "experiments"),
+    ("store", "terminal"),
+    ("lab", "gallery"),
+    ("cli",),
+)
+HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
+# What the parts that only show tables must not know.
+NEVER = {
+    "store": {"experiments", "lm", "encodings"},
+    "terminal": {"experiments", "lm", "encodings"},
+    "figures": {"experiments", "lm", "encodings", "store"},
+    "experiments": {"figures", "store", "terminal"},
+}
+
+
+def modules():
+    return sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__main__.py")
+
+
+def room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path):
+    """The rooms of ropelab that a file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "ropelab" and len(parts) > 1 and parts[1] in HEIGHT:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_down_only(path):
+    here = room(path)
+    if here == "__init__":
+        return
+    for other in imported_rooms(path):
+        assert HEIGHT[other] <= HEIGHT[here], f"{here} imports {other}, which lies above it"
+        assert other not in NEVER.get(here, ()), f"{here} must not know {other}"
+
+
+def test_every_room_has_a_floor():
+    assert {room(path) for path in modules()} - {"__init__"} == set(HEIGHT)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["precision", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments):
+    code = (
+        "import sys; from ropelab.cli import main\n"
+        f"try: main({arguments})\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "heavy = {'torch', 'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

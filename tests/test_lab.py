@@ -1,0 +1,141 @@
+"""Runs are stored where their config says, reused while they fit, and never half-written."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy import Toy, ToyConfig, toy
+
+from ropelab import store
+from ropelab.errors import InputError
+from ropelab.lab import Lab
+
+
+@pytest.fixture
+def lab(tmp_path):
+    Toy.runs = 0
+    return Lab(tmp_path / "results")
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_run_leaves_everything_that_describes_it(lab):
+    run = lab.carry_out(toy(), ToyConfig(base=5e5))
+    assert files(run.folder) == [
+        "config.toml",
+        "figures/toy.png",
+        "manifest.json",
+        "tables/toy.csv",
+    ]
+    manifest = json.loads((run.folder / "manifest.json").read_text())
+    assert manifest["schema"] == store.SCHEMA
+    assert manifest["config"] == {"base": 500000.0, "seed": 0}
+    assert manifest["tables"]["toy"]["columns"] == {"base": None, "length_tokens": "tokens"}
+    assert manifest["tables"]["toy"]["rows"] == 1
+    assert manifest["command"] == "ropelab toy --base 500000.0"
+    assert manifest["packages"]["torch"]
+    assert manifest["threads"] >= 1
+    assert manifest["answer"] == run.answer == "The base is 500000."
+
+
+def test_the_name_follows_from_the_config_alone(lab, tmp_path):
+    one = lab.carry_out(toy(), ToyConfig(base=5e5)).folder
+    two = Lab(tmp_path / "elsewhere").carry_out(toy(), ToyConfig(base=5e5)).folder
+    other = lab.carry_out(toy(), ToyConfig(base=5e5, seed=1)).folder
+    assert one.name == two.name != other.name
+    assert one.name.startswith("base-500000-")
+    assert lab.carry_out(toy(), ToyConfig()).folder.name.startswith("default-")
+
+
+def test_a_finished_run_is_reused_and_force_makes_it_again(lab):
+    assert not lab.carry_out(toy(), ToyConfig()).reused
+    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert Toy.runs == 1
+    assert not replace(lab, force=True).carry_out(toy(), ToyConfig()).reused
+    assert Toy.runs == 2
+
+
+def test_the_stored_config_reads_back_as_the_same_config(lab):
+    from ropelab.config import build, read_toml
+
+    run = lab.carry_out(toy(), ToyConfig(base=123.5, seed=3))
+    name, values = read_toml(run.folder / "config.toml")
+    assert name == "toy"
+    assert build(ToyConfig, values) == run.config
+
+
+@pytest.mark.parametrize("damage", ["version", "table", "missing table", "manifest"])
+def test_what_does_not_fit_any_more_is_not_reused(lab, damage):
+    run = lab.carry_out(toy(), ToyConfig())
+    experiment = toy()
+    if damage == "version":
+        experiment = replace(experiment, version=2)
+    elif damage == "table":
+        (run.folder / "tables/toy.csv").write_text("base,length_tokens\n1,1\n")
+    elif damage == "missing table":
+        (run.folder / "tables/toy.csv").unlink()
+    else:
+        (run.folder / "manifest.json").write_text("{")
+    again = lab.carry_out(experiment, ToyConfig())
+    assert not again.reused
+    assert again.folder == run.folder
+    assert lab.carry_out(experiment, ToyConfig()).reused
+
+
+def test_changed_inputs_make_the_run_again(lab, monkeypatch):
+    lab.carry_out(toy(), ToyConfig())
+    monkeypatch.setattr(ToyConfig, "inputs", lambda self: {"corpus": "another"})
+    assert not lab.carry_out(toy(), ToyConfig()).reused
+
+
+def test_a_failing_run_leaves_the_results_as_they_were(lab):
+    run = lab.carry_out(toy(), ToyConfig())
+    before = files(lab.results)
+    with pytest.raises(RuntimeError, match="unlucky"):
+        lab.carry_out(toy(), ToyConfig(seed=13))
+    assert [f for f in files(lab.results) if not f.endswith(".lock")] == [
+        f for f in before if not f.endswith(".lock")
+    ]
+    assert run.folder.exists()
+
+
+def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
+    one = lab.carry_out(toy(), ToyConfig()).folder
+    two = Lab(tmp_path / "elsewhere").carry_out(toy(), ToyConfig()).folder
+    for name in ("tables/toy.csv", "config.toml", "figures/toy.png"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_redraw_makes_only_the_figures_again(lab):
+    run = lab.carry_out(toy(), ToyConfig())
+    (run.folder / "figures/toy.png").unlink()
+    assert replace(lab, redraw=True).carry_out(toy(), ToyConfig()).reused
+    assert (run.folder / "figures/toy.png").exists()
+    assert Toy.runs == 1
+
+
+def test_a_results_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(InputError, match="cannot write to the results folder"):
+        Lab(tmp_path / "results").carry_out(toy(), ToyConfig())
+
+
+def test_without_results_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Lab().carry_out(toy(), ToyConfig())
+    assert run.folder is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stored_runs_are_found_with_their_tables(lab):
+    lab.carry_out(toy(), ToyConfig(base=5e5))
+    lab.carry_out(toy(), ToyConfig(base=7e5))
+    stored = store.stored_runs(lab.results, "toy")
+    assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
+    assert store.stored_runs(lab.results, "other") == []
