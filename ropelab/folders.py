@@ -11,7 +11,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-
 Waiting = Callable[[Path], None]
 
 
