@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 import ropelab
 from ropelab import experiments
-from ropelab.config import read_toml
+from ropelab.config import Config, read_toml
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
 
@@ -82,13 +82,10 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
 def _option(name: str, field: FieldInfo) -> Any:
     """One field as a Typer option. Values stay text: the config reads and checks them."""
     flag = flag_of(name)
-    shown = default_text(field.default)
+    help_text = f"{field.description}{default_text(field.default)}"
     if field.annotation is bool:
-        option = typer.Option(f"{flag}/--no-{flag[2:]}", help=field.description, show_default=shown)
-        return Annotated[bool | None, option]
-    option = typer.Option(
-        flag, metavar=metavar(field.annotation), help=field.description, show_default=shown
-    )
+        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
+    option = typer.Option(flag, metavar=metavar(field.annotation), help=help_text)
     return Annotated[str | None, option]
 
 
@@ -97,13 +94,19 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def default_text(default: object) -> str | bool:
-    """A default as a person would type it; False hides an empty one."""
+def default_text(default: object) -> str:
+    """The end of a help text that tells the default as a person would type it.
+
+    >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
+    ('  [default: 1e+06]', '  [default: pi,ntk]', '')
+    """
     if isinstance(default, tuple):
-        return ",".join(map(str, default)) or False
-    if isinstance(default, float):
-        return f"{default:g}"
-    return str(default) if default not in (None, "") else False
+        text = ",".join(map(str, default))
+    elif isinstance(default, bool):
+        text = "yes" if default else "no"
+    else:
+        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+    return f"  [default: {text}]" if text else ""
 
 
 def metavar(kind: Any) -> str:
@@ -159,7 +162,9 @@ def _show(run: "Run") -> None:
     from ropelab import terminal
 
     state = "reused" if run.reused else "written to"
-    terminal.show_answer(run.answer, run.summary(), f"{state} {run.folder}")
+    device = getattr(run.config, "device", None)
+    where = f"{state} {run.folder}{f' (computed on {device})' if device else ''}"
+    terminal.show_answer(run.answer, run.summary(), where)
 
 
 def print_json(run: "Run") -> None:
@@ -194,6 +199,8 @@ def run_configs(
 
     lab = _lab(results, force, redraw, quiet)
     planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
+    # What reads the results of other runs comes after them.
+    planned.sort(key=lambda item: bool(item[1][1].reads()))
     for number, (path, plan) in enumerate(planned, 1):
         if not quiet:
             typer.echo(f"[{number}/{len(planned)}] {path}")
@@ -213,7 +220,7 @@ def _toml_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Any]:
+def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config]:
     name, values = read_toml(path)
     return lab.prepare(name, values, lambda field: f"{path}: {field}")
 

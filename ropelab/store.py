@@ -119,9 +119,12 @@ def save(
 
 def save_figures(figures: "Mapping[str, Figure]", folder: Path) -> None:
     """Write figures as PNG without a date, so that the same figure is the same file."""
+    from matplotlib import pyplot as plt
+
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+        plt.close(figure)
 
 
 def to_toml(identity: Identity) -> str:
