@@ -1,0 +1,119 @@
+"""Disentangled attention of DeBERTa (He et al. 2020, arXiv:2006.03654), for a causal model."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from ropelab.encodings.base import Encoding
+from ropelab.encodings.relative import DistanceTable, distances, relative_shift
+
+
+class DebertaLayer(Encoding):
+    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
+
+    Content to content, content to position and position to content (equation 4 of the paper), with
+    Kr = P W_kr and Qr = P W_qr for a table P of distances that all layers share. Distances from
+    the last row on look the same, so it is defined everywhere.
+
+    Args:
+        table: P [rows, width], which belongs to the whole encoding.
+        to_key, to_query: W_kr and W_qr of this layer.
+    """
+
+    name: ClassVar[str] = "deberta"
+    fused: bool = False
+
+    def __init__(
+        self, table: nn.Parameter, heads: int, to_key: nn.Linear, to_query: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.table, self.heads = table, heads
+        self.to_key, self.to_query = to_key, to_query
+        self.key_rows = DistanceTable(self.projected_keys, (table, to_key.weight))
+        self.query_rows = DistanceTable(self.projected_queries, (table, to_query.weight))
+
+    def projected_keys(self, distance: Int[Tensor, "rows"]) -> Float[Tensor, "heads rows head_dim"]:
+        """Kr at every distance, split into heads."""
+        return self._projected(self.to_key, distance)
+
+    def projected_queries(
+        self, distance: Int[Tensor, "rows"]
+    ) -> Float[Tensor, "heads rows head_dim"]:
+        """Qr at every distance, split into heads."""
+        return self._projected(self.to_query, distance)
+
+    def _projected(self, projection: nn.Linear, distance: Tensor) -> Tensor:
+        last = len(self.table) - 1
+        rows = projection(self.table)[distance.clamp(max=last)]
+        return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def scores(
+        self,
+        q: Float[Tensor, "batch heads queries head_dim"],
+        k: Float[Tensor, "batch heads keys head_dim"],
+        q_positions: Int[Tensor, "queries"],
+        k_positions: Int[Tensor, "keys"],
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        distance = distances(q_positions, k_positions)
+        q = q * (3 * q.shape[-1]) ** -0.5
+        k_scaled = k * (3 * k.shape[-1]) ** -0.5
+        to_position = q @ self.key_rows(distance).mT.to(q.dtype)
+        from_position = position_to_content(k_scaled, self.query_rows(distance), len(q_positions))
+        return (
+            q @ k.transpose(-1, -2) + relative_shift(to_position, len(k_positions)) + from_position
+        )
+
+
+def position_to_content(
+    k: Float[Tensor, "batch heads keys head_dim"],
+    rows: Float[Tensor, "heads columns head_dim"],
+    queries: int,
+) -> Float[Tensor, "batch heads queries keys"]:
+    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
+
+    Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`
+    and the distances rise. Keys are taken in chunks as long as the queries, each with the
+    2 * queries distances that it meets: no more than twice as many numbers exist as scores.
+    """
+    keys = k.shape[2]
+    chunks = -(-keys // queries)
+    spare = chunks * queries - keys
+    chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, queries))
+    # A chunk that starts at key c meets rows c .. c + 2 queries - 2, and row c - 1 where the shift
+    # wants a column that it does not use. pad() with -1 drops a last row that nobody meets.
+    met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, 2 * queries, queries).flip(-1)
+    shifted = relative_shift(chunked @ met.to(k.dtype), queries)
+    return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
+
+
+class Deberta(Encoding):
+    """Disentangled attention for a whole model: the table P once, projections per layer.
+
+    The paper's table has 2 * rows entries, for distances in both directions; the half for later
+    keys is left out. Its absolute positions before the last layer (the enhanced mask decoder) are
+    not part of it either.
+
+    Args:
+        rows: how many distances P tells apart; the paper takes its trained length.
+    """
+
+    name: ClassVar[str] = "deberta"
+    fused: bool = False
+
+    def __init__(self, layers: int, width: int, heads: int, head_dim: int, rows: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(rows, width))
+        inner = heads * head_dim
+        self.to_key = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
+        self.to_query = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
+        # A tuple, so that the table is registered once and not again by every layer.
+        self._layers = tuple(
+            DebertaLayer(self.table, heads, to_key, to_query)  # type: ignore[arg-type]
+            for to_key, to_query in zip(self.to_key, self.to_query, strict=True)
+        )
+
+    def for_layer(self, layer: int) -> Encoding:
+        return self._layers[layer]

@@ -1,0 +1,173 @@
+"""Every encoding by name, with what its table row says: source, parameters, what it promises.
+
+To add one: a class behind the hooks of `Encoding` in a file of its own, a record here, and a row in
+the table of tests/encodings/test_encoding_formulas.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ropelab.encodings.alibi import Alibi
+from ropelab.encodings.base import Encoding
+from ropelab.encodings.deberta import Deberta
+from ropelab.encodings.fire import Fire
+from ropelab.encodings.kerple import KerpleLog, KerplePower
+from ropelab.encodings.learned import Learned
+from ropelab.encodings.rope import Rope
+from ropelab.encodings.shape import Shape
+from ropelab.encodings.shaw import Shaw
+from ropelab.encodings.sinusoidal import Sinusoidal
+from ropelab.encodings.t5 import T5Bias
+from ropelab.encodings.transformer_xl import TransformerXL
+from ropelab.errors import unknown_name
+from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.rope.rotary import Pairing
+from ropelab.rope.scaling.plan import RopePlan
+
+ROPE_BASE = 10000.0
+RANDOM_STREAM = 2**32
+"""Keeps an encoding's draws apart from those of a model with the same seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is known of an encoding before it is measured.
+
+    Attributes:
+        label: how figures call it.
+        source: paper, and section or equation where it helps.
+        parameters: how many it adds to the model, as a formula in the fields of `Shape`.
+        claim: what its paper says about positions beyond the trained ones.
+        make: from the shape of a model to the encoding, with freshly drawn parameters.
+    """
+
+    label: str
+    source: str
+    parameters: str
+    claim: str
+    make: Callable[[Shape], Encoding]
+
+
+def rope(shape: Shape, pairing: Pairing = "half", share: float = 1.0) -> Rope:
+    """Unscaled RoPE on the first `share` of every head."""
+    rotary_dim = 2 * int(share * shape.head_dim / 2)
+    return Rope(RopePlan(inverse_frequencies(rotary_dim, ROPE_BASE), 1.0), pairing)
+
+
+ENCODINGS: dict[str, Record] = {
+    "nope": Record(
+        label="none (NoPE)",
+        source="Kazemnejad et al. 2023, arXiv:2305.19466",
+        parameters="0",
+        claim="order is learned from the causal mask; generalises to longer inputs than RoPE",
+        make=lambda shape: Encoding(),
+    ),
+    "sinusoidal": Record(
+        label="sinusoidal",
+        source="Vaswani et al. 2017, arXiv:1706.03762, section 3.5",
+        parameters="0",
+        claim="may allow the model to extrapolate to longer sequences",
+        make=lambda shape: Sinusoidal(),
+    ),
+    "learned": Record(
+        label="learned",
+        source="Gehring et al. 2017, arXiv:1705.03122, section 3.1",
+        parameters="trained_len * width",
+        claim="none: no vector exists beyond the table",
+        make=lambda shape: Learned(shape.trained_len, shape.width),
+    ),
+    "shaw": Record(
+        label="Shaw",
+        source="Shaw et al. 2018, arXiv:1803.02155, equations 3 and 4, k = 16",
+        parameters="layers * 2 * (16 + 1) * head_dim",
+        claim="clipping enables the model to generalise to unseen lengths",
+        make=lambda shape: Shaw(shape.layers, shape.head_dim),
+    ),
+    "t5": Record(
+        label="T5 bias",
+        source="Raffel et al. 2019, arXiv:1910.10683, section 2.1",
+        parameters="32 * heads",
+        claim="beyond 128 tokens all distances look the same",
+        make=lambda shape: T5Bias(shape.heads, shape.width),
+    ),
+    "transformer_xl": Record(
+        label="Transformer-XL",
+        source="Dai et al. 2019, arXiv:1901.02860, section 3.3",
+        parameters="layers * (width * heads * head_dim + 2 * heads * head_dim)",
+        claim="generalises to longer attention lengths than trained on",
+        make=lambda shape: TransformerXL(shape.layers, shape.width, shape.heads, shape.head_dim),
+    ),
+    "deberta": Record(
+        label="DeBERTa",
+        source="He et al. 2020, arXiv:2006.03654, equation 4, causal",
+        parameters="trained_len * width + layers * 2 * width * heads * head_dim",
+        claim="distances from the table's end on look the same",
+        make=lambda shape: Deberta(
+            shape.layers, shape.width, shape.heads, shape.head_dim, shape.trained_len
+        ),
+    ),
+    "alibi": Record(
+        label="ALiBi",
+        source="Press et al. 2021, arXiv:2108.12409",
+        parameters="0",
+        claim="trained short, it tests long at no loss",
+        make=lambda shape: Alibi(shape.heads),
+    ),
+    "kerple_log": Record(
+        label="Kerple (log)",
+        source="Chi et al. 2022, arXiv:2205.09921",
+        parameters="2 * heads",
+        claim="extrapolates better than ALiBi",
+        make=lambda shape: KerpleLog(shape.heads),
+    ),
+    "kerple_power": Record(
+        label="Kerple (power)",
+        source="Chi et al. 2022, arXiv:2205.09921",
+        parameters="2 * heads",
+        claim="extrapolates",
+        make=lambda shape: KerplePower(shape.heads),
+    ),
+    "fire": Record(
+        label="FIRE",
+        source="Li et al. 2023, arXiv:2310.04418",
+        parameters="layers * (2 + 2 * 32 + 32 * heads + heads)",
+        claim="generalises to longer contexts by interpolating distances",
+        make=lambda shape: Fire(shape.layers, shape.heads, max(1, shape.trained_len // 4)),
+    ),
+    "rope": Record(
+        label="RoPE",
+        source="Su et al. 2021, arXiv:2104.09864, eq. 34; halves paired",
+        parameters="0",
+        claim="flexible in sequence length",
+        make=rope,
+    ),
+    "rope_interleaved": Record(
+        label="RoPE, interleaved",
+        source="Su et al. 2021, arXiv:2104.09864, eq. 34; neighbours paired",
+        parameters="0",
+        claim="flexible in sequence length",
+        make=lambda shape: rope(shape, pairing="interleaved"),
+    ),
+    "rope_partial": Record(
+        label="RoPE, a quarter",
+        source="Black et al. 2022, arXiv:2204.06745: a quarter of each head is turned",
+        parameters="0",
+        claim="none; as good as turning all",
+        make=lambda shape: rope(shape, share=0.25),
+    ),
+}
+
+
+def make_encoding(name: str, shape: Shape, seed: int = 0) -> Encoding:
+    """The encoding of that name with parameters drawn from `seed`, and from nothing else.
+
+    Raises:
+        InputError: there is no such encoding; the message names the nearest.
+    """
+    if name not in ENCODINGS:
+        raise unknown_name("encoding", name, ENCODINGS)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(RANDOM_STREAM + seed)
+        return ENCODINGS[name].make(shape)
