@@ -98,14 +98,16 @@ def default_text(default: object) -> str:
     """The end of a help text that tells the default as a person would type it.
 
     >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
-    ('  [default: 1e+06]', '  [default: pi,ntk]', '')
+    ('  [default: 1e6]', '  [default: pi,ntk]', '')
     """
     if isinstance(default, tuple):
         text = ",".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
     else:
-        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+        text = "" if default is None else str(default)
+    if isinstance(default, float):
+        text = f"{default:g}".replace("e+0", "e")
     return f"  [default: {text}]" if text else ""
 
 
@@ -250,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a traceback."""
     signal.signal(signal.SIGTERM, _stop)
     try:
-        status = app(arguments, standalone_mode=False)
+        status = app(arguments, prog_name="ropelab", standalone_mode=False)
     except RopelabError as error:
         sys.exit(_fail(str(error), error.exit_status))
     except typer.TyperException as error:

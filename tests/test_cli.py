@@ -1,0 +1,192 @@
+"""The command line as a person meets it: help, bad input, JSON, interruption, a full disk."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ropelab import cli, experiments, store
+
+SMOKE = Path(__file__).parents[1] / "configs/smoke"
+QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Type a command in an empty folder; returns status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*arguments):
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(a) for a in arguments])
+        signal.signal(signal.SIGTERM, before)
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return typed
+
+
+def visible(folder):
+    """Everything in a folder that is not a lock."""
+    return sorted(str(p) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock")
+
+
+def test_version(call):
+    status, out, _ = call("--version")
+    assert (status, out) == (0, f"ropelab {cli.ropelab.__version__}\n")
+
+
+def test_bare_command_shows_help(call):
+    status, out, _ = call()
+    assert status == 0
+    for name in experiments.NAMES:
+        assert f"\n  {name} " in out
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_every_field_is_a_flag_with_a_help_text(call, name):
+    status, out, _ = call(name, "--help")
+    assert status == 0
+    for field, info in experiments.load(name).config.model_fields.items():
+        assert cli.flag_of(field) in out
+        assert info.description, f"{name}.{field} has no help text"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["precison"], "No such command 'precison'"),
+        (["precision", "--bse", "1"], "No such option: --bse"),
+        (["precision", "--head-dim", "7"], "--head-dim must be even"),
+        (["precision", "--head-dim", "0"], "--head-dim must be greater than or equal to 2"),
+        (["precision", "--base", "1"], "--base must be greater than 1"),
+        (["precision", "--base", "nan"], "--base must be a number"),
+        (["precision", "--length", "-5"], "--length must be"),
+        (["precision", "--formats", "bfloat61"], "did you mean 'bfloat16'?"),
+        (["precision", "--config", "none.toml"], "no config file at none.toml"),
+        (["extrapolate", "--train-len", "2048", "--test-len", "1024"], "test"),
+        (["extrapolate", "--methods", "yarm"], "did you mean 'yarn'?"),
+        (["extrapolate", "--corpus", "/no/such/folder"], "/no/such/folder"),
+        (["run", "nowhere"], "no config file at nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_with_status_2_and_writes_nothing(call, arguments, sentence):
+    status, out, err = call(*arguments)
+    assert status == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert err.startswith("ropelab: ")
+    assert out == ""
+    assert visible(Path.cwd()) == []
+
+
+def test_a_config_with_an_unknown_key_names_the_nearest(call):
+    Path("x.toml").write_text('experiment = "precision"\nhed_dim = 64\n')
+    status, _, err = call("precision", "--config", "x.toml")
+    assert status == 2
+    assert "unknown key 'hed_dim'; did you mean 'head_dim'?" in err
+
+
+def test_a_config_for_another_experiment_is_refused(call):
+    Path("x.toml").write_text('experiment = "claims"\n')
+    status, _, err = call("precision", "--config", "x.toml")
+    assert (status, err.strip()) == (
+        2,
+        "ropelab: x.toml is a config for 'claims', not for 'precision'",
+    )
+
+
+def test_all_configs_are_checked_before_the_first_runs(call):
+    Path("a.toml").write_text((SMOKE / "precision.toml").read_text())
+    Path("b.toml").write_text('experiment = "precision"\nbase = 0.5\n')
+    status, _, err = call("run", ".")
+    assert status == 2
+    assert "b.toml: base must be greater than 1, got 0.5" in err
+    assert not Path("results").exists()
+
+
+def test_json_is_one_document_and_equals_the_tables(call):
+    status, out, _ = call(*QUICK, "--json")
+    assert status == 0
+    document = json.loads(out)
+    assert set(document) == {"experiment", "config", "answer", "tables", "run"}
+    for name, rows in document["tables"].items():
+        table = pd.read_csv(
+            Path(document["run"]) / f"tables/{name}.csv", keep_default_na=False, na_values=[""]
+        )
+        assert rows == store.to_records(table)
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(call):
+    Path("x.toml").write_text((SMOKE / "precision.toml").read_text() + "\nbase = 5e5\n")
+    _, out, _ = call("precision", "--config", "x.toml", "--json")
+    assert json.loads(out)["config"]["base"] == 5e5
+    _, out, _ = call("precision", "--config", "x.toml", "--base", "7e5", "--json")
+    assert json.loads(out)["config"]["base"] == 7e5
+
+
+def test_a_second_call_reuses_the_run(call):
+    assert "written to" in call(*QUICK)[1]
+    assert "reused" in call(*QUICK)[1]
+
+
+def test_quiet_prints_nothing(call):
+    assert call(*QUICK, "--quiet") == (0, "", "")
+
+
+def test_run_writes_an_index_with_every_figure(call):
+    status, _, _ = call("run", SMOKE / "precision.toml")
+    assert status == 0
+    index = Path("results/index.md").read_text()
+    figures = list(Path("results").glob("*/*/figures/*.png"))
+    assert figures
+    for figure in figures:
+        assert f"({figure.relative_to('results')})" in index
+
+
+def test_a_results_folder_that_cannot_be_written_is_named(call):
+    Path("file").write_text("")
+    status, _, err = call(*QUICK, "--results", "file")
+    assert status == 2
+    assert err.startswith("ropelab: cannot write to the results folder file")
+
+
+def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/x.csv")
+
+    monkeypatch.setattr(store, "write_tables", full)
+    status, _, err = call(*QUICK, "--quiet")
+    assert status == 1
+    assert err.startswith("ropelab: No space left on device")
+    assert err.count("\n") == 1
+    assert not list(Path("results").glob("*/*/*"))
+
+
+@pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
+    command = [sys.executable, "-m", "ropelab", "precision", "--length", "64M"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "results").exists():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(stop)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "Traceback" not in err
+    assert not list((tmp_path / "results").glob("*/*/*"))
+
+
+def test_shell_completion_is_offered(call):
+    status, out, _ = call("--show-completion", "bash")
+    assert status == 0
+    assert "_ROPELAB_COMPLETE" in out
