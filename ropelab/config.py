@@ -39,11 +39,27 @@ def read_number(value: object) -> object:
     return int(number) if math.isfinite(number) and number == int(number) else number
 
 
+def split_list(text: str) -> list[str]:
+    """Split at the commas that stand outside brackets, and drop empty parts.
+
+    >>> split_list("yarn(factor=4, beta_fast=8), longrope(factors=[1, 2]), pi,")
+    ['yarn(factor=4, beta_fast=8)', 'longrope(factors=[1, 2])', 'pi']
+    """
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
 def read_list(value: object) -> object:
-    """Split `a,b(c=1,d=2),e` at the commas that stand outside parentheses."""
-    if not isinstance(value, str):
-        return tuple(value) if isinstance(value, list) else value
-    return tuple(part.strip() for part in re.split(r",(?![^()]*\))", value) if part.strip())
+    """A list as people type it, `a,b(c=1,d=2)`, or as TOML and Python give it."""
+    if isinstance(value, str):
+        return tuple(split_list(value))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _even(value: int) -> int:
