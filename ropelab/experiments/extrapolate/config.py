@@ -1,0 +1,112 @@
+"""My model was trained at one length: what happens at a longer one, under each scaling method?
+
+A small model is trained twice, on real text and on copying, at `train_len`, and then evaluated up
+to `test_len` with its frequencies changed by every method, without training on. On text beside
+them stands the sliding window: simply not using more context than was trained.
+
+What it cannot show: how a large model behaves. A model of this size hardly uses a long context for
+predicting text, so on text it mainly shows what a method breaks; whether a long context can be
+used at all is measured by copying. The method that wins here need not win there.
+"""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.config import Base, Config, Count, Device, EvenCount, Names, Naturals
+from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+
+if TYPE_CHECKING:
+    from ropelab.experiments.extrapolate.methods import Method
+    from ropelab.lm.corpus import Corpus
+    from ropelab.rope.frequencies import Geometry
+
+QUESTION = "My model was trained at 2048 tokens: what happens at 8192 with PI, NTK, YaRN?"
+CANNOT_SHOW = (
+    "How a large model behaves: the models are small, so text shows mainly what a method "
+    "breaks, and copying whether a long context can be used."
+)
+VERSION = 1
+DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
+SHORTEST = 64
+"""Below this many tokens there is no curriculum, and rotary geometry degenerates."""
+
+
+class ExtrapolateConfig(Config):
+    """What is trained, at which length, and how it is tried beyond it."""
+
+    train_len: Count = Field(2048, description="length the models are trained at, in tokens")
+    test_len: Count = Field(8192, description="length they are evaluated at, in tokens")
+    methods: Names = Field(
+        DEFAULT_METHODS,
+        description="scaling methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); "
+        "the factor defaults to test_len/train_len (ntk: that and twice that)",
+    )
+    tasks: tuple[Literal["text", "copy"], ...] = Field(
+        ("text", "copy"), description="what is trained and measured"
+    )
+    base: Base = Field(10000.0, description="base of the rotary frequencies in training")
+    head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
+    preset: Literal["small", "base", "large"] = Field(
+        "small", description="size of the models: about 0.5, 10 or 120 million parameters"
+    )
+    text_steps: Count | None = Field(
+        None, description="training steps on text, if not the preset's"
+    )
+    copy_steps: Count | None = Field(
+        None, description="training steps on copying, if not the preset's"
+    )
+    seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
+    documents: Count = Field(50, description="held-out documents the text is measured on")
+    sequences: Count = Field(8, description="copy sequences per distance")
+    corpus: str = Field(
+        "", description="text file or folder to use; empty: the standard library of this Python"
+    )
+    device: Device = Field("auto", description="where tensors are computed")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.train_len < SHORTEST:
+            raise ValueError(f"train_len must be at least {SHORTEST}, got {self.train_len}")
+        if self.test_len < self.train_len:
+            raise ValueError(
+                f"test_len must be at least train_len ({self.train_len}), got {self.test_len}"
+            )
+        if not self.methods or not self.tasks:
+            raise ValueError("methods and tasks must name at least one each")
+        self.parsed_methods()
+        return self
+
+    def inputs(self) -> dict[str, str]:
+        """The fingerprint of the corpus, if text is measured; raises InputError if it is no use."""
+        return {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
+
+    @property
+    def sizes(self) -> Preset:
+        """The models that the preset means."""
+        return PRESETS[self.preset]
+
+    def geometry(self) -> "Geometry":
+        """What the models were trained with."""
+        from ropelab.rope.frequencies import Geometry
+
+        return Geometry(self.head_dim, self.base, self.train_len)
+
+    def parsed_methods(self) -> "tuple[Method, ...]":
+        """The methods, each once, in the order given."""
+        from ropelab.experiments.extrapolate.methods import parse_methods
+
+        return parse_methods(self.methods, self.geometry(), self.test_len)
+
+    def read_corpus(self) -> "Corpus":
+        """The corpus, known to be long enough for these lengths and this number of documents."""
+        from pathlib import Path
+
+        from ropelab.lm.corpus import read_corpus
+
+        corpus = read_corpus(Path(self.corpus) if self.corpus else None, self.test_len + 1)
+        corpus.check(self.train_len + 1, self.test_len + 1, self.documents)
+        return corpus
+
+
+CONFIG = ExtrapolateConfig

@@ -1,0 +1,61 @@
+"""Where is measured: buckets of positions, growing contexts, copying distances.
+
+All of them follow from the trained length L and the tested length T, so that runs at different
+lengths are read the same way.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise, takewhile
+
+LAST_WINDOW = 512
+"""The final tokens on which growing contexts are compared (a quarter of L, if that is less)."""
+
+
+def _multiples() -> Iterator[float]:
+    """1, 1.5, 2, 3, 4, 6, 8, 12, 16 ... without end."""
+    step = 1.0
+    while True:
+        yield step
+        yield 1.5 * step
+        step *= 2
+
+
+def _upto(train_len: int, limit: float) -> list[int]:
+    """Multiples of the trained length up to `limit` tokens."""
+    return [int(m * train_len) for m in takewhile(lambda m: m * train_len <= limit, _multiples())]
+
+
+def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
+    """Ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... up to T.
+
+    Position p is the prediction made after reading p + 1 tokens, so `end` is also the longest
+    context used in a bucket.
+    """
+    edges = [0, train_len // 2, *_upto(train_len, test_len)]
+    if edges[-1] < test_len:
+        edges.append(test_len)
+    return list(pairwise(edges))
+
+
+def contexts(train_len: int, test_len: int) -> list[int]:
+    """Lengths of context before the end of a text: L/4, L/2, L, 2 L, 4 L ... and T."""
+    doubled = [train_len // 4, train_len // 2]
+    while 2 * doubled[-1] < test_len:
+        doubled.append(2 * doubled[-1])
+    return [*doubled, test_len]
+
+
+def last_window(train_len: int) -> int:
+    """How many final tokens growing contexts are compared on."""
+    return min(LAST_WINDOW, train_len // 4)
+
+
+def distances(train_len: int, test_len: int) -> list[int]:
+    """How far back the copied segment lies: from L/8 to 3/4 of T."""
+    short = [train_len // 8, train_len // 4, train_len // 2, train_len * 3 // 4]
+    return [*short, *_upto(train_len, 3 / 4 * test_len)]
+
+
+def copy_length(distance: int, test_len: int) -> int:
+    """The length of a sequence that copies at a distance: one whole repeat, if T has room."""
+    return min(2 * distance, test_len)

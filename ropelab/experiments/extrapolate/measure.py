@@ -1,0 +1,136 @@
+"""The cells: one trained model under one method, measured on text or on copying.
+
+Each returns what was measured per document or sequence; intervals are made later, when everything
+that is to be compared is at hand.
+"""
+
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ropelab.context import Advance
+from ropelab.experiments.extrapolate import grid
+from ropelab.experiments.extrapolate.methods import Method
+from ropelab.lm.evaluation import correct, sliding_losses, token_losses
+from ropelab.lm.model import LanguageModel
+from ropelab.lm.tasks import copy_trials
+
+ROWS_AT_ONCE = 5
+"""Documents between two reports of progress."""
+
+
+class Lengths(NamedTuple):
+    """The trained and the tested length, in tokens."""
+
+    train: int
+    test: int
+
+
+def text_under(
+    model: LanguageModel, method: Method, texts: Tensor, lengths: Lengths, advance: Advance
+) -> dict[str, pd.DataFrame]:
+    """Losses under one method: `buckets` of positions in one pass, `last_window` by context.
+
+    Args:
+        texts: [documents, test length + 1] tokens.
+    """
+    pieces = []
+    for rows in texts.split(ROWS_AT_ONCE):
+        losses = _every_position(model, method, rows, lengths)
+        last = {
+            context: _final_losses(model, method, rows, context, grid.last_window(lengths.train))
+            for context in grid.contexts(lengths.train, lengths.test)[:-1]
+        }
+        last[lengths.test] = losses[:, -grid.last_window(lengths.train) :].mean(dim=1)
+        pieces.append((losses, last))
+        advance(len(rows))
+    return _text_tables(
+        torch.cat([losses for losses, _ in pieces]),
+        {c: torch.cat([last[c] for _, last in pieces]) for c in pieces[0][1]},
+        lengths,
+    )
+
+
+def text_truncated(
+    model: LanguageModel, trained: Method, texts: Tensor, lengths: Lengths, advance: Advance
+) -> dict[str, pd.DataFrame]:
+    """Losses when the model never sees more than the trained length: a sliding window.
+
+    Its stride is a quarter of the trained length.
+    """
+    model.encoding = trained.encoding(lengths.train)
+    pieces = []
+    for rows in texts.split(ROWS_AT_ONCE):
+        pieces.append(sliding_losses(model, rows, lengths.train, max(1, lengths.train // 4)))
+        advance(len(rows))
+    losses = torch.cat(pieces)
+    final = losses[:, -grid.last_window(lengths.train) :].mean(dim=1)
+    return _text_tables(losses, {lengths.test: final}, lengths)
+
+
+def _every_position(model: LanguageModel, method: Method, rows: Tensor, lengths: Lengths) -> Tensor:
+    """The loss at every position, each bucket under the plan of the context that ends it."""
+    losses = torch.empty(len(rows), lengths.test)
+    starts = {end: start for start, end in grid.buckets(lengths.train, lengths.test)}
+    for encoding, ends in method.passes(list(starts)):
+        model.encoding = encoding
+        through = token_losses(model, rows[:, : ends[-1] + 1])
+        losses[:, starts[ends[0]] : ends[-1]] = through[:, starts[ends[0]] :]
+    return losses
+
+
+def _final_losses(
+    model: LanguageModel, method: Method, rows: Tensor, context: int, last: int
+) -> Tensor:
+    """The mean loss of the `last` tokens when only `context` tokens are read, per row."""
+    model.encoding = method.encoding(context)
+    return token_losses(model, rows[:, -context - 1 :], last).mean(dim=1)
+
+
+def _text_tables(
+    losses: Tensor, last: dict[int, Tensor], lengths: Lengths
+) -> dict[str, pd.DataFrame]:
+    by_bucket = [
+        {
+            "document": document,
+            "bucket_start_tokens": start,
+            "bucket_end_tokens": end,
+            "nll_nats_per_byte": value,
+        }
+        for start, end in grid.buckets(lengths.train, lengths.test)
+        for document, value in enumerate(losses[:, start:end].double().mean(dim=1).tolist())
+    ]
+    by_context = [
+        {"document": document, "context_tokens": context, "nll_nats_per_byte": value}
+        for context, values in last.items()
+        for document, value in enumerate(values.double().tolist())
+    ]
+    return {"buckets": pd.DataFrame(by_bucket), "last_window": pd.DataFrame(by_context)}
+
+
+def copies_under(
+    model: LanguageModel,
+    method: Method,
+    sequences: int,
+    lengths: Lengths,
+    advance: Advance,
+) -> dict[str, pd.DataFrame]:
+    """Correctly copied tokens of each sequence, by distance, under one method."""
+    records = []
+    for distance in grid.distances(lengths.train, lengths.test):
+        length = grid.copy_length(distance, lengths.test)
+        model.encoding = method.encoding(length)
+        hits = correct(model, copy_trials(0, distance, length, sequences))
+        records += [
+            {
+                "sequence": sequence,
+                "distance_tokens": distance,
+                "trials": hits.shape[1],
+                "correct": int(row.sum()),
+            }
+            for sequence, row in enumerate(hits)
+        ]
+        advance(1)
+    return {"copies": pd.DataFrame(records)}

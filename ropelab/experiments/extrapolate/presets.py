@@ -1,0 +1,59 @@
+"""Sizes of models and lengths of training, by name; plain numbers, for a config to read."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The shape of one model and how long it is trained; the width of a head is configured apart.
+
+    Attributes:
+        steps: optimizer steps of `tokens_per_step` tokens.
+        learning_rate: the highest one.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    steps: int
+    tokens_per_step: int
+    learning_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The two models of an experiment: one that copies and one that reads text."""
+
+    copy: Budget
+    text: Budget
+
+
+PRESETS = {
+    # Minutes on two cores: 0.4 and 0.9 million parameters.
+    "small": Preset(
+        copy=Budget(
+            layers=2, width=128, heads=2, steps=600, tokens_per_step=8192, learning_rate=2e-3
+        ),
+        text=Budget(
+            layers=4, width=128, heads=2, steps=600, tokens_per_step=8192, learning_rate=2e-3
+        ),
+    ),
+    # Minutes on one GPU: about 10 million.
+    "base": Preset(
+        copy=Budget(
+            layers=4, width=384, heads=6, steps=1500, tokens_per_step=32768, learning_rate=1e-3
+        ),
+        text=Budget(
+            layers=6, width=384, heads=6, steps=3000, tokens_per_step=65536, learning_rate=1e-3
+        ),
+    ),
+    # An hour or more on one GPU: about 120 million.
+    "large": Preset(
+        copy=Budget(
+            layers=6, width=768, heads=12, steps=3000, tokens_per_step=65536, learning_rate=6e-4
+        ),
+        text=Budget(
+            layers=17, width=768, heads=12, steps=6000, tokens_per_step=131072, learning_rate=6e-4
+        ),
+    ),
+}
