@@ -75,16 +75,16 @@ def position_to_content(
     """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
 
     Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`
-    and the distances rise. Keys are taken in chunks as long as the queries, each with the
-    2 * queries distances that it meets: no more than twice as many numbers exist as scores.
+    and the distances rise. Keys are taken in chunks, each with the distances that it meets; a
+    quarter as long as the queries, they need little more memory than the scores themselves.
     """
-    keys = k.shape[2]
-    chunks = -(-keys // queries)
-    spare = chunks * queries - keys
-    chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, queries))
-    # A chunk that starts at key c meets rows c .. c + 2 queries - 2, and row c - 1 where the shift
-    # wants a column that it does not use. pad() with -1 drops a last row that nobody meets.
-    met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, 2 * queries, queries).flip(-1)
+    keys, size = k.shape[2], max(1, queries // 4)
+    chunks = -(-keys // size)
+    spare = chunks * size - keys
+    chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, size))
+    # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1 where the
+    # shift wants a column that it does not use. pad() with -1 drops a last row that nobody meets.
+    met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, queries + size, size).flip(-1)
     shifted = relative_shift(chunked @ met.to(k.dtype), queries)
     return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
 

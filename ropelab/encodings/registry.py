@@ -27,8 +27,8 @@ from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling.plan import RopePlan
 
 ROPE_BASE = 10000.0
-RANDOM_STREAM = 2**32
-"""Keeps an encoding's draws apart from those of a model with the same seed."""
+RANDOM_STREAM = 2**31
+"""Keeps an encoding's draws apart from those of a model with the same seed (32 bits count)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ ENCODINGS: dict[str, Record] = {
         label="T5 bias",
         source="Raffel et al. 2019, arXiv:1910.10683, section 2.1",
         parameters="32 * heads",
-        claim="beyond 128 tokens all distances look the same",
+        claim="none: far distances share the last bucket",
         make=lambda shape: T5Bias(shape.heads, shape.width),
     ),
     "transformer_xl": Record(

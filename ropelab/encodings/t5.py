@@ -11,7 +11,7 @@ from ropelab.encodings.additive import DistanceBias
 
 BUCKETS = 32
 FARTHEST = 128
-"""From this distance on all keys share the last bucket."""
+"""Where the buckets end; the last one begins before, at 113, and holds all that is farther."""
 
 
 def bucket(distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:

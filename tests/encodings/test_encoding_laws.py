@@ -1,0 +1,227 @@
+"""What every encoding must do inside a model, whatever its formula."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ropelab.encodings.registry import ENCODINGS, make_encoding
+from ropelab.encodings.relative import distances, relative_shift, relative_unshift
+from ropelab.encodings.shape import Shape
+from ropelab.errors import InputError
+from ropelab.lm.model import SCORES_PER_BLOCK, Cache, LanguageModel, ModelSize
+
+NAMES = sorted(ENCODINGS)
+TOKENS = 30
+SHAPE = Shape(layers=2, width=12, heads=2, head_dim=8, trained_len=TOKENS)
+
+
+def model_with(name: str, shape: Shape = SHAPE) -> LanguageModel:
+    """A model with random weights everywhere, the encoding's included."""
+    size = ModelSize(
+        vocabulary=11,
+        layers=shape.layers,
+        width=shape.width,
+        heads=shape.heads,
+        head_dim=shape.head_dim,
+    )
+    model = LanguageModel(size, make_encoding(name, shape))
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def tokens(length: int = TOKENS) -> Tensor:
+    return torch.randint(11, (2, length), generator=torch.Generator().manual_seed(1))
+
+
+def close(name: str) -> dict[str, float]:
+    # Rotations, and softmaxes outside of the fused kernel, are done in float32.
+    tolerance = 1e-10 if name in ("nope", "sinusoidal", "learned") else 1e-5
+    return {"rtol": tolerance, "atol": tolerance}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_decoding_with_a_cache_is_the_full_pass(name: str) -> None:
+    model, text = model_with(name).double(), tokens()
+    cache = Cache()
+    pieces = [text[:, :7], text[:, 7:12], *text[:, 12:].split(1, dim=1)]
+    stepwise = torch.cat([model(piece, cache) for piece in pieces], dim=1)
+    torch.testing.assert_close(stepwise, model(text), **close(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_no_token_sees_later_ones(name: str) -> None:
+    model, text = model_with(name).double(), tokens()
+    changed = text.clone()
+    changed[:, 20:] = (changed[:, 20:] + 1) % 11
+    torch.testing.assert_close(model(changed)[:, :20], model(text)[:, :20], **close(name))
+
+
+LEARNING = ["deberta", "fire", "kerple_log", "kerple_power", "shaw", "t5", "transformer_xl"]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
+    layer = make_encoding(name, SHAPE).double().for_layer(0)
+    positions = torch.arange(20)
+    q, k, v = torch.randn(3, 1, 2, 20, 8, dtype=torch.float64)
+
+    def attended(*_: Tensor) -> Tensor:
+        scores = layer.scores(q, k, positions, positions)
+        hidden = positions[None, :] > positions[:, None]
+        weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        return layer.mix(weights, v, positions, positions).square().sum()
+
+    assert torch.autograd.gradcheck(attended, tuple(layer.parameters()), fast_mode=True)
+    for parameter in layer.parameters():
+        assert parameter.grad is None
+    attended().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
+
+
+RELATIVE = [n for n in NAMES if n not in ("sinusoidal", "learned", "fire")]
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@torch.no_grad()
+def test_relative_scores_do_not_change_when_all_positions_move(name: str) -> None:
+    layer = make_encoding(name, SHAPE).double().for_layer(0)
+    q, k = torch.randn(2, 1, 2, 20, 8, dtype=torch.float64)
+    earlier = torch.ones(20, 20, dtype=torch.bool).tril()
+
+    def scores(first: int) -> Tensor:
+        positions = torch.arange(first, first + 20)
+        turned = layer.query(q, positions), layer.key(k, positions)
+        return layer.scores(*turned, positions, positions)[..., earlier]
+
+    torch.testing.assert_close(scores(1000), scores(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_two_layers_notice_the_order_of_earlier_tokens(name: str) -> None:
+    model = model_with(name).double()
+    shuffled = tokens().clone()
+    shuffled[:, : TOKENS - 1] = shuffled[:, : TOKENS - 1].flip(1)
+    assert not torch.allclose(model(shuffled)[:, -1], model(tokens())[:, -1], atol=1e-3)
+
+
+@torch.no_grad()
+def test_one_layer_without_positions_does_not_notice_it() -> None:
+    one = Shape(layers=1, width=12, heads=2, head_dim=8, trained_len=TOKENS)
+    model = model_with("nope", one).double()
+    shuffled = tokens().clone()
+    shuffled[:, : TOKENS - 1] = shuffled[:, : TOKENS - 1].flip(1)
+    torch.testing.assert_close(model(shuffled)[:, -1], model(tokens())[:, -1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_as_many_as_the_record_says(name: str) -> None:
+    shape = Shape(layers=3, width=20, heads=3, head_dim=8, trained_len=50)
+    formula = ENCODINGS[name].parameters
+    counted = sum(p.numel() for p in make_encoding(name, shape).parameters())
+    assert counted == eval(formula, {}, vars(shape))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_seed_alone_decides_the_parameters(name: str) -> None:
+    torch.manual_seed(5)
+    first, state = make_encoding(name, SHAPE, seed=3), torch.get_rng_state()
+    torch.manual_seed(6)
+    second = make_encoding(name, SHAPE, seed=3)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+    torch.manual_seed(5)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_learned_table_is_not_the_embedding_of_the_same_seed() -> None:
+    size = ModelSize(vocabulary=TOKENS, layers=1, width=12, heads=1, head_dim=8)
+    model = LanguageModel(size, make_encoding("learned", SHAPE, seed=0), seed=0)
+    (table,) = model.encoding.parameters()
+    assert not torch.equal(table, model.embedding.weight)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_copies_and_saved_states_are_whole(name: str) -> None:
+    model = model_with(name)
+    twin = copy.deepcopy(model)
+    fresh = LanguageModel(model.size, make_encoding(name, SHAPE, seed=9), seed=9)
+    fresh.load_state_dict(model.state_dict())
+    for parameter in model.parameters():
+        parameter.zero_()
+    assert torch.equal(twin(tokens()), fresh(tokens()))
+    assert twin(tokens()).abs().sum() > 0
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'alibi'"):
+        make_encoding("alibbi", SHAPE)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers how many numbers the largest tensor had that any operation returned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self.numbers = max(self.numbers, leaf.untyped_storage().nbytes() // 4)
+        return out
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_8192_tokens_need_a_block_of_scores_at_a_time(name: str) -> None:
+    shape = Shape(layers=1, width=8, heads=2, head_dim=8, trained_len=8192)
+    model, text = model_with(name, shape), tokens(8192)[:1]
+    with LargestTensor() as largest:
+        model.hidden(text)
+    # A relative shift holds a few more columns than there are keys.
+    assert largest.numbers <= 1.25 * SCORES_PER_BLOCK
+    assert shape.heads * 8192**2 / 10 > SCORES_PER_BLOCK
+
+
+def test_relative_shift_puts_each_distance_at_its_key() -> None:
+    q_positions, k_positions = torch.arange(6, 9), torch.arange(2, 9)
+    distance = distances(q_positions, k_positions)
+    shifted = relative_shift(distance.expand(2, 3, -1).clone(), len(k_positions))
+    assert torch.equal(shifted[1], q_positions[:, None] - k_positions[None, :])
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 5), (4, 4), (3, 7)])
+def test_relative_unshift_is_the_inverse(queries: int, keys: int) -> None:
+    by_key = torch.randn(2, queries, keys)
+    columns = relative_unshift(by_key)
+    assert columns.shape == (2, queries, queries + keys)
+    assert torch.equal(relative_shift(columns, keys), by_key)
+    torch.testing.assert_close(columns.sum(-1), by_key.sum(-1))
+
+
+@pytest.mark.parametrize("name", ["transformer_xl", "deberta"])
+def test_kept_distance_tables_are_fresh_ones(name: str) -> None:
+    layer, positions = make_encoding(name, SHAPE).for_layer(0), torch.arange(40)
+    q, k = torch.randn(2, 1, 2, 40, 8)
+    with torch.no_grad():
+        kept = [layer.scores(q, k, positions, positions) for _ in range(2)]
+    fresh = layer.scores(q, k, positions, positions)
+    assert torch.equal(kept[0], kept[1])
+    assert torch.equal(kept[0], fresh)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(2)
+        changed = layer.scores(q, k, positions, positions)
+    assert torch.equal(changed, layer.scores(q, k, positions, positions))
+    assert not torch.allclose(changed, kept[0])

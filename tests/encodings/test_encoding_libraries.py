@@ -1,0 +1,178 @@
+"""Where a well-kept library has an encoding too, both give the same scores."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    DebertaV2Config,
+    LlamaConfig,
+    T5Config,
+    Wav2Vec2BertConfig,
+    XLNetConfig,
+)
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as turn_neighbours
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
+    Wav2Vec2BertSelfAttention,
+    _apply_relative_key_position_encoding,
+)
+from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
+
+from ropelab.encodings.alibi import Alibi, slopes
+from ropelab.encodings.deberta import Deberta
+from ropelab.encodings.registry import rope
+from ropelab.encodings.shape import Shape
+from ropelab.encodings.shaw import CLIP, ShawLayer
+from ropelab.encodings.sinusoidal import sinusoid
+from ropelab.encodings.t5 import FARTHEST, T5Bias, bucket
+from ropelab.encodings.transformer_xl import TransformerXLLayer
+
+HEADS, HEAD_DIM, TOKENS = 2, 8, 50
+WIDTH = HEADS * HEAD_DIM
+POSITIONS = torch.arange(TOKENS)
+EARLIER = POSITIONS[None, :] <= POSITIONS[:, None]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def heads(tokens: int = TOKENS) -> Tensor:
+    return torch.randn(3, HEADS, tokens, HEAD_DIM)
+
+
+def assert_same_earlier(got: Tensor, want: Tensor) -> None:
+    """Equal where a causal model looks."""
+    torch.testing.assert_close(got[..., EARLIER], want[..., EARLIER], rtol=1e-5, atol=1e-5)
+
+
+def test_t5_buckets_of_every_distance() -> None:
+    distance = torch.arange(8192)
+    theirs = T5Attention._relative_position_bucket(-distance, bidirectional=False)
+    assert torch.equal(bucket(distance), theirs)
+    assert bucket(torch.tensor([112, 113, FARTHEST, 8191])).tolist() == [30, 31, 31, 31]
+
+
+@torch.no_grad()
+def test_t5_bias() -> None:
+    config = T5Config(d_model=WIDTH, d_kv=HEAD_DIM, num_heads=HEADS, is_decoder=True)
+    theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    ours = T5Bias(HEADS, WIDTH)
+    theirs.relative_attention_bias.weight.copy_(ours.table.T)
+    q, k = heads(), heads()
+    want = q @ k.mT + theirs.compute_bias(TOKENS, TOKENS)
+    assert_same_earlier(ours.scores(q, k, POSITIONS, POSITIONS), want)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 6, 8, 12, 32, 71])
+def test_alibi_slopes_of_bloom(number: int) -> None:
+    theirs = build_alibi_tensor(torch.ones(1, 2), number, torch.float32)
+    torch.testing.assert_close(slopes(number).float(), theirs[:, 0, 1])
+
+
+@torch.no_grad()
+def test_alibi_of_mpt_after_softmax() -> None:
+    q, k = heads(), heads()
+    want = q @ k.mT / HEAD_DIM**0.5 + build_mpt_alibi_tensor(HEADS, TOKENS)
+    got = Alibi(HEADS).scores(q, k, POSITIONS, POSITIONS)
+    # Theirs counts from the last key instead of the query: the same for a softmax.
+    hidden = ~EARLIER
+    assert_same_earlier(
+        got.masked_fill(hidden, -torch.inf).softmax(-1),
+        want.masked_fill(hidden, -torch.inf).softmax(-1),
+    )
+
+
+@torch.no_grad()
+def test_transformer_xl_of_xlnet() -> None:
+    ours = TransformerXLLayer(WIDTH, HEADS, HEAD_DIM)
+    nn.init.normal_(ours.u)
+    nn.init.normal_(ours.v)
+    theirs = XLNetRelativeAttention(
+        XLNetConfig(d_model=WIDTH, n_head=HEADS, d_head=HEAD_DIM, dropout=0.0)
+    ).eval()
+    theirs.r_w_bias.copy_(ours.u[:, 0])
+    theirs.r_r_bias.copy_(ours.v[:, 0])
+    q, k, v = heads(), heads(), heads()
+    # Theirs wants tokens first, and distances from `tokens` down to 1 - tokens.
+    later, before = ours.projected(torch.arange(TOKENS + 1)), ours.projected(-POSITIONS[1:])
+    rows = torch.cat((later.flip(1), before), dim=1)
+    first = [x.permute(2, 0, 1, 3) for x in (q, k, v, rows[None].expand(3, -1, -1, -1))]
+    hidden = (~EARLIER).float()[:, :, None, None]
+    want = theirs.rel_attn_core(*first, attn_mask=hidden).permute(1, 2, 0, 3)
+    scores = ours.scores(q, k, POSITIONS, POSITIONS).masked_fill(~EARLIER, -torch.inf)
+    torch.testing.assert_close(scores.softmax(-1) @ v, want, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_deberta_v2() -> None:
+    rows = 20
+    config = DebertaV2Config(
+        hidden_size=WIDTH, num_attention_heads=HEADS, relative_attention=True,
+        pos_att_type=["c2p", "p2c"], max_relative_positions=rows, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    theirs = DisentangledSelfAttention(config).eval()
+    ours = Deberta(1, WIDTH, HEADS, HEAD_DIM, rows)
+    for projection in (theirs.pos_key_proj, theirs.pos_query_proj):
+        projection.bias.zero_()
+    theirs.pos_key_proj.weight.copy_(ours.to_key[0].weight)
+    theirs.pos_query_proj.weight.copy_(ours.to_query[0].weight)
+    table = torch.cat((torch.randn(rows, WIDTH), ours.table))
+    q, k = heads(), heads()
+    flat = [x.flatten(0, 1) for x in (q, k)]
+    bias = theirs.disentangled_attention_bias(*flat, None, table, 3)
+    want = q @ k.mT / (3 * HEAD_DIM) ** 0.5 + bias.unflatten(0, (3, HEADS))
+    assert_same_earlier(ours.for_layer(0).scores(q, k, POSITIONS, POSITIONS), want)
+
+
+@torch.no_grad()
+def test_shaw_keys_of_wav2vec2_bert() -> None:
+    config = Wav2Vec2BertConfig(
+        hidden_size=WIDTH, num_attention_heads=HEADS, position_embeddings_type="relative_key",
+        left_max_position_embeddings=CLIP, right_max_position_embeddings=2,
+    )  # fmt: skip
+    theirs, ours = Wav2Vec2BertSelfAttention(config), ShawLayer(HEAD_DIM)
+    theirs.distance_embedding.weight[: CLIP + 1] = ours.keys.flip(0)
+    q, k = heads(), heads()
+    _, bias = _apply_relative_key_position_encoding(theirs, q, k)
+    want = q @ k.mT / HEAD_DIM**0.5 + bias
+    assert_same_earlier(ours.scores(q, k, POSITIONS, POSITIONS), want)
+
+
+@torch.no_grad()
+def test_sinusoid_of_marian() -> None:
+    theirs = MarianSinusoidalPositionalEmbedding(TOKENS, WIDTH)
+    table = theirs.create_weight()
+    ours = sinusoid(POSITIONS, WIDTH).float()
+    # Theirs has all sines before all cosines.
+    torch.testing.assert_close(torch.cat((ours[:, ::2], ours[:, 1::2]), 1), table)
+
+
+SHAPE = Shape(layers=1, width=WIDTH, heads=HEADS, head_dim=HEAD_DIM, trained_len=TOKENS)
+
+
+@torch.no_grad()
+def test_rope_of_llama() -> None:
+    config = LlamaConfig(hidden_size=WIDTH, num_attention_heads=HEADS, head_dim=HEAD_DIM)
+    q, k = heads(), heads()
+    cos, sin = LlamaRotaryEmbedding(config)(q, POSITIONS[None])
+    want_q, want_k = apply_rotary_pos_emb(q, k, cos, sin)
+    ours = rope(SHAPE)
+    torch.testing.assert_close(ours.query(q, POSITIONS), want_q)
+    torch.testing.assert_close(ours.key(k, POSITIONS), want_k)
+
+
+@torch.no_grad()
+def test_interleaved_rope_of_gptj() -> None:
+    q = heads()
+    angle = POSITIONS[:, None] * 10000.0 ** -(torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+    want = turn_neighbours(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
+    got = rope(SHAPE, pairing="interleaved").query(q, POSITIONS)
+    torch.testing.assert_close(got, want.transpose(1, 2))
