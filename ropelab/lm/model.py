@@ -26,6 +26,8 @@ from ropelab.encodings.base import Encoding
 
 SCORES_PER_BLOCK = 2**23
 """How many scores an encoding without a fused kernel may hold at once (32 MiB in float32)."""
+QUERIES_PER_BLOCK = 128
+"""And for how many queries: in short blocks fewer scores of later keys are made to be masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +87,7 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
     batch, heads, queries, _ = q.shape
     keys = torch.arange(k.shape[2], device=q.device)
     seen = k.shape[2] - queries
-    size = max(1, SCORES_PER_BLOCK // (batch * heads * k.shape[2]))
+    size = min(QUERIES_PER_BLOCK, max(1, SCORES_PER_BLOCK // (batch * heads * k.shape[2])))
     out = []
     for start in range(0, queries, size):
         rows = keys[seen + start : seen + min(start + size, queries)]
