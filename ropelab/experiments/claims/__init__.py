@@ -1,0 +1,1 @@
+"""`ropelab claims`: what textbooks and papers say about rotary embeddings, checked by computing."""
