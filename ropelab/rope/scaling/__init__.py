@@ -9,7 +9,7 @@ from ropelab.rope.scaling.by_parts import (
     coded_ramp_range,
 )
 from ropelab.rope.scaling.given import LongRope
-from ropelab.rope.scaling.methods import METHODS, parse_method, split_methods
+from ropelab.rope.scaling.methods import METHODS, parse_method
 from ropelab.rope.scaling.plan import RopePlan, Scaling, kept_weights, roles
 from ropelab.rope.scaling.selected import Clipped, PRope, Proportional, Resonance
 from ropelab.rope.scaling.uniform import (
@@ -45,5 +45,4 @@ __all__ = [
     "ntk_base",
     "parse_method",
     "roles",
-    "split_methods",
 ]

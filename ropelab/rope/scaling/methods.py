@@ -7,9 +7,9 @@ METHODS; the command line, the tables and the figures know it from there.
 
 import types
 import typing
-from collections.abc import Iterator
 from dataclasses import fields
 
+from ropelab.config import read_number, split_list
 from ropelab.errors import InputError, unknown_name
 from ropelab.rope.scaling.by_parts import DynamicYarn, Llama3, NtkByParts, Yarn, YarnPaper
 from ropelab.rope.scaling.given import LongRope
@@ -73,11 +73,6 @@ def parse_method(text: str, factor: float | None = None) -> Scaling:
     return METHODS[key](**given)
 
 
-def split_methods(text: str) -> list[str]:
-    """``"pi, yarn(factor=4, beta_fast=8)"`` into its methods; commas in brackets do not part."""
-    return [part.strip() for part in _split_commas(text) if part.strip()]
-
-
 def knob_names(method: type[Scaling]) -> list[str]:
     """The names of a method's knobs."""
     return [knob.name for knob in fields(method)]
@@ -109,7 +104,7 @@ def _value(what: str, text: str, kind: object, factor: float | None) -> object:
     if kind is Scaling:
         return parse_method(text, factor)
     if kind == tuple[float, ...]:
-        return tuple(_number(what, item) for item in _split_commas(text.strip("[]()")))
+        return tuple(_number(what, item) for item in split_list(text.strip("[]()")))
     if kind is bool:
         return _truth(what, text)
     if kind is int:
@@ -120,15 +115,10 @@ def _value(what: str, text: str, kind: object, factor: float | None) -> object:
 
 
 def _number(what: str, text: str) -> float:
-    """A float as people write it: 4, 1e6, 32k (= 32768)."""
-    digits, unit = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
     try:
-        value = float(digits) * unit
+        return float(read_number(text))  # type: ignore[arg-type]
     except ValueError:
         raise InputError(f"{what} must be a number, not '{text}'") from None
-    if value != value:
-        raise InputError(f"{what} must be a number, not nan")
-    return value
 
 
 def _whole(what: str, text: str) -> int:
@@ -154,14 +144,4 @@ def _split_call(text: str) -> tuple[str, list[str]]:
         return name, []
     if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
         raise InputError(f"cannot read method '{text}': write name(knob=value, ...)")
-    return name.strip(), [part for part in _split_commas(rest[:-1]) if part.strip()]
-
-
-def _split_commas(text: str) -> Iterator[str]:
-    depth, start = 0, 0
-    for place, character in enumerate(text):
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
-    yield text[start:]
+    return name.strip(), split_list(rest[:-1])

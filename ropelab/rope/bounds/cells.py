@@ -1,0 +1,88 @@
+"""Proving, for a small interval of bases, that a position fails there or that none does.
+
+On a cell of half-width h around c (in u = ln b), Taylor's theorem gives for one position m
+|S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2. If S(m, c) is below minus that, m
+excludes the whole cell; if it is above that, m is harmless in the whole cell.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ropelab.rope.bounds.similarity import Floats, Similarity, wrapped
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Intervals [low, high] of u = ln b."""
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def parts(cls, low: float, high: float, count: int) -> "Cells":
+        """``count`` equal cells that fill [low, high]."""
+        edges = np.linspace(low, high, count + 1)
+        return cls(edges[:-1], edges[1:])
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    @property
+    def centre(self) -> Floats:
+        """The middle of each cell."""
+        return (self.low + self.high) / 2
+
+    @property
+    def half_width(self) -> Floats:
+        """Half the width, rounded up."""
+        return (self.high - self.low) * (0.5 * (1 + 1e-9)) + np.spacing(self.high)
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Cells":
+        """The chosen cells."""
+        return Cells(self.low[chosen], self.high[chosen])
+
+    def halved(self) -> "Cells":
+        """Both halves of every cell, in order."""
+        low = np.stack((self.low, self.centre), axis=1).ravel()
+        high = np.stack((self.centre, self.high), axis=1).ravel()
+        return Cells(low, high)
+
+
+def ranges(
+    similarity: Similarity, positions: Floats, cells: Cells, exact: bool = False
+) -> tuple[NDArray, NDArray]:
+    """Bounds (lowest, highest) of S over each cell for each position: [cells, positions].
+
+    In float32 unless ``exact``; its error bound is part of the range either way.
+    """
+    inv_freq = similarity.inv_freq(cells.centre)
+    value, slope = _value_and_slope(similarity, positions, inv_freq, exact)
+    half = cells.half_width[:, None]
+    c1, c2 = similarity.curvature_bounds(cells.low)
+    curvature = positions * c1[:, None] + positions**2 * c2[:, None]
+    steepest = positions * (similarity.a * inv_freq).sum(-1)[:, None]
+    error = similarity.rounding_error(int(positions.max())) if exact else similarity.single_error
+    radius = np.abs(slope) * half + curvature * half**2 / 2 + error * (1 + steepest * half)
+    return value - radius, value + radius
+
+
+def excluded(similarity: Similarity, positions: Floats, cells: Cells) -> NDArray[np.bool_]:
+    """Which cells are excluded: some position has S < 0 in all of the cell."""
+    if not len(positions):
+        return np.zeros(len(cells), dtype=bool)
+    return np.asarray((ranges(similarity, positions, cells)[1] < 0).any(axis=1))
+
+
+def _value_and_slope(
+    similarity: Similarity, positions: Floats, inv_freq: Floats, exact: bool
+) -> tuple[NDArray, NDArray]:
+    """S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)), both [cells, positions]."""
+    angle: NDArray = positions[:, None] * inv_freq[:, None, :]
+    if not exact:
+        angle = wrapped(angle)
+    value = np.cos(angle).sum(axis=-1) + similarity.unrotated
+    weight = (similarity.a * inv_freq).astype(angle.dtype)
+    slope = np.einsum("cpi,ci->cp", np.sin(angle), weight) * positions
+    return value, slope

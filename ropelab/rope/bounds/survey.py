@@ -1,0 +1,82 @@
+"""Looking at all positions at once for one base.
+
+cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with every position
+written as p + q on two grids of about sqrt(length) points, the sums over pairs are one matrix
+product, and only 2 sqrt(length) cosines per pair are computed.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ropelab.rope.bounds.similarity import Floats, Similarity, Singles, wrapped
+
+BLOCK = 1 << 22
+"""Positions in memory at once."""
+
+
+def scan(
+    similarity: Similarity, u: float, start: int, stop: int, step: int = 1, first_pair: int = 0
+) -> Singles:
+    """S at start, start + step, ... below ``stop``, in float32, within ``similarity.single_error``.
+
+    With ``first_pair`` > 0 the faster pairs are left out of the sum.
+    """
+    count = -(-(stop - start) // step)
+    columns = max(1, math.isqrt(count))
+    rows = -(-count // columns)
+    inv_freq = similarity.inv_freq(u)[first_pair:]
+    left = _angles(start + step * columns * np.arange(rows, dtype=np.float64), inv_freq)
+    right = _angles(step * np.arange(columns, dtype=np.float64), inv_freq)
+    tall = np.concatenate((np.cos(left), -np.sin(left)), axis=1)
+    wide = np.concatenate((np.cos(right), np.sin(right)), axis=1)
+    sums = (tall @ wide.T).ravel()[:count]
+    sums += np.float32(similarity.unrotated)
+    return sums
+
+
+def single(similarity: Similarity, positions: Floats, u: float) -> Singles:
+    """S at any ``positions`` in float32, within ``similarity.single_error``."""
+    angles = _angles(positions, similarity.inv_freq(u))
+    return np.cos(angles).sum(axis=1) + np.float32(similarity.unrotated)
+
+
+def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """[start, stop) in pieces that fit in memory."""
+    for low in range(start, stop, BLOCK):
+        yield low, min(low + BLOCK, stop)
+
+
+def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
+    """The smallest position below ``length`` where S < 0, decided in float64; None where none is.
+
+    Sums that float64 cannot tell from zero (|S| below ``rounding_error``) count as not negative.
+    """
+    u = math.log(base)
+    for low, high in blocks(0, length):
+        near = np.flatnonzero(scan(similarity, u, low, high) < similarity.single_error)
+        positions = (near + low).astype(np.float64)
+        negative = positions[_negative(similarity, positions, u, length)]
+        if len(negative):
+            return int(negative[0])
+    return None
+
+
+def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
+    """The position below ``length`` with the smallest S, and S there (float32 accuracy)."""
+    found = (0, math.inf)
+    for low, high in blocks(0, length):
+        sums = scan(similarity, math.log(base), low, high)
+        place = int(sums.argmin())
+        if sums[place] < found[1]:
+            found = (low + place, float(sums[place]))
+    return found
+
+
+def _negative(similarity: Similarity, positions: Floats, u: float, length: int) -> np.ndarray:
+    return similarity.at(positions, u) < -similarity.rounding_error(length)
+
+
+def _angles(positions: Floats, inv_freq: Floats) -> Singles:
+    return wrapped(np.multiply.outer(positions, inv_freq))
