@@ -99,6 +99,8 @@ def format_value(value: Any) -> str:
     """A value for reading: four significant digits, whole numbers whole, missing as a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.4g}"
     if isinstance(value, float) and abs(value) < 1e15:

@@ -1,0 +1,60 @@
+"""What is printed: rounded for reading only, readable at 80 columns, sparse in a log."""
+
+import math
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from ropelab import terminal
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.123456, "0.1235"),
+        (1.0, "1"),
+        (1e6, "1000000"),
+        (6.2831853e-6, "6.283e-06"),
+        (131072, "131072"),
+        (math.nan, "-"),
+        (math.inf, "inf"),
+        (None, "-"),
+        ("~", "~"),
+        (True, "yes"),
+    ],
+)
+def test_values_are_rounded_for_reading(value, text):
+    assert terminal.format_value(value) == text
+
+
+def test_a_table_fits_80_columns_and_keeps_its_cells(capsys):
+    table = pd.DataFrame({"method": ["yarn", "pi"], "accuracy": [0.98765, 0.5], "n": [50, 50]})
+    terminal.show_table(table, Console(width=80))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["method", "accuracy", "n"],
+        ["yarn", "0.9877", "50"],
+        ["pi", "0.5", "50"],
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatch):
+    now = iter(range(0, 10_000, 1))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    with terminal.plain_lines("training", total=100) as advance:
+        for _ in range(100):
+            advance(1, note="loss 2.5")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "training ..."
+    assert lines[1] == "training: 30%, 70 s left, loss 2.5"
+    assert len(lines) == 4
+
+
+def test_bars_nest_and_stop(capsys):
+    bars = terminal.Bars()
+    with bars("outer", total=2) as outer, bars("inner", total=1) as inner:
+        inner(1, note="x")
+        outer(1)
+    assert not bars._bars.live.is_started
