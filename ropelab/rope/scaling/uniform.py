@@ -46,6 +46,8 @@ class NtkAware(Stretching):
 class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
 
+    Computed as 1 + factor * (length/L - 1), which is exactly 1 at L.
+
     Up to L it is the identity (the bracket would fall below 1, and further down turn negative,
     which careless code answers with a complex base). With ``factor`` 1 it follows length / L;
     hence here, as in the runtimes, factor 1 is not the identity beyond the trained length.
@@ -55,8 +57,8 @@ class DynamicNtk(NtkAware):
     source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        longer = max(length, geometry.trained_len) / geometry.trained_len
-        return self.factor * longer - (self.factor - 1)
+        excess = max(length, geometry.trained_len) / geometry.trained_len - 1
+        return 1 + self.factor * excess
 
 
 @dataclass(frozen=True, kw_only=True)

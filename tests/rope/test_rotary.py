@@ -1,0 +1,120 @@
+"""The laws of rotation, and two libraries."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+
+from ropelab.errors import InputError
+from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.rope.rotary import cos_sin, join_pairs, rotate, split_pairs
+from ropelab.rope.scaling import RopePlan
+
+DIM = 16
+PAIRINGS = st.sampled_from(["half", "interleaved"])
+POSITIONS = st.integers(0, 4096)
+
+
+def plan(base=10000.0, dim=DIM):
+    return RopePlan(inverse_frequencies(dim, base))
+
+
+def vectors(tokens=5, seed=0, dim=DIM):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, tokens, dim, dtype=torch.float64, generator=generator)
+
+
+def turned(x, position, pairing, sign=1):
+    cos, sin = cos_sin(torch.tensor([position]), plan())
+    return rotate(x, cos, sin, pairing=pairing, sign=sign)
+
+
+@given(POSITIONS, POSITIONS, PAIRINGS)
+def test_turning_by_a_then_b_is_turning_by_their_sum(a, b, pairing):
+    x = vectors()
+    torch.testing.assert_close(
+        turned(turned(x, a, pairing), b, pairing), turned(x, a + b, pairing), rtol=0, atol=1e-11
+    )
+
+
+@given(POSITIONS, PAIRINGS)
+def test_lengths_of_pairs_are_kept(position, pairing):
+    x = vectors()
+
+    def sizes(y):
+        first, second = split_pairs(y, pairing)
+        return first**2 + second**2
+
+    torch.testing.assert_close(sizes(turned(x, position, pairing)), sizes(x))
+
+
+@given(POSITIONS, PAIRINGS)
+def test_the_other_sign_turns_back(position, pairing):
+    x = vectors()
+    back = turned(turned(x, position, pairing), position, pairing, sign=-1)
+    torch.testing.assert_close(back, x)
+
+
+@given(POSITIONS, POSITIONS, st.integers(0, 100_000), PAIRINGS)
+def test_scores_depend_on_the_distance_only(query_at, key_at, shift, pairing):
+    query, key = vectors(1, 1), vectors(1, 2)
+
+    def score(moved):
+        q = turned(query, query_at + moved, pairing)
+        return (q * turned(key, key_at + moved, pairing)).sum(-1)
+
+    torch.testing.assert_close(score(shift), score(0), rtol=0, atol=1e-9)
+
+
+@given(PAIRINGS)
+def test_position_zero_changes_nothing(pairing):
+    x = vectors()
+    assert torch.equal(turned(x, 0, pairing), x)
+
+
+def test_the_pairings_differ_by_a_permutation_of_the_features():
+    x = vectors()
+    first, second = split_pairs(x, "interleaved")
+    cos, sin = cos_sin(torch.arange(5), plan())
+    regrouped = rotate(torch.cat((first, second), -1), cos, sin, pairing="half")
+    interleaved = join_pairs(*split_pairs(regrouped, "half"), "interleaved")
+    assert torch.equal(interleaved, rotate(x, cos, sin, pairing="interleaved"))
+
+
+def test_complex_multiplication_says_the_same():
+    x, positions = vectors(), torch.arange(5)
+    angle = positions[:, None] * plan().inv_freq
+    z = torch.view_as_complex(x.reshape(2, 5, -1, 2)) * torch.polar(torch.ones_like(angle), angle)
+    found = rotate(x, *cos_sin(positions, plan()), pairing="interleaved")
+    torch.testing.assert_close(found, torch.view_as_real(z).flatten(-2))
+
+
+def test_rotary_embedding_torch_says_the_same():
+    x = vectors(tokens=200)
+    theirs = RotaryEmbedding(dim=DIM, theta=10000, cache_if_possible=False)
+    angles = theirs(torch.arange(200, dtype=torch.float32)).double()
+    found = rotate(x, *cos_sin(torch.arange(200), plan()), pairing="interleaved")
+    torch.testing.assert_close(found, apply_rotary_emb(angles, x), rtol=0, atol=1e-4)
+
+
+def test_the_tables_do_not_contain_the_attention_factor():
+    positions = torch.arange(3)
+    with_factor = RopePlan(plan().inv_freq, attention_factor=1.3)
+    assert torch.equal(cos_sin(positions, with_factor)[0], cos_sin(positions, plan())[0])
+
+
+def test_tables_are_float64_and_promotion_decides():
+    cos, sin = cos_sin(torch.arange(5), plan())
+    assert cos.dtype == sin.dtype == torch.float64
+    x = vectors().float()
+    assert rotate(x, cos.float(), sin.float()).dtype == torch.float32
+    assert rotate(x, cos, sin).dtype == torch.float64
+
+
+def test_refuses_other_pairings_and_signs():
+    cos, sin = cos_sin(torch.arange(5), plan())
+    with pytest.raises(InputError, match="did you mean 'half'"):
+        rotate(vectors(), cos, sin, pairing="halves")
+    with pytest.raises(ValueError, match="sign"):
+        rotate(vectors(), cos, sin, sign=0)
