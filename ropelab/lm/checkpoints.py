@@ -6,6 +6,7 @@ was killed at any moment therefore continues to the same weights, bit for bit.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,24 +21,24 @@ FILE = "checkpoint.safetensors"
 
 
 def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: Optimizer | None, losses: list[float]
+    folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
 ) -> None:
     """Write the state after `len(losses)` steps, replacing the previous one in a single rename.
 
-    A finished run needs no optimizer any more: None leaves its state out.
+    A finished run needs its optimizers no longer: none are given, none are stored.
 
     Raises:
         MachineError: the disk did not take it; the previous checkpoint is then untouched.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-    moments = optimizer.state_dict()["state"] if optimizer else {}
-    for index, state in moments.items():
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in state.items()}
+    for place, optimizer in enumerate(optimizers):
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{index}.{name}": state[name] for name in state}
     tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
     write_atomically(folder / FILE, save({k: v.contiguous().cpu() for k, v in tensors.items()}))
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer) -> list[float]:
+def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
     """Restore the state of the last checkpoint in place; the losses so far, empty without one.
 
     Raises:
@@ -49,11 +50,11 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer) -> lis
     try:
         tensors = load_file(path)
         model.load_state_dict(_below(tensors, "model."))
-        _restore(optimizer, _below(tensors, "optimizer."))
+        for place, optimizer in enumerate(optimizers):
+            _restore(optimizer, _below(tensors, f"optimizer.{place}."))
     except (SafetensorError, RuntimeError, KeyError) as error:
-        raise MachineError(
-            f"cannot continue from {path} (delete it to start over): {error}"
-        ) from None
+        message = f"cannot continue from {path} (delete it to start over): {error}"
+        raise MachineError(message) from None
     return tensors["losses"].tolist()
 
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim import AdamW, Optimizer
+from torch.optim import AdamW, Muon, Optimizer
 
 from ropelab.context import Advance
 from ropelab.errors import MachineError
@@ -34,7 +34,7 @@ from ropelab.lm.tasks import Batch
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 FINAL_RATE = 0.05
-"""The learning rate of the last step, as a share of the largest one."""
+"""The learning rate of the last step, as a share of the highest one."""
 LARGEST_GRADIENT = 1.0
 """Gradients are scaled down to this norm: the step where copying is found out can be steep."""
 DIVERGED = 3.0
@@ -49,16 +49,18 @@ class Recipe:
         steps: optimizer steps in all.
         window: the trained length, in tokens.
         tokens_per_step: tokens in a batch; the rows follow from the window of the step.
-        learning_rate: of the matrices, at its highest.
+        matrix_rate: the highest learning rate of the matrices (Muon).
+        other_rate: the highest learning rate of embedding, head and encoding (AdamW).
         warmup: steps over which it rises from 0.
-        weight_decay: decoupled, on matrices only (arXiv:1711.05101).
+        weight_decay: decoupled, of the matrices only (arXiv:1711.05101).
         first_window: where the window starts; equal to `window`, there is no curriculum.
     """
 
     steps: int
     window: int
-    tokens_per_step: int = 8192
-    learning_rate: float = 2e-3
+    tokens_per_step: int = 4096
+    matrix_rate: float = 0.02
+    other_rate: float = 2e-3
     warmup: int = 20
     weight_decay: float = 0.01
     first_window: int = FIRST_WINDOW
@@ -70,13 +72,11 @@ class Recipe:
         return self.window if stage >= doublings else self.first_window << stage
 
     def rate_at(self, step: int) -> float:
-        """The learning rate: linear warm-up, then half a cosine down to FINAL_RATE of it."""
+        """Share of the highest rates: linear warm-up, then half a cosine down to FINAL_RATE."""
         if step < self.warmup:
-            return self.learning_rate * (step + 1) / self.warmup
+            return (step + 1) / self.warmup
         share = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return self.learning_rate * (
-            FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
-        )
+        return FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
 
 
 class Data(Protocol):
@@ -92,18 +92,19 @@ def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
     return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
-    """AdamW; what has fewer than two dimensions, and the embedding, is not decayed."""
-    decayed: list[Tensor] = []
-    free: list[Tensor] = []
-    for name, parameter in model.named_parameters():
-        matrix = parameter.ndim >= 2 and not name.startswith(("embedding", "encoding"))
-        (decayed if matrix else free).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": free, "weight_decay": 0.0},
+def make_optimizers(model: LanguageModel, recipe: Recipe) -> list[Optimizer]:
+    """Muon for the matrices of the layers, AdamW for embedding, head and encoding.
+
+    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. On the copy task it finds out
+    how to copy in a third of the steps that AdamW needs; `rate_at` scales both rates.
+    """
+    matrices = [matrix for layer in model.matrices_by_layer() for matrix in layer.values()]
+    known = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    return [
+        Muon(matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay),
+        AdamW(others, lr=recipe.other_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True),
     ]
-    return AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98), fused=True)
 
 
 def train(
@@ -125,41 +126,42 @@ def train(
     Raises:
         MachineError: the loss is no longer finite, or the disk is full.
     """
-    optimizer = make_optimizer(model, recipe)
-    losses = load_checkpoint(folder, model, optimizer)
+    optimizers = make_optimizers(model, recipe)
+    losses = load_checkpoint(folder, model, optimizers)
     if len(losses) >= recipe.steps:
         return losses
     with progress(recipe.steps) as advance, held_interrupt() as interrupted:
         advance(len(losses))
         saved = time.monotonic()
         while len(losses) < recipe.steps:
-            losses.append(one_step(model, optimizer, data, recipe, step=len(losses)))
+            losses.append(one_step(model, optimizers, data, recipe, step=len(losses)))
             check_finite(losses)
             advance(1, note=f"loss {losses[-1]:.3f}")
             if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                save_checkpoint(folder, model, optimizer, losses)
+                save_checkpoint(folder, model, optimizers, losses)
                 saved = time.monotonic()
             if interrupted():
                 raise KeyboardInterrupt
-    save_checkpoint(folder, model, None, losses)
+    save_checkpoint(folder, model, [], losses)
     return losses
 
 
 def one_step(
-    model: LanguageModel, optimizer: Optimizer, data: Data, recipe: Recipe, step: int
+    model: LanguageModel, optimizers: list[Optimizer], data: Data, recipe: Recipe, step: int
 ) -> float:
     """One optimizer step, forward and backward in bfloat16 where that is safe; returns its loss."""
     device = model.head.weight.device
     window = recipe.window_at(step)
     batch = data(step, window, max(1, recipe.tokens_per_step // window)).to(device)
-    for group in optimizer.param_groups:
-        group["lr"] = recipe.rate_at(step)
     with torch.autocast(device.type, torch.bfloat16):
         loss = batch_loss(model, batch)
-    optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
-    optimizer.step()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = optimizer.defaults["lr"] * recipe.rate_at(step)
+        optimizer.step()
+        optimizer.zero_grad()
     return loss.item()
 
 

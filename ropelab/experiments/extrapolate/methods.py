@@ -13,10 +13,14 @@ from itertools import groupby
 from ropelab.encodings.base import Encoding
 from ropelab.encodings.rope import Rope
 from ropelab.rope.frequencies import Geometry
+from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling import Scaling, parse_method
 
 NEEDS_TWICE = {"ntk"}
 """Good to about half its factor only, so without a factor given twice the factor is tried too."""
+
+PAIRING: Pairing = "interleaved"
+"""Which features of a head form a pair; trained weights belong to one of the two layouts."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Method:
 
     def encoding(self, length: int) -> Encoding:
         """The encoding with which a context of `length` tokens is read."""
-        return Rope(self.scaling.plan(self.geometry, length))
+        return Rope(self.scaling.plan(self.geometry, length), PAIRING)
 
     def signature(self, length: int) -> Hashable:
         """Equal for two lengths exactly when their contexts are read with the same encoding."""

@@ -1,7 +1,7 @@
 """The two models of the experiment: what they are trained on, and how."""
 
-from ropelab.encodings.rope import Rope
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.methods import PAIRING, Method
 from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.lm.model import ModelSize
 from ropelab.lm.trained import COPY, Task, Training, text_task
@@ -30,7 +30,7 @@ def _seeds(
         steps=steps or budget.steps,
         window=config.train_len,
         tokens_per_step=budget.tokens_per_step,
-        learning_rate=budget.learning_rate,
+        matrix_rate=budget.matrix_rate,
     )
     geometry = config.geometry()
     return [
@@ -39,8 +39,8 @@ def _seeds(
             size=size,
             recipe=recipe,
             seed=seed,
-            encoding=lambda: Rope(Unscaled().plan(geometry, config.train_len)),
-            encoding_key={"name": "rope", "base": config.base, "rotary_dim": config.head_dim},
+            encoding=lambda: Method(Unscaled(), geometry).encoding(config.train_len),
+            encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
         )
         for seed in config.seeds
     ]

@@ -9,7 +9,7 @@ class Budget:
 
     Attributes:
         steps: optimizer steps of `tokens_per_step` tokens.
-        learning_rate: the highest one.
+        matrix_rate: the highest learning rate of the matrices.
     """
 
     layers: int
@@ -17,7 +17,7 @@ class Budget:
     heads: int
     steps: int
     tokens_per_step: int
-    learning_rate: float
+    matrix_rate: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,28 +32,28 @@ PRESETS = {
     # Minutes on two cores: 0.4 and 0.9 million parameters.
     "small": Preset(
         copy=Budget(
-            layers=2, width=128, heads=2, steps=600, tokens_per_step=8192, learning_rate=2e-3
+            layers=2, width=128, heads=2, steps=1200, tokens_per_step=4096, matrix_rate=0.02
         ),
         text=Budget(
-            layers=4, width=128, heads=2, steps=600, tokens_per_step=8192, learning_rate=2e-3
+            layers=4, width=128, heads=2, steps=1200, tokens_per_step=4096, matrix_rate=0.02
         ),
     ),
     # Minutes on one GPU: about 10 million.
     "base": Preset(
         copy=Budget(
-            layers=4, width=384, heads=6, steps=1500, tokens_per_step=32768, learning_rate=1e-3
+            layers=4, width=384, heads=6, steps=1500, tokens_per_step=32768, matrix_rate=0.02
         ),
         text=Budget(
-            layers=6, width=384, heads=6, steps=3000, tokens_per_step=65536, learning_rate=1e-3
+            layers=6, width=384, heads=6, steps=3000, tokens_per_step=65536, matrix_rate=0.02
         ),
     ),
     # An hour or more on one GPU: about 120 million.
     "large": Preset(
         copy=Budget(
-            layers=6, width=768, heads=12, steps=3000, tokens_per_step=65536, learning_rate=6e-4
+            layers=6, width=768, heads=12, steps=3000, tokens_per_step=65536, matrix_rate=0.01
         ),
         text=Budget(
-            layers=17, width=768, heads=12, steps=6000, tokens_per_step=131072, learning_rate=6e-4
+            layers=17, width=768, heads=12, steps=6000, tokens_per_step=131072, matrix_rate=0.01
         ),
     ),
 }

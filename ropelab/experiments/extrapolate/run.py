@@ -9,6 +9,12 @@ import pandas as pd
 
 from ropelab.context import Advance, Context
 from ropelab.experiments.extrapolate import grid
+from ropelab.experiments.extrapolate.comparisons import (
+    Metric,
+    comparisons,
+    copy_metrics,
+    text_metrics,
+)
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import (
     Lengths,
@@ -51,18 +57,23 @@ class Row:
 def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Train and measure; `tables.py` says what each table holds."""
     tables: dict[str, pd.DataFrame] = {}
+    metrics: list[Metric] = []
     if "text" in config.tasks:
         measured = cells(
             "text", text_rows(config), {"documents": config.documents}, config, context
         )
         tables["text_nll"] = text_nll(measured["buckets"])
         tables["last_window"] = last_window(measured["last_window"])
+        metrics += text_metrics(**measured, train_len=config.train_len, test_len=config.test_len)
     if "copy" in config.tasks:
         measured = cells(
             "copy", copy_rows(config), {"sequences": config.sequences}, config, context
         )
         tables["copy_accuracy"] = copy_accuracy(measured["copies"])
-    return tables
+        metrics += copy_metrics(measured["copies"])
+    for name, table in tables.items():
+        tables[name] = table.assign(trained_len_tokens=config.train_len)
+    return {**tables, "comparisons": comparisons(metrics)}
 
 
 def text_rows(config: ExtrapolateConfig) -> list[Row]:

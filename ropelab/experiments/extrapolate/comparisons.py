@@ -1,0 +1,108 @@
+"""Which of two methods is better, and by how much: paired differences with 95 % intervals.
+
+All methods are tried on the same models, documents and sequences, so they are compared document by
+document (sequence by sequence), after averaging over training seeds. The trained models are taken
+as they are: an interval says what other documents would change, not what other seeds would.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import pandas as pd
+
+from ropelab.labels import method_label
+from ropelab.stats import Interval, paired_difference, verdict
+
+COLUMNS = [
+    "metric",
+    "at_tokens",
+    "method_a",
+    "method_b",
+    "unit",
+    "n",
+    "difference",
+    "ci_low",
+    "ci_high",
+    "verdict",
+]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number per method and unit.
+
+    Attributes:
+        name: as in the table.
+        at_tokens: the context, position or distance it is taken at.
+        values: index the unit, one column per method.
+        unit: what is paired, `document` or `sequence`.
+        smaller_is_better: for losses; not for accuracies.
+    """
+
+    name: str
+    at_tokens: int
+    values: pd.DataFrame
+    unit: str
+    smaller_is_better: bool
+
+
+def text_metrics(
+    buckets: pd.DataFrame, last_window: pd.DataFrame, train_len: int, test_len: int
+) -> list[Metric]:
+    """Loss in the last bucket, loss of the last window, and loss at the trained length.
+
+    The last one is the tax: what a method costs where none was needed.
+    """
+    ends = buckets[buckets["bucket_end_tokens"] == test_len]
+    longest = last_window[last_window["context_tokens"] == test_len]
+    trained = last_window[last_window["context_tokens"] == train_len]
+    loss = "nll_nats_per_byte"
+    return [
+        Metric("nll_last_bucket", test_len, by_method(ends, "document", loss), "document", True),
+        Metric("nll_last_window", test_len, by_method(longest, "document", loss), "document", True),
+        Metric(
+            "nll_short_context", train_len, by_method(trained, "document", loss), "document", True
+        ),
+    ]
+
+
+def copy_metrics(copies: pd.DataFrame) -> list[Metric]:
+    """Accuracy at every distance."""
+    shares = copies.assign(accuracy=copies["correct"] / copies["trials"])
+    return [
+        Metric(
+            "copy_accuracy",
+            int(str(distance)),
+            by_method(group, "sequence", "accuracy"),
+            "sequence",
+            smaller_is_better=False,
+        )
+        for distance, group in shares.groupby("distance_tokens")
+    ]
+
+
+def by_method(values: pd.DataFrame, unit: str, column: str) -> pd.DataFrame:
+    """One column per method, one row per unit, averaged over seeds; methods in their order."""
+    labels = [method_label(m, f) for m, f in zip(values["method"], values["factor"], strict=True)]
+    wide = values.assign(label=labels).pivot_table(index=unit, columns="label", values=column)
+    return wide[list(dict.fromkeys(labels))]
+
+
+def comparisons(metrics: list[Metric]) -> pd.DataFrame:
+    """Every pair of methods under every metric; `verdict` names the better one, or `~`."""
+    records = [
+        (metric.name, metric.at_tokens, a, b, metric.unit, *_compare(metric, a, b))
+        for metric in metrics
+        for a, b in combinations(metric.values.columns, 2)
+    ]
+    return pd.DataFrame(records, columns=COLUMNS)
+
+
+def _compare(metric: Metric, a: str, b: str) -> tuple[int, float, float, float, str]:
+    difference = paired_difference(metric.values[a], metric.values[b])
+    better = difference if metric.smaller_is_better else _negative(difference)
+    return difference.n, difference.value, difference.low, difference.high, verdict(better)
+
+
+def _negative(interval: Interval) -> Interval:
+    return Interval(-interval.value, -interval.high, -interval.low, interval.n)
