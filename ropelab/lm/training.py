@@ -152,7 +152,8 @@ def one_step(
     """One optimizer step, forward and backward in bfloat16 where that is safe; returns its loss."""
     device = model.head.weight.device
     window = recipe.window_at(step)
-    batch = data(step, window, max(1, recipe.tokens_per_step // window)).to(device)
+    rows = max(1, recipe.tokens_per_step // window)
+    batch = data(step=step, window=window, rows=rows).to(device)
     with torch.autocast(device.type, torch.bfloat16):
         loss = batch_loss(model, batch)
     loss.backward()

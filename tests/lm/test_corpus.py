@@ -1,0 +1,101 @@
+"""Text: no document in both halves, the same windows every time, clear refusals."""
+
+import pytest
+import torch
+
+from ropelab.errors import InputError
+from ropelab.lm.corpus import from_documents, from_single, read_corpus
+
+
+def documents(count: int, length: int = 200) -> list[bytes]:
+    return [f"{n:04d}".encode() * (length // 4) for n in range(count)]
+
+
+def test_no_document_is_in_both_halves():
+    corpus = from_documents("test", documents(200) + documents(50))
+    assert not set(corpus.training) & set(corpus.held_out)
+    assert len(corpus.training) + len(corpus.held_out) == 200
+    assert 20 <= len(corpus.held_out) <= 60
+
+
+def test_a_new_document_moves_no_other():
+    before, after = (from_documents("test", documents(n)) for n in (100, 101))
+    assert set(before.held_out) <= set(after.held_out)
+    assert before.fingerprint != after.fingerprint
+
+
+def test_order_of_files_does_not_matter():
+    there, back = documents(30), documents(30)[::-1]
+    assert from_documents("test", there) == from_documents("test", back)
+
+
+def test_a_single_text_is_cut_once():
+    text = bytes(range(1, 101)) * 10
+    corpus = from_single("test", text, piece=50)
+    assert corpus.training == (text[:800],)
+    assert b"".join(corpus.held_out) == text[800:]
+    assert {len(piece) for piece in corpus.held_out} == {50}
+
+
+def test_windows_come_from_inside_documents():
+    corpus = from_documents("test", documents(40))
+    batch = corpus.windows(seed=0, step=1, window=30, rows=50)
+    assert batch.scored[:, 1:].all()
+    assert not batch.scored[:, 0].any()
+    for row in batch.tokens:
+        assert any(bytes(row.tolist()) in text for text in corpus.training)
+    assert torch.equal(batch.tokens, corpus.windows(0, 1, 30, 50).tokens)
+    assert not torch.equal(batch.tokens, corpus.windows(0, 2, 30, 50).tokens)
+
+
+def test_every_window_of_a_document_is_reached():
+    text = bytes(range(1, 13))
+    corpus = from_single("test", text + b"xyz", piece=2)
+    rows = corpus.windows(0, 0, window=10, rows=200).tokens
+    assert {bytes(row.tolist()) for row in rows} == {text[n : n + 10] for n in range(3)}
+
+
+def test_held_out_windows_are_one_per_document():
+    corpus = from_documents("test", documents(60))
+    windows = corpus.held_out_windows(100, 5)
+    for window, text in zip(windows, corpus.held_out, strict=False):
+        assert bytes(window.tolist()) in text
+
+
+def test_the_standard_library_is_large_enough_and_known():
+    corpus = read_corpus(None, piece=8193)
+    corpus.check(2049, 8193, 50)
+    assert any(b"class OrderedDict" in text for text in corpus.training + corpus.held_out)
+    assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
+
+
+def test_hidden_and_binary_files_are_left_out(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index").write_text("hidden")
+    (tmp_path / "image").write_bytes(b"\x89PNG\0\0")
+    (tmp_path / "text").write_text("plain text")
+    corpus = read_corpus(tmp_path, piece=10)
+    assert corpus.training + corpus.held_out == (b"plain text",)
+
+
+def test_missing_empty_and_binary_corpora_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no corpus at .*give a text file or a folder"):
+        read_corpus(tmp_path / "nothing", piece=10)
+    with pytest.raises(InputError, match="holds no text"):
+        read_corpus(tmp_path, piece=10)
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match="holds no text"):
+        read_corpus(tmp_path / "empty", piece=10)
+    (tmp_path / "binary").write_bytes(b"\0\1\2" * 100)
+    with pytest.raises(InputError, match="holds no text"):
+        read_corpus(tmp_path / "binary", piece=10)
+
+
+def test_a_corpus_that_is_too_small_says_what_is_needed():
+    corpus = from_single("my text", b"abcd" * 250, piece=101)
+    with pytest.raises(
+        InputError, match="1 held-out documents of at least 101 bytes, 2 are needed"
+    ):
+        corpus.check(50, 101, 2)
+    with pytest.raises(InputError, match="no document of at least 2049 bytes to learn from"):
+        corpus.check(2049, 101, 1)

@@ -1,0 +1,62 @@
+"""Evaluation: one pass gives what token by token gives; a known model gives known numbers."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from ropelab.encodings.base import Encoding
+from ropelab.lm import evaluation
+from ropelab.lm.evaluation import correct, sliding_losses, token_losses
+from ropelab.lm.model import LanguageModel
+from ropelab.lm.tasks import Batch
+from tests.lm.test_model import SIZE, random_model, rope, tokens
+
+
+def test_one_pass_equals_one_prediction_at_a_time():
+    model, texts = random_model(rope()), tokens(3, 10)
+    losses = token_losses(model, texts)
+    for at in range(9):
+        logits = model(texts[:, : at + 1])[:, -1]
+        single = cross_entropy(logits, texts[:, at + 1], reduction="none")
+        torch.testing.assert_close(losses[:, at], single, rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_and_chunks_change_nothing(monkeypatch):
+    model, texts = random_model(rope()), tokens(5, 12)
+    whole, last = token_losses(model, texts), token_losses(model, texts, last=4)
+    assert torch.equal(whole[:, -4:], last)
+    monkeypatch.setattr(evaluation, "TOKENS_PER_PASS", 1)
+    monkeypatch.setattr(evaluation, "LOGITS_PER_CHUNK", 1)
+    torch.testing.assert_close(token_losses(model, texts), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary():
+    model = LanguageModel(SIZE, Encoding())
+    losses = token_losses(model, tokens(2, 20))
+    assert losses.mean().item() == pytest.approx(math.log(SIZE.vocabulary), abs=1e-6)
+
+
+@pytest.mark.parametrize(("window", "stride"), [(6, 2), (6, 6), (6, 1), (5, 3)])
+def test_sliding_window_equals_truncating_by_hand(window, stride):
+    model, texts = random_model(rope()), tokens(2, 18)
+    losses = sliding_losses(model, texts, window, stride)
+    assert torch.equal(losses[:, :window], token_losses(model, texts[:, : window + 1]))
+    for at in range(window, 17):
+        seen = [texts[:, at + 1 - n : at + 2] for n in range(window - stride + 1, window + 1)]
+        options = [token_losses(model, piece, last=1)[:, 0] for piece in seen]
+        assert any(torch.allclose(losses[:, at], o, rtol=1e-4, atol=1e-5) for o in options)
+
+
+def test_a_short_text_needs_no_sliding():
+    model, texts = random_model(rope()), tokens(2, 6)
+    assert torch.equal(sliding_losses(model, texts, 5, 2), token_losses(model, texts))
+
+
+def test_correct_marks_the_most_probable_token():
+    model, texts = random_model(rope()), tokens(3, 9)
+    guesses = model(texts).argmax(dim=-1)
+    scored = (torch.arange(9) >= 5).expand(3, 9)
+    expected = guesses[:, 4:-1] == texts[:, 5:]
+    assert torch.equal(correct(model, Batch(texts, scored)), expected)

@@ -1,0 +1,190 @@
+"""Training: the same weights whatever interrupts it, and no silence when it fails."""
+
+import errno
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from ropelab.context import Advance, silent
+from ropelab.encodings.rope import Rope
+from ropelab.errors import MachineError
+from ropelab.lm import checkpoints, training
+from ropelab.lm.checkpoints import FILE
+from ropelab.lm.model import LanguageModel, ModelSize
+from ropelab.lm.tasks import copy_batch
+from ropelab.lm.training import Recipe, check_finite, train
+from ropelab.rope.frequencies import Geometry
+from ropelab.rope.scaling import RopePlan
+
+RECIPE = Recipe(steps=12, window=32, tokens_per_step=128, warmup=2, first_window=8)
+PROGRESS = partial(silent, "training")
+
+
+def fresh_model() -> LanguageModel:
+    size = ModelSize(vocabulary=64, layers=1, width=16, heads=2, head_dim=8)
+    return LanguageModel(size, Rope(RopePlan(Geometry(8, 1e4, 32).inv_freq)), seed=0)
+
+
+def trained(folder: Path, recipe: Recipe = RECIPE, progress=PROGRESS) -> tuple[dict, list[float]]:
+    model = fresh_model()
+    losses = train(model, partial(copy_batch, 0), recipe, folder, progress)
+    return model.state_dict(), losses
+
+
+def assert_same(one: tuple[dict, list[float]], other: tuple[dict, list[float]]) -> None:
+    assert one[1] == other[1]
+    for name, weight in one[0].items():
+        assert torch.equal(weight, other[0][name]), name
+
+
+@pytest.fixture
+def uninterrupted(tmp_path):
+    (tmp_path / "whole").mkdir()
+    return trained(tmp_path / "whole")
+
+
+@contextmanager
+def stop_after(steps: int, how, total: float) -> Iterator[Advance]:
+    """Progress that calls `how` when `steps` steps are done."""
+    done = 0.0
+
+    def advance(count: float = 1, *, note: str = "") -> None:
+        nonlocal done
+        done += count
+        if done == steps:
+            how()
+
+    yield advance
+
+
+def test_the_same_training_gives_the_same_weights(tmp_path, uninterrupted):
+    (tmp_path / "again").mkdir()
+    assert_same(uninterrupted, trained(tmp_path / "again"))
+
+
+def test_a_finished_run_is_loaded_and_not_repeated(tmp_path, uninterrupted):
+    def refuse() -> None:
+        raise AssertionError("a step was made")
+
+    again = trained(tmp_path / "whole", progress=partial(stop_after, 1, refuse))
+    assert_same(uninterrupted, again)
+
+
+def test_ctrl_c_keeps_the_step_and_the_run_continues_exactly(tmp_path, uninterrupted):
+    folder = tmp_path / "stopped"
+    folder.mkdir()
+    interrupt = partial(signal.raise_signal, signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        trained(folder, progress=partial(stop_after, 5, interrupt))
+    assert signal.getsignal(signal.SIGINT) is before
+    seen: list[float] = []
+
+    @contextmanager
+    def counting(total: float) -> Iterator[Advance]:
+        yield lambda steps=1, *, note="": seen.append(steps)
+
+    assert_same(uninterrupted, trained(folder, progress=counting))
+    assert seen[0] == 5
+    assert len(seen) == 1 + RECIPE.steps - 5
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from ropelab.lm import training
+from tests.lm.test_training import RECIPE, trained
+training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+trained(Path(sys.argv[1]))
+"""
+
+
+def test_kill_9_at_any_moment_and_the_run_continues_exactly(tmp_path, uninterrupted):
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], cwd=Path.cwd())
+    deadline = time.monotonic() + 60
+    while not (folder / FILE).exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / FILE).exists()
+    (folder / f".{FILE}.new").write_bytes(b"half a checkpoint")
+    assert_same(uninterrupted, trained(folder))
+
+
+def test_divergence_is_an_error_with_step_and_loss():
+    with pytest.raises(
+        MachineError, match=r"diverged at step 3: loss nan after 4\.16 at the start"
+    ):
+        check_finite([4.16, 4.1, math.nan])
+    with pytest.raises(MachineError, match="diverged at step 2"):
+        check_finite([4.0, 12.5])
+    check_finite([4.0, 11.5])
+
+
+def test_a_diverging_run_leaves_its_last_good_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    losses = iter([4.0, 3.0, math.inf])
+    monkeypatch.setattr(training, "one_step", lambda *_, **__: next(losses))
+    with pytest.raises(MachineError, match="diverged at step 3"):
+        trained(tmp_path)
+    assert training.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
+
+
+def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+    model = fresh_model()
+    checkpoints.save_checkpoint(tmp_path, model, [], [1.0])
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(MachineError, match="No space left on device"):
+        checkpoints.save_checkpoint(tmp_path, model, [], [1.0, 2.0])
+    assert checkpoints.load_checkpoint(tmp_path, model, []) == [1.0]
+
+
+def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path):
+    (tmp_path / FILE).write_bytes(b"not a checkpoint")
+    with pytest.raises(MachineError, match="delete it to start over"):
+        checkpoints.load_checkpoint(tmp_path, fresh_model(), [])
+
+
+def test_the_window_doubles_over_the_first_half():
+    recipe = Recipe(steps=100, window=2048)
+    windows = [recipe.window_at(step) for step in range(100)]
+    assert sorted(set(windows)) == [64, 128, 256, 512, 1024, 2048]
+    assert windows == sorted(windows)
+    assert windows.index(2048) == 50
+    assert {Recipe(steps=9, window=64).window_at(step) for step in range(9)} == {64}
+    odd = Recipe(steps=100, window=100)
+    assert [odd.window_at(step) for step in (0, 49, 50, 99)] == [64, 64, 100, 100]
+
+
+def test_the_learning_rate_rises_and_falls():
+    recipe = Recipe(steps=100, window=64, warmup=10)
+    rates = [recipe.rate_at(step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == pytest.approx(1.0)
+    assert rates[100] == pytest.approx(training.FINAL_RATE)
+    assert all(a >= b for a, b in pairwise(rates[10:]))
+
+
+def test_training_learns_one_batch_by_heart(tmp_path):
+    recipe = Recipe(steps=250, window=16, tokens_per_step=64, warmup=5, first_window=16)
+    batch = copy_batch(0, 0, window=16, rows=4)
+    losses = train(fresh_model(), lambda **_: batch, recipe, tmp_path, PROGRESS)
+    assert losses[0] == pytest.approx(math.log(64), abs=1e-5)
+    assert losses[-1] < 1.0
