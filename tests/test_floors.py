@@ -13,7 +13,7 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "tables", "stats"),
+    ("errors", "folders", "labels", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),

@@ -22,11 +22,11 @@ def summary(tables: Tables) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
-        columns |= {f"nat/byte to {end}": losses[end] for end in _spread(losses)}
+        columns |= {f"nll @{end}": losses[end] for end in _spread(losses)}
     if "copy_accuracy" in tables:
         accuracy = _by_label(tables["copy_accuracy"], "distance_tokens", "accuracy")
-        columns |= {f"copy at {at}": accuracy[at] for at in _spread(accuracy, 3)}
-    table = pd.DataFrame(columns)
+        columns |= {f"copy @{at}": accuracy[at] for at in _spread(accuracy, 3)}
+    table = pd.concat(columns, axis=1)
     return table.rename_axis("method").reset_index()
 
 

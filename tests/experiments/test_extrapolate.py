@@ -1,0 +1,287 @@
+"""The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ropelab.config import build
+from ropelab.context import Context
+from ropelab.errors import InputError
+from ropelab.experiments.extrapolate import comparisons, grid, report
+from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.measure import Lengths, text_under
+from ropelab.experiments.extrapolate.methods import Method, parse_methods
+from ropelab.experiments.extrapolate.run import run
+from ropelab.experiments.extrapolate.tables import clustered_proportion, copy_accuracy
+from ropelab.lm.evaluation import token_losses
+from ropelab.lm.model import LanguageModel, ModelSize
+from ropelab.rope.frequencies import Geometry
+from ropelab.rope.scaling import parse_method
+
+SMOKE = {
+    "train_len": 64,
+    "test_len": 256,
+    "head_dim": 16,
+    "text_steps": 4,
+    "copy_steps": 4,
+    "documents": 3,
+    "sequences": 2,
+    "device": "cpu",
+}
+GEOMETRY = Geometry(16, 10000.0, 64)
+
+
+def config(**changes: object) -> ExtrapolateConfig:
+    return build(ExtrapolateConfig, {**SMOKE, **changes})
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return dict(run(config(methods="unscaled,yarn"), Context()))
+
+
+# Where is measured
+
+
+@pytest.mark.parametrize(("train", "test"), [(2048, 8192), (64, 64), (512, 700), (64, 4096)])
+def test_buckets_cover_every_position_once_and_part_at_the_trained_length(train, test):
+    buckets = grid.buckets(train, test)
+    assert buckets[0][0] == 0
+    assert buckets[-1][1] == test
+    assert all(before[1] == after[0] for before, after in pairwise(buckets))
+    assert train in [end for _, end in buckets]
+
+
+def test_the_grid_of_the_default_run():
+    assert [end for _, end in grid.buckets(2048, 8192)] == [1024, 2048, 3072, 4096, 6144, 8192]
+    assert grid.contexts(2048, 8192) == [512, 1024, 2048, 4096, 8192]
+    assert grid.distances(2048, 8192) == [256, 512, 1024, 1536, 2048, 3072, 4096, 6144]
+    assert grid.copy_length(1024, 8192) == 2048
+    assert grid.copy_length(6144, 8192) == 8192
+
+
+# Methods
+
+
+def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that():
+    methods = parse_methods(["unscaled", "ntk", "yarn", "yarn(factor=8)", "yarn"], GEOMETRY, 256)
+    found = [(method.name, method.factor) for method in methods]
+    assert found == [("unscaled", 1), ("ntk", 4), ("ntk", 8), ("yarn", 4), ("yarn", 8)]
+
+
+def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
+    ends = [32, 64, 128, 256]
+    static = Method(parse_method("yarn", 4.0), GEOMETRY)
+    dynamic = Method(parse_method("dynamic_ntk", 4.0), GEOMETRY)
+    assert [group for _, group in static.passes(ends)] == [ends]
+    assert [group for _, group in dynamic.passes(ends)] == [[32, 64], [128], [256]]
+
+
+def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read():
+    dynamic = Method(parse_method("dynamic_ntk", 4.0), GEOMETRY)
+    size = ModelSize(vocabulary=256, layers=1, width=16, heads=1, head_dim=16)
+    model = LanguageModel(size, dynamic.encoding(64))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3, generator=generator)
+    texts = torch.randint(256, (2, 257), generator=generator)
+    measured = text_under(model, dynamic, texts, Lengths(64, 256), advance=lambda *_, **__: None)
+    for start, end in grid.buckets(64, 256):
+        model.encoding = dynamic.encoding(end)
+        expected = token_losses(model, texts[:, : end + 1])[:, start:].double().mean(dim=1)
+        rows = measured["buckets"].query("bucket_end_tokens == @end")
+        np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
+
+
+# Tables
+
+
+def test_tables_have_their_columns_and_a_row_for_everything(tables):
+    nll, copies = tables["text_nll"], tables["copy_accuracy"]
+    assert list(nll.columns[:9]) == [
+        "method",
+        "factor",
+        "seed",
+        "bucket_start_tokens",
+        "bucket_end_tokens",
+        "documents",
+        "nll_nats_per_byte",
+        "ci_low",
+        "ci_high",
+    ]
+    assert set(nll["method"]) == {"unscaled", "yarn", "sliding_window"}
+    assert len(nll) == 3 * len(grid.buckets(64, 256))
+    assert (nll["documents"] == 3).all()
+    assert list(copies.columns[:9]) == [
+        "method",
+        "factor",
+        "seed",
+        "distance_tokens",
+        "sequences",
+        "trials",
+        "accuracy",
+        "ci_low",
+        "ci_high",
+    ]
+    assert len(copies) == 2 * len(grid.distances(64, 256))
+
+
+def test_intervals_hold_their_values(tables):
+    for table, value in (("text_nll", "nll_nats_per_byte"), ("copy_accuracy", "accuracy")):
+        rows = tables[table]
+        assert (rows["ci_low"] <= rows[value]).all()
+        assert (rows[value] <= rows["ci_high"]).all()
+
+
+def test_within_the_trained_length_the_sliding_window_is_the_unscaled_model(tables):
+    inside = tables["text_nll"].query("bucket_end_tokens <= 64")
+    values = inside.pivot_table(
+        index="bucket_end_tokens", columns="method", values="nll_nats_per_byte"
+    )
+    np.testing.assert_array_equal(values["unscaled"], values["sliding_window"])
+
+
+def test_the_same_config_gives_the_same_tables(tables):
+    again = run(config(methods="unscaled,yarn"), Context())
+    for name, table in tables.items():
+        pd.testing.assert_frame_equal(table, again[name], check_exact=True)
+
+
+def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new():
+    lines: list[str] = []
+
+    def progress(line: str, total: float | None = None):
+        lines.append(line)
+        return Context().progress(line, total)
+
+    context = Context(progress=progress)
+    run(config(tasks=("copy",), methods="unscaled"), context)
+    assert lines == ["training copy model, seed 0", "copy, seed 0, unscaled"]
+    lines.clear()
+    run(config(tasks=("copy",), methods="unscaled,pi"), context)
+    assert lines[-1:] == ["copy, seed 0, pi"]
+    assert "copy, seed 0, unscaled" not in lines
+
+
+def test_seeds_train_models_of_their_own():
+    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), Context())["copy_accuracy"]
+    assert set(rows["seed"]) == {0, 1}
+
+
+def test_an_interval_of_clusters_is_wider_when_clusters_differ():
+    even = clustered_proportion(np.full(8, 50), np.full(8, 100))
+    uneven = clustered_proportion(np.array([0, 100] * 4), np.full(8, 100))
+    assert even.value == uneven.value == 0.5
+    assert uneven.high - uneven.low > 5 * (even.high - even.low)
+    independent = math.sqrt(0.25 / 800)
+    assert even.high - even.low == pytest.approx(2 * 1.96 * independent, rel=0.02)
+
+
+def test_certain_proportions_keep_an_interval():
+    none = clustered_proportion(np.zeros(4), np.full(4, 100))
+    assert (none.value, none.low) == (0, 0)
+    assert 0.005 < none.high < 0.02
+
+
+def test_accuracy_counts_all_sequences():
+    copies = pd.DataFrame(
+        {
+            "method": "yarn",
+            "factor": 4.0,
+            "seed": 0,
+            "distance_tokens": [8, 8, 16, 16],
+            "trials": [10, 10, 20, 20],
+            "correct": [10, 5, 0, 0],
+        }
+    )
+    assert copy_accuracy(copies)["accuracy"].tolist() == [0.75, 0.0]
+
+
+# Comparisons and sentences
+
+
+def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
+    values = pd.DataFrame(
+        {"low": [1.0, 1.1, 1.2], "high": [2.0, 2.1, 2.2], "same": [2.0, 2.2, 2.1]}
+    )
+    for smaller_is_better, better in ((True, "a"), (False, "b")):
+        metric = comparisons.Metric("m", 8, values, "document", smaller_is_better)
+        table = comparisons.comparisons([metric]).set_index(["method_a", "method_b"])
+        assert table.loc[("low", "high"), "verdict"] == better
+        assert table.loc[("high", "same"), "verdict"] == "~"
+        assert table.loc[("low", "high"), "difference"] == pytest.approx(-1.0)
+
+
+def test_the_answer_follows_from_the_tables():
+    copies = pd.DataFrame(
+        {
+            "method": ["unscaled"] * 3 + ["yarn"] * 3,
+            "factor": [1.0] * 3 + [4.0] * 3,
+            "distance_tokens": [512, 2048, 4096] * 2,
+            "accuracy": [0.99, 0.1, 0.95, 0.99, 0.98, 0.95],
+        }
+    )
+    assert report.answer({"copy_accuracy": copies}) == (
+        "yarn ×4 copies (accuracy 0.9) from 4096 tokens back, unscaled from 512."
+    )
+
+
+def test_answer_and_summary_fit_a_real_run(tables):
+    assert "sliding window of the trained length" in report.answer(tables)
+    assert "No method copies" in report.answer(tables)
+    summary = report.summary(tables)
+    assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
+    assert len(summary.columns) <= 7
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
+        ({"train_len": 32}, "train_len must be at least 64, got 32"),
+        ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),
+        ({"methods": "yarn(beta=3)"}, "unknown yarn knob 'beta'"),
+        ({"methods": ""}, "methods and tasks must name at least one"),
+        ({"head_dim": 15}, "head_dim must be even"),
+        ({"head_dim": 0}, "head_dim must be greater than or equal to 2"),
+        ({"base": 1}, "base must be greater than 1"),
+        ({"base": "nan"}, "base must be a"),
+        ({"documents": -1}, "documents must be greater than or equal to 1"),
+        ({"tasks": ("texts",)}, "unknown tasks 'texts'; did you mean 'text'"),
+        ({"preset": "smal"}, "unknown preset 'smal'; did you mean 'small'"),
+        ({"trian_len": 64}, "unknown key 'trian_len'; did you mean 'train_len'"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(changes, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        config(**changes)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_bad_corpus_is_refused_before_anything_is_trained(tmp_path):
+    (tmp_path / "short.txt").write_text("too short")
+    for path, message in (
+        (tmp_path / "nothing", "no corpus at"),
+        (tmp_path / "short.txt", "no document of at least 65 bytes"),
+    ):
+        with pytest.raises(InputError, match=message):
+            config(corpus=str(path)).inputs()
+        with pytest.raises(InputError, match=message):
+            run(config(corpus=str(path)), Context())
+
+
+def test_ones_own_corpus_is_part_of_the_identity(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("some text " * 500)
+    one = config(corpus=str(file), documents=2).inputs()
+    file.write_text("other text " * 500)
+    assert config(corpus=str(file), documents=2).inputs() != one
+    assert config(tasks=("copy",)).inputs() == {}
