@@ -37,7 +37,7 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
     """`rotate` in float32, back in the dtype of `x`; interleaved pairs as complex numbers."""
     if pairing == "half":
         return rotate(x.float(), cos, sin).to(x.dtype)
-    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(x.float().contiguous().unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
 
 

@@ -14,13 +14,12 @@ from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import comparisons, grid, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, text_under
-from ropelab.experiments.extrapolate.methods import Method, parse_methods
+from ropelab.experiments.extrapolate.methods import parse_methods
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.tables import clustered_proportion, copy_accuracy
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import parse_method
 
 SMOKE = {
     "train_len": 64,
@@ -73,16 +72,33 @@ def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that():
     assert found == [("unscaled", 1), ("ntk", 4), ("ntk", 8), ("yarn", 4), ("yarn", 8)]
 
 
+def test_methods_of_attention_are_read_with_their_knobs():
+    texts = [
+        "log_n",
+        "log_n(inner=yarn(beta_fast=8))",
+        "rerope",
+        "self_extend",
+        "self_extend(group=9)",
+    ]
+    methods = parse_methods(texts, GEOMETRY, 256)
+    assert [(method.name, method.factor) for method in methods] == [
+        ("log_n", 1),
+        ("log_n(inner=yarn(beta_fast=8))", 4),
+        ("rerope(window=32)", 1),
+        ("self_extend(window=32, group=7)", 1),
+        ("self_extend(window=32, group=9)", 1),
+    ]
+
+
 def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
     ends = [32, 64, 128, 256]
-    static = Method(parse_method("yarn", 4.0), GEOMETRY)
-    dynamic = Method(parse_method("dynamic_ntk", 4.0), GEOMETRY)
+    (static,), (dynamic,) = (parse_methods([m], GEOMETRY, 256) for m in ("yarn", "dynamic_ntk"))
     assert [group for _, group in static.passes(ends)] == [ends]
     assert [group for _, group in dynamic.passes(ends)] == [[32, 64], [128], [256]]
 
 
 def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read():
-    dynamic = Method(parse_method("dynamic_ntk", 4.0), GEOMETRY)
+    (dynamic,) = parse_methods(["dynamic_ntk"], GEOMETRY, 256)
     size = ModelSize(vocabulary=256, layers=1, width=16, heads=1, head_dim=16)
     model = LanguageModel(size, dynamic.encoding(64))
     generator = torch.Generator().manual_seed(0)
@@ -249,6 +265,12 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),
         ({"methods": "yarn(beta=3)"}, "unknown yarn knob 'beta'"),
+        ({"methods": "rerop"}, "unknown method 'rerop'; did you mean 'rerope'"),
+        ({"methods": "rerope(windw=3)"}, "unknown rerope knob 'windw'; did you mean 'window'"),
+        (
+            {"methods": "self_extend(group=0)"},
+            "group must be a whole number of at least 1, not '0'",
+        ),
         ({"methods": ""}, "methods and tasks must name at least one"),
         ({"head_dim": 15}, "head_dim must be even"),
         ({"head_dim": 0}, "head_dim must be greater than or equal to 2"),

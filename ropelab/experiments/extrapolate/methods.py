@@ -1,4 +1,4 @@
-"""A scaling method as the experiment uses it: which encoding a context of some length gets.
+"""A method as the experiment uses it: which encoding a context of some length is read with.
 
 A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is always measured
 as a prompt of that length would be read: all of its tokens under the plan of its full length. So
@@ -6,55 +6,50 @@ every bucket of positions and every copying distance is measured with the plan o
 ends there, in a pass of its own where the plans differ.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 
+from ropelab.config import split_list
 from ropelab.encodings.base import Encoding
+from ropelab.encodings.extended import LogN, ReRope, SelfExtend
 from ropelab.encodings.rope import Rope
+from ropelab.errors import InputError, unknown_name
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.rotary import Pairing
-from ropelab.rope.scaling import Scaling, parse_method
+from ropelab.rope.scaling import METHODS, Scaling, Unscaled, parse_method
 
 NEEDS_TWICE = {"ntk"}
 """Good to about half its factor only, so without a factor given twice the factor is tried too."""
-
 PAIRING: Pairing = "interleaved"
 """Which features of a head form a pair; trained weights belong to one of the two layouts."""
 
 
-@dataclass(frozen=True)
-class Method:
-    """One scaling method of one trained geometry.
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A way to read a long context with a model of one trained geometry."""
 
-    Attributes:
-        scaling: what it does to the frequencies.
-        geometry: what the model was trained with.
-    """
-
-    scaling: Scaling
     geometry: Geometry
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As it would be typed, without the factor, which tables hold in a column of its own."""
 
     @property
     def factor(self) -> float:
         """How far it is meant to reach, 1 where it has no such knob."""
-        return float(getattr(self.scaling, "factor", 1.0))
+        return 1.0
 
-    @property
-    def name(self) -> str:
-        """As it would be typed, without the factor, which tables hold in a column of its own."""
-        if any(knob.name == "factor" for knob in fields(self.scaling)):
-            return replace(self.scaling, factor=1.0).label  # type: ignore[call-arg]
-        return self.scaling.label
-
+    @abstractmethod
     def encoding(self, length: int) -> Encoding:
         """The encoding with which a context of `length` tokens is read."""
-        return Rope(self.scaling.plan(self.geometry, length), PAIRING)
 
     def signature(self, length: int) -> Hashable:
         """Equal for two lengths exactly when their contexts are read with the same encoding."""
-        plan = self.scaling.plan(self.geometry, length)
-        return (*plan.inv_freq.tolist(), plan.attention_factor)
+        return None
 
     def passes(self, lengths: Sequence[int]) -> Iterator[tuple[Encoding, list[int]]]:
         """Rising lengths in groups that share an encoding: one pass over the longest serves all."""
@@ -63,8 +58,78 @@ class Method:
             yield self.encoding(ends[-1]), ends
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Method):
+    """Rotary frequencies changed by a scaling method."""
+
+    scaling: Scaling
+
+    @property
+    def name(self) -> str:
+        if any(knob.name == "factor" for knob in fields(self.scaling)):
+            return replace(self.scaling, factor=1.0).label  # type: ignore[call-arg]
+        return self.scaling.label
+
+    @property
+    def factor(self) -> float:
+        return float(getattr(self.scaling, "factor", 1.0))
+
+    def encoding(self, length: int) -> Rope:
+        return Rope(self.scaling.plan(self.geometry, length), PAIRING)
+
+    def signature(self, length: int) -> Hashable:
+        plan = self.scaling.plan(self.geometry, length)
+        return (*plan.inv_freq.tolist(), plan.attention_factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharpened(Method):
+    """Any other method, its logits growing with the logarithm of the context (log-n)."""
+
+    inner: Method
+
+    @property
+    def name(self) -> str:
+        return "log_n" if self.inner.name == "unscaled" else f"log_n(inner={self.inner.name})"
+
+    @property
+    def factor(self) -> float:
+        return self.inner.factor
+
+    def encoding(self, length: int) -> Encoding:
+        return LogN(self.inner.encoding(length), self.geometry.trained_len)
+
+    def signature(self, length: int) -> Hashable:
+        return self.inner.signature(length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded(Method):
+    """Distances beyond a window made coarser (Self-Extend) or all equal (ReRoPE, group None)."""
+
+    window: int
+    group: int | None = None
+
+    @property
+    def name(self) -> str:
+        if self.group is None:
+            return f"rerope(window={self.window})"
+        return f"self_extend(window={self.window}, group={self.group})"
+
+    def encoding(self, length: int) -> Encoding:
+        rope = Rope(Unscaled().plan(self.geometry, length), PAIRING)
+        if self.group is None:
+            return ReRope(rope, self.window)
+        return SelfExtend(rope, self.window, self.group)
+
+
+def unscaled(geometry: Geometry) -> Method:
+    """The model as it was trained."""
+    return Scaled(geometry=geometry, scaling=Unscaled())
+
+
 def parse_methods(texts: Iterable[str], geometry: Geometry, test_len: int) -> tuple[Method, ...]:
-    """Read methods as typed; the factor defaults to test_len / trained length.
+    """Read methods as typed, each once; the factor defaults to test_len / trained length.
 
     Raises:
         InputError: an unknown method or knob, or a value it does not allow.
@@ -73,8 +138,70 @@ def parse_methods(texts: Iterable[str], geometry: Geometry, test_len: int) -> tu
     methods: dict[tuple[str, float], Method] = {}
     for text in texts:
         for factor in (reach, 2 * reach):
-            method = Method(parse_method(text, factor), geometry)
+            method = parse_one(text, geometry, test_len, factor)
             method.signature(test_len)
-            if factor == reach or method.scaling.name in NEEDS_TWICE:
+            if factor == reach or method.name in NEEDS_TWICE:
                 methods.setdefault((method.name, method.factor), method)
     return tuple(methods.values())
+
+
+def parse_one(text: str, geometry: Geometry, test_len: int, factor: float) -> Method:
+    """One method: a scaling, or one of ATTENTION, which act on attention itself."""
+    name, _, rest = text.strip().partition("(")
+    if name in ATTENTION:
+        knobs = dict(_knob(name, part) for part in split_list(rest.removesuffix(")")) if part)
+        return ATTENTION[name](knobs, geometry, test_len, factor)
+    if name not in METHODS and not rest:
+        _check_known(name)
+    return Scaled(geometry=geometry, scaling=parse_method(text, factor))
+
+
+def _check_known(name: str) -> None:
+    """Let `parse_method` read its own names and aliases; refuse the rest with all names known."""
+    try:
+        parse_method(name, 1.0)
+    except InputError as error:
+        if str(error).startswith("unknown method"):
+            raise unknown_name("method", name, [*METHODS, *ATTENTION]) from None
+        raise
+
+
+def _knob(method: str, text: str) -> tuple[str, str]:
+    name, _, value = (part.strip() for part in text.partition("="))
+    if name not in KNOBS[method]:
+        raise unknown_name(f"{method} knob", name, KNOBS[method])
+    return name, value
+
+
+def _tokens(method: str, knobs: dict[str, str], knob: str, default: int) -> int:
+    """A whole number of at least 1."""
+    value = knobs.get(knob, str(default))
+    if not value.isdigit() or int(value) < 1:
+        raise InputError(f"{method}: {knob} must be a whole number of at least 1, not '{value}'")
+    return int(value)
+
+
+def _log_n(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
+    inner = parse_one(knobs.get("inner", "unscaled"), geometry, test_len, factor)
+    return Sharpened(geometry=geometry, inner=inner)
+
+
+def _rerope(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
+    window = _tokens("rerope", knobs, "window", geometry.trained_len // 2)
+    return Bounded(geometry=geometry, window=window)
+
+
+def _self_extend(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
+    """The group defaults to the smallest whose largest distance stays within the trained length."""
+    window = _tokens("self_extend", knobs, "window", geometry.trained_len // 2)
+    needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
+    group = _tokens("self_extend", knobs, "group", max(1, needed))
+    return Bounded(geometry=geometry, window=window, group=group)
+
+
+KNOBS = {"log_n": ("inner",), "rerope": ("window",), "self_extend": ("window", "group")}
+ATTENTION: dict[str, Callable[[dict[str, str], Geometry, int, float], Method]] = {
+    "log_n": _log_n,
+    "rerope": _rerope,
+    "self_extend": _self_extend,
+}

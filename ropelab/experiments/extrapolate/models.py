@@ -1,12 +1,11 @@
 """The two models of the experiment: what they are trained on, and how."""
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.methods import PAIRING, Method
+from ropelab.experiments.extrapolate.methods import PAIRING, unscaled
 from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.lm.model import ModelSize
 from ropelab.lm.trained import COPY, Task, Training, text_task
 from ropelab.lm.training import Recipe
-from ropelab.rope.scaling import Unscaled
 
 
 def trainings(config: ExtrapolateConfig, task_name: str) -> list[Training]:
@@ -39,7 +38,7 @@ def _seeds(
             size=size,
             recipe=recipe,
             seed=seed,
-            encoding=lambda: Method(Unscaled(), geometry).encoding(config.train_len),
+            encoding=lambda: unscaled(geometry).encoding(config.train_len),
             encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
         )
         for seed in config.seeds

@@ -22,12 +22,11 @@ from ropelab.experiments.extrapolate.measure import (
     text_truncated,
     text_under,
 )
-from ropelab.experiments.extrapolate.methods import Method
+from ropelab.experiments.extrapolate.methods import unscaled
 from ropelab.experiments.extrapolate.models import trainings
 from ropelab.experiments.extrapolate.tables import copy_accuracy, last_window, text_nll
 from ropelab.lm.model import LanguageModel
 from ropelab.lm.trained import Training
-from ropelab.rope.scaling import Unscaled
 
 CELLS = 1
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
@@ -89,7 +88,7 @@ def text_rows(config: ExtrapolateConfig) -> list[Row]:
         )
         for method in config.parsed_methods()
     ]
-    trained = Method(Unscaled(), config.geometry())
+    trained = unscaled(config.geometry())
     truncated = partial(text_truncated, trained=trained, texts=texts, lengths=lengths)
     return [*rows, Row(TRUNCATED, 1.0, config.documents, truncated)]
 

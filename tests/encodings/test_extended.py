@@ -1,0 +1,77 @@
+"""Log-n, ReRoPE and Self-Extend against double loops written from their formulas."""
+
+import math
+
+import pytest
+import torch
+
+from ropelab.encodings.base import Encoding
+from ropelab.encodings.extended import LogN, ReRope, SelfExtend
+from ropelab.encodings.rope import Rope
+from ropelab.rope.frequencies import Geometry
+from ropelab.rope.scaling import RopePlan
+
+TOKENS, WIDTH, TRAINED = 40, 8, 16
+
+
+def rope() -> Rope:
+    return Rope(RopePlan(Geometry(WIDTH, 10000.0, TRAINED).inv_freq), "interleaved")
+
+
+def queries_and_keys() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 2, TOKENS, WIDTH, generator=generator)
+    return q, k
+
+
+def all_scores(encoding: Encoding) -> torch.Tensor:
+    """Scores of all pairs through the hooks."""
+    q, k = queries_and_keys()
+    at = torch.arange(TOKENS)
+    return encoding.scores(encoding.query(q, at), encoding.key(k, at), at, at)
+
+
+def score_at_distance(i: int, j: int, distance: int) -> torch.Tensor:
+    """The rotary score of query i and key j as if they were `distance` apart."""
+    q, k = queries_and_keys()
+    turned = rope().query(q[:, :, i : i + 1], torch.tensor([distance]))
+    return (turned[:, :, 0] * k[:, :, j]).sum(-1) / math.sqrt(WIDTH)
+
+
+def self_extended(i: int, j: int, window: int, group: int) -> int:
+    if i - j < window:
+        return i - j
+    return i // group + window - window // group - j // group
+
+
+@pytest.mark.parametrize(("window", "group"), [(8, 4), (5, 3), (16, 1)])
+def test_self_extend_equals_its_double_loop(window, group):
+    scores = all_scores(SelfExtend(rope(), window, group))
+    for i in range(TOKENS):
+        for j in range(i + 1):
+            expected = score_at_distance(i, j, self_extended(i, j, window, group))
+            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rerope_equals_its_double_loop():
+    scores = all_scores(ReRope(rope(), window=8))
+    for i in range(TOKENS):
+        for j in range(i + 1):
+            expected = score_at_distance(i, j, min(i - j, 8))
+            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_groups_of_one_and_a_window_over_everything_are_plain_rope():
+    causal = torch.ones(TOKENS, TOKENS).tril().bool()
+    plain = all_scores(rope())[..., causal]
+    for same in (SelfExtend(rope(), 8, 1), SelfExtend(rope(), TOKENS, 4), ReRope(rope(), TOKENS)):
+        torch.testing.assert_close(all_scores(same)[..., causal], plain, rtol=1e-4, atol=1e-5)
+
+
+def test_log_n_multiplies_logits_beyond_the_trained_length_only():
+    sharpened, plain = all_scores(LogN(rope(), TRAINED)), all_scores(rope())
+    for i in range(TOKENS):
+        factor = max(1.0, math.log(i + 1) / math.log(TRAINED))
+        torch.testing.assert_close(
+            sharpened[:, :, i], plain[:, :, i] * factor, rtol=1e-4, atol=1e-5
+        )
