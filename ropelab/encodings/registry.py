@@ -6,6 +6,7 @@ the table of tests/encodings/test_encoding_formulas.py.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -31,12 +32,18 @@ RANDOM_STREAM = 2**31
 """Keeps an encoding's draws apart from those of a model with the same seed (32 bits count)."""
 
 
+Family = Literal["embeddings", "scores", "bias", "rotation"]
+"""Where positions enter: added to embeddings (or nowhere), as vectors in the scores, as numbers
+added to the scores, or by turning queries and keys."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """What is known of an encoding before it is measured.
 
     Attributes:
         label: how figures call it.
+        family: where positions enter.
         source: paper, and section or equation where it helps.
         parameters: how many it adds to the model, as a formula in the fields of `Shape`.
         claim: what its paper says about positions beyond the trained ones.
@@ -44,6 +51,7 @@ class Record:
     """
 
     label: str
+    family: Family
     source: str
     parameters: str
     claim: str
@@ -59,6 +67,7 @@ def rope(shape: Shape, pairing: Pairing = "half", share: float = 1.0) -> Rope:
 ENCODINGS: dict[str, Record] = {
     "nope": Record(
         label="none (NoPE)",
+        family="embeddings",
         source="Kazemnejad et al. 2023, arXiv:2305.19466",
         parameters="0",
         claim="order is learned from the causal mask; generalises to longer inputs than RoPE",
@@ -66,6 +75,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "sinusoidal": Record(
         label="sinusoidal",
+        family="embeddings",
         source="Vaswani et al. 2017, arXiv:1706.03762, section 3.5",
         parameters="0",
         claim="may allow the model to extrapolate to longer sequences",
@@ -73,6 +83,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "learned": Record(
         label="learned",
+        family="embeddings",
         source="Gehring et al. 2017, arXiv:1705.03122, section 3.1",
         parameters="trained_len * width",
         claim="none: no vector exists beyond the table",
@@ -80,6 +91,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "shaw": Record(
         label="Shaw",
+        family="scores",
         source="Shaw et al. 2018, arXiv:1803.02155, equations 3 and 4, k = 16",
         parameters="layers * 2 * (16 + 1) * head_dim",
         claim="clipping enables the model to generalise to unseen lengths",
@@ -87,6 +99,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "t5": Record(
         label="T5 bias",
+        family="bias",
         source="Raffel et al. 2019, arXiv:1910.10683, section 2.1",
         parameters="32 * heads",
         claim="none: far distances share the last bucket",
@@ -94,6 +107,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "transformer_xl": Record(
         label="Transformer-XL",
+        family="scores",
         source="Dai et al. 2019, arXiv:1901.02860, section 3.3",
         parameters="layers * (width * heads * head_dim + 2 * heads * head_dim)",
         claim="generalises to longer attention lengths than trained on",
@@ -101,6 +115,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "deberta": Record(
         label="DeBERTa",
+        family="scores",
         source="He et al. 2020, arXiv:2006.03654, equation 4, causal",
         parameters="trained_len * width + layers * 2 * width * heads * head_dim",
         claim="distances from the table's end on look the same",
@@ -110,6 +125,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "alibi": Record(
         label="ALiBi",
+        family="bias",
         source="Press et al. 2021, arXiv:2108.12409",
         parameters="0",
         claim="trained short, it tests long at no loss",
@@ -117,6 +133,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "kerple_log": Record(
         label="Kerple (log)",
+        family="bias",
         source="Chi et al. 2022, arXiv:2205.09921",
         parameters="2 * heads",
         claim="extrapolates better than ALiBi",
@@ -124,6 +141,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "kerple_power": Record(
         label="Kerple (power)",
+        family="bias",
         source="Chi et al. 2022, arXiv:2205.09921",
         parameters="2 * heads",
         claim="extrapolates",
@@ -131,6 +149,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "fire": Record(
         label="FIRE",
+        family="bias",
         source="Li et al. 2023, arXiv:2310.04418",
         parameters="layers * (2 + 2 * 32 + 32 * heads + heads)",
         claim="generalises to longer contexts by interpolating distances",
@@ -138,6 +157,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "rope": Record(
         label="RoPE",
+        family="rotation",
         source="Su et al. 2021, arXiv:2104.09864, eq. 34; halves paired",
         parameters="0",
         claim="flexible in sequence length",
@@ -145,6 +165,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "rope_interleaved": Record(
         label="RoPE, interleaved",
+        family="rotation",
         source="Su et al. 2021, arXiv:2104.09864, eq. 34; neighbours paired",
         parameters="0",
         claim="flexible in sequence length",
@@ -152,6 +173,7 @@ ENCODINGS: dict[str, Record] = {
     ),
     "rope_partial": Record(
         label="RoPE, a quarter",
+        family="rotation",
         source="Black et al. 2022, arXiv:2204.06745: a quarter of each head is turned",
         parameters="0",
         claim="none; as good as turning all",

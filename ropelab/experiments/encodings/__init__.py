@@ -1,0 +1,1 @@
+"""`ropelab encodings`: every position encoding in the same small model, trained and measured."""

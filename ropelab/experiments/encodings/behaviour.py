@@ -1,0 +1,105 @@
+"""How a trained model behaves: with a cache, with earlier tokens shuffled, with positions moved."""
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ropelab.experiments.encodings.quality import defined_length
+from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
+
+SHUFFLES = 16
+"""Different orders of the earlier tokens that are tried per text."""
+DECODED = 32
+"""Tokens that are decoded one by one."""
+
+
+@torch.inference_mode()
+def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
+    """One row: everything below.
+
+    Args:
+        tokens: [texts, trained length].
+    """
+    tokens = tokens.to(model.head.weight.device)
+    return pd.DataFrame(
+        [{**cached(model, tokens), **shuffled(model, tokens), **moved(model, tokens)}]
+    )
+
+
+def cached(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
+    """Decode the last tokens one by one from a cache and compare with one full pass."""
+    limit = defined_length(model.encoding, tokens.shape[1])
+    tokens = tokens[:, :limit]
+    cache, full = Cache(), model(tokens)[:, -DECODED:]
+    model(tokens[:, :-DECODED], cache)
+    steps = [model(token, cache) for token in tokens[:, -DECODED:].split(1, dim=1)]
+    decoded = torch.cat(steps, dim=1)
+    kept = sum(k.nbytes + v.nbytes for k, v in cache.layers.values())
+    return {
+        "cache_bytes_per_token": kept / tokens.numel(),
+        "cache_logit_error": _relative(decoded - full, full),
+        "cache_same_choice": (decoded.argmax(-1) == full.argmax(-1)).double().mean().item(),
+    }
+
+
+def shuffled(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
+    """Shuffle all tokens but the last, and compare what the model says after the last.
+
+    `order_output` is the mean total variation distance of the two predictions (0: order is not
+    noticed), `order_first_layer` the relative change of the first layer's attention.
+    """
+    before, attended = model(tokens)[:, -1].softmax(-1), _first_attention(model, tokens)
+    distances, changes = [], []
+    for seed in range(SHUFFLES):
+        order = torch.randperm(tokens.shape[1] - 1, generator=torch.Generator().manual_seed(seed))
+        other = torch.cat([tokens[:, order.to(tokens.device)], tokens[:, -1:]], dim=1)
+        after = model(other)[:, -1].softmax(-1)
+        distances.append((after - before).abs().sum(-1).double().mean().item() / 2)
+        changes.append(_relative(_first_attention(model, other) - attended, attended))
+    return {
+        "order_output": sum(distances) / SHUFFLES,
+        "order_first_layer": sum(changes) / SHUFFLES,
+    }
+
+
+def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
+    """What the first layer's attention adds to the last token. Shape [texts, width]."""
+    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    x = model.encoding.embed(norm(model.embedding(tokens)), positions)
+    return _attention(model)(norm(x), positions, model.encoding.for_layer(0), 0, None)[:, -1]
+
+
+def moved(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
+    """Move all positions on by half the window and compare the first layer's scores.
+
+    0 (up to rounding) means that a score depends on how far apart two tokens are, and on nothing
+    else about where they stand.
+    """
+    half = tokens.shape[1] // 2
+    here, there = (_first_scores(model, tokens[:, :half], start) for start in (0, half))
+    return {"moved_scores": _relative(there - here, here)}
+
+
+def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
+    """The first layer's scores of earlier keys when the text starts at position `start`."""
+    positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+    x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
+    attention, encoding = _attention(model), model.encoding.for_layer(0)
+    qkv = attention.qkv(x).unflatten(-1, (3, attention.heads, attention.head_dim))
+    q, k = (part.transpose(1, 2) for part in qkv.unbind(2)[:2])
+    scores = encoding.scores(
+        encoding.query(q, positions), encoding.key(k, positions), positions, positions
+    )
+    return scores[..., positions[None, :] <= positions[:, None]]
+
+
+def _attention(model: LanguageModel) -> Attention:
+    """The attention of the first layer."""
+    first = model.layers[0]
+    assert isinstance(first, Layer)
+    return first.attention
+
+
+def _relative(change: Tensor, reference: Tensor) -> float:
+    """The size of a change relative to what is changed, as root mean squares."""
+    return (change.double().square().mean() / reference.double().square().mean()).sqrt().item()

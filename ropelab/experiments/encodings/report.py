@@ -1,0 +1,78 @@
+"""The answer in words and the short table for the terminal, both from the tables alone."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+Tables = Mapping[str, pd.DataFrame]
+TEXT, COPY = "text loss", "copy accuracy"
+LEARNED = 0.5
+"""Copy accuracy inside the trained length from which on a model is said to have learned it."""
+
+
+def answer(tables: Tables) -> str:
+    """Which encoding is best at the longest context, and how it stands to RoPE."""
+    quality = tables["quality"]
+    sentences = [_text(tables), _copying(quality), _claims(tables["claimed_vs_measured"])]
+    return " ".join(filter(None, sentences))
+
+
+def _text(tables: Tables) -> str:
+    far = _farthest(tables["quality"], TEXT)
+    if far.empty:
+        return ""
+    best = far.sort_values("value").iloc[0]
+    times = best["times_trained_len"]
+    sentence = (
+        f"Reading text of {times}x the trained length, {_label(tables, best['encoding'])} has the "
+        f"lowest loss at its end ({best['value']:.3f} nats per byte)"
+    )
+    growth = tables["extrapolation"]
+    kept = growth[(growth["metric"] == TEXT) & (growth["verdict"] != "worse")]
+    every = far["encoding"].nunique()
+    return f"{sentence}; {len(kept)} of {every} encodings lose nothing against 1x."
+
+
+def _copying(quality: pd.DataFrame) -> str:
+    rows = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
+    learned = rows[rows["value"] >= LEARNED]["encoding"]
+    if rows.empty:
+        return ""
+    far = _farthest(quality, COPY)
+    able = far[far["encoding"].isin(learned)]
+    if able.empty:
+        return "None learned to copy."
+    best = able.sort_values("value").iloc[-1]
+    return (
+        f"{len(learned)} of {len(rows)} learned to copy inside the trained length; at "
+        f"{best['times_trained_len']}x {best['encoding']} copies best "
+        f"({best['value']:.0%} of tokens)."
+    )
+
+
+def _claims(claimed: pd.DataFrame) -> str:
+    wrong, told = (claimed["differs"] == "yes").sum(), claimed["differs"].isin(["yes", "no"]).sum()
+    return f"Of {told} decided cells of the notes' tables {wrong} differ from what is measured."
+
+
+def _farthest(quality: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The defined rows at the longest context of one metric."""
+    rows = quality[(quality["metric"] == metric) & (quality["status"] == "ok")]
+    return rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
+
+
+def _label(tables: Tables, encoding: str) -> str:
+    cost = tables["cost"]
+    return str(cost.loc[cost["encoding"] == encoding, "label"].iloc[0])
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """One row per encoding: what it adds, losses and copying at 1x and at the longest context."""
+    cost = tables["cost"].set_index("encoding")
+    columns = {"adds": cost["parameters"], "work": cost["train_flops_ratio"].round(2)}
+    for metric, short in ((TEXT, "text"), (COPY, "copy")):
+        rows = tables["quality"][tables["quality"]["metric"] == metric]
+        wide = rows.pivot(index="encoding", columns="times_trained_len", values="value")
+        for times in sorted({wide.columns.min(), wide.columns.max()}) if len(wide) else []:
+            columns[f"{short} {times}x"] = wide[times]
+    return pd.DataFrame(columns).loc[cost.index].rename_axis("encoding").reset_index()
