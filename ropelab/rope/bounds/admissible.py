@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ropelab.rope.bounds.cells import Cells, excluded, ranges
-from ropelab.rope.bounds.similarity import Floats, Similarity
+from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
 from ropelab.rope.bounds.survey import blocks, scan, single
 
 EDGE = 1e-11
@@ -73,20 +73,32 @@ class Walk:
         (fewer than two turning pairs), the walk ends at b = 1e26.
         """
         top = certified_from(self.similarity, self.context)
-        pieces = self._pieces(start, min(top, 60.0))
-        yield from _merged(pieces, (top, math.inf))
+        held: Interval | None = None
+        for end, pieces in self._slabs(start, min(top, 60.0)):
+            for piece in pieces:
+                if held is not None and _touch(held, piece):
+                    held = (held[0], piece[1])
+                    continue
+                if held is not None:
+                    yield held
+                held = piece
+            if held is not None and not _touch(held, (end, end)):
+                yield held
+                held = None
+        if top < math.inf:
+            yield (held[0] if held else top, math.inf)
+        elif held is not None:
+            yield held
 
-    def _pieces(self, start: float, top: float) -> Iterator[Interval]:
+    def _slabs(self, start: float, top: float) -> Iterator[tuple[float, list[Interval]]]:
+        """(end of the slab, admissible pieces in it), slab after slab from ``start`` to ``top``."""
         u, width = start, _Width()
         while u < top:
             end = min(top, u + width.turns / self._turns_per_u(u))
             left = self._not_easily_excluded(u, end) if width.hunting else [(u, end)]
-            found = 0.0
-            for low, high in left:
-                for piece in self._resolved(low, high, width):
-                    found += piece[1] - piece[0]
-                    yield piece
-            width.learn(sum(high - low for low, high in left) / (end - u), found / (end - u))
+            pieces = [piece for low, high in left for piece in self._resolved(low, high, width)]
+            width.learn(_length(left) / (end - u), _length(pieces) / (end - u))
+            yield end, pieces
             u = end
 
     def _turns_per_u(self, u: float) -> float:
@@ -95,24 +107,34 @@ class Walk:
 
     def _not_easily_excluded(self, low: float, high: float) -> list[Interval]:
         """What remains of [low, high] after the most promising positions have excluded cells."""
-        positions = promising(self.similarity, (low + high) / 2, self.context)
         cells = Cells.parts(low, high, 16)
-        for batch in range(0, len(positions), 24):
-            cells = cells.where(~excluded(self.similarity, positions[batch : batch + 24], cells))
-            if not len(cells):
-                return []
-        for _ in range(3):
-            cells = cells.halved()
-            cells = cells.where(~excluded(self.similarity, positions, cells))
+        half = self.context // 2
+        for first, last in ((half, self.context), (1, half)):
+            positions = promising(self.similarity, (low + high) / 2, first, last)
+            cells = self._left_by(positions, cells)
             if not len(cells):
                 return []
         return _runs(cells)
+
+    def _left_by(self, positions: Floats, cells: Cells) -> Cells:
+        """The cells, at last halved three times, that none of the positions excludes."""
+        for batch in range(0, len(positions), 24):
+            if len(cells):
+                chosen = positions[batch : batch + 24]
+                cells = cells.where(~excluded(self.similarity, chosen, cells))
+        for _ in range(3):
+            if len(cells) and len(positions):
+                cells = cells.halved()
+                cells = cells.where(~excluded(self.similarity, positions, cells))
+        return cells
 
     def _resolved(self, low: float, high: float, width: "_Width") -> Iterator[Interval]:
         """The admissible pieces of [low, high], complete up to EDGE."""
         positions = self._threats(low, high)
         width.saw(len(positions), self.context)
-        if len(positions) > _too_many(self.context):
+        if len(positions) > _too_many(self.context) and high - low > EDGE:
+            if excluded(self.similarity, positions[:24], Cells.parts(low, high, 1)).all():
+                return
             middle = (low + high) / 2
             yield from self._resolved(low, middle, width)
             yield from self._resolved(middle, high, width)
@@ -120,17 +142,18 @@ class Walk:
             yield from self._bisected(positions, low, high)
 
     def _threats(self, low: float, high: float) -> Floats:
-        """Every position that could have S < 0 somewhere in [low, high]."""
+        """Every position that could have S < 0 somewhere in [low, high], lowest S first."""
         similarity = self.similarity
         reach = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
-        found = []
+        found: list[tuple[Floats, Singles]] = []
         first = self.settled[1] if low >= self.settled[0] else 1
         for start, stop in blocks(first, self.context):
             sums = scan(similarity, (low + high) / 2, start, stop)
-            within = np.flatnonzero(sums < reach * stop + similarity.single_error)
-            positions = within + float(start)
-            found.append(positions[sums[within] < reach * positions + similarity.single_error])
-        return np.concatenate(found) if found else np.empty(0)
+            near = np.flatnonzero(sums < reach * stop + similarity.single_error)
+            near = near[sums[near] < reach * (near + float(start)) + similarity.single_error]
+            found.append((near.astype(np.float64) + start, sums[near]))
+        positions = np.concatenate([part for part, _ in found])
+        return positions[np.argsort(np.concatenate([part for _, part in found]))]
 
     def _bisected(self, positions: Floats, low: float, high: float) -> Iterator[Interval]:
         stack = [(low, high, positions)]
@@ -180,20 +203,21 @@ def _too_many(context: int) -> int:
     return 200 + context // 100
 
 
-def promising(similarity: Similarity, u: float, context: int) -> Floats:
-    """Positions in the longer half of the context where S is low, lowest first (at most 150).
+def promising(similarity: Similarity, u: float, start: int, stop: int) -> Floats:
+    """Positions in [start, stop) where S is low, lowest first (at most 150).
 
     Nothing is proved here. Pairs slower than a radian in ``STRIDE`` tokens are the same for
     neighbours, and where S is negative they must already be low: they are summed on every
     STRIDE-th position, and only the neighbours of the lowest sums are looked at.
     """
-    start = context // 2
     slow = int((similarity.inv_freq(u) > 1 / STRIDE).sum())
-    coarse = scan(similarity, u, start, context, STRIDE, slow)
-    count = min(len(coarse), 96)
-    places = np.argpartition(coarse, count - 1)[:count]
+    coarse = scan(similarity, u, start, max(stop, start + 1), STRIDE, slow)
+    places = np.flatnonzero(coarse <= coarse.mean() - 2.8 * coarse.std())
+    places = (
+        places[np.argsort(coarse[places])[:96]] if len(coarse) > 256 else np.arange(len(coarse))
+    )
     near = start + STRIDE * places[:, None] + np.arange(STRIDE) - STRIDE // 2
-    positions = np.unique(near[(near >= 1) & (near < context)]).astype(np.float64)
+    positions = np.unique(near[(near >= start) & (near < stop)]).astype(np.float64)
     sums = single(similarity, positions, u)
     order = np.argsort(sums)[:150]
     return positions[order][sums[order] < 3]
@@ -201,24 +225,19 @@ def promising(similarity: Similarity, u: float, context: int) -> Floats:
 
 def _runs(cells: Cells) -> list[Interval]:
     """Neighbouring cells joined."""
-    return list(_merged(zip(cells.low.tolist(), cells.high.tolist(), strict=True)))
+    runs: list[Interval] = []
+    for piece in zip(cells.low.tolist(), cells.high.tolist(), strict=True):
+        if runs and _touch(runs[-1], piece):
+            runs[-1] = (runs[-1][0], piece[1])
+        else:
+            runs.append(piece)
+    return runs
 
 
-def _merged(pieces: Iterator[Interval], last: Interval | None = None) -> Iterator[Interval]:
-    """Ascending intervals, joined where they touch (up to a few edges)."""
-    held: Interval | None = None
-    for low, high in _then(pieces, last):
-        if held is not None and low - held[1] <= 4 * EDGE:
-            held = (held[0], high)
-            continue
-        if held is not None:
-            yield held
-        held = (low, high)
-    if held is not None:
-        yield held
+def _touch(first: Interval, second: Interval) -> bool:
+    """Whether the second begins where the first ends, up to a few edges."""
+    return second[0] - first[1] <= 4 * EDGE
 
 
-def _then(pieces: Iterator[Interval], last: Interval | None) -> Iterator[Interval]:
-    yield from pieces
-    if last is not None and last[0] < math.inf:
-        yield last
+def _length(intervals: list[Interval]) -> float:
+    return sum(high - low for low, high in intervals)

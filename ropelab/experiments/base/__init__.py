@@ -1,0 +1,1 @@
+"""Which base fits a context length, by every theory, the exact one with a certificate."""

@@ -1,0 +1,125 @@
+"""What each theory says about one context, side by side, and each judged by the exact bound."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.precision import blind_from
+from ropelab.experiments.base.search import Bound
+from ropelab.numerics.formats import format_named
+from ropelab.rope.bounds import first_negative, rules
+from ropelab.rope.frequencies import Geometry
+
+
+@dataclass(frozen=True)
+class Theory:
+    """One recommendation.
+
+    ``kind``: "at least" (a lower bound), "use" (a recipe), "at most" (an upper bound), "small"
+    (a base far below the others that is said to extrapolate after tuning).
+    """
+
+    name: str
+    kind: str
+    base: float
+    source: str
+    assumes: str = ""
+
+
+MEN = "Men et al. 2024, arXiv:2405.14591"
+LIU = "Liu et al. 2023, arXiv:2310.05209"
+
+
+def theories(config: BaseConfig, bound: Bound) -> pd.DataFrame:
+    """A row per theory for one context.
+
+    ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
+    where the base is admissible. ``times_exact``: the base over the first admissible one.
+    """
+    rows = [_judged(config, bound, theory) for theory in _all(config, bound)]
+    return pd.DataFrame(rows)
+
+
+def _judged(config: BaseConfig, bound: Bound, theory: Theory) -> dict[str, object]:
+    known = math.isfinite(theory.base) and theory.base > 1
+    fails = first_negative(config.similarity(), theory.base, bound.context) if known else None
+    return {
+        "context_tokens": bound.context,
+        "theory": theory.name,
+        "kind": theory.kind,
+        "base": theory.base,
+        "fails_at_tokens": math.nan if fails is None else float(fails),
+        "times_exact": theory.base / bound.first,
+        "verdict": _verdict(theory, bound, fails) if known else "no such base",
+        "assumes": theory.assumes,
+        "source": theory.source,
+    }
+
+
+def _verdict(theory: Theory, bound: Bound, fails: int | None) -> str:
+    """Whether the theory agrees with the exact bound for this context."""
+    if theory.kind == "at most":
+        if not bound.windows:
+            return "no admissible base"
+        return "leaves room" if theory.base >= bound.first else "contradicts the bound"
+    if fails is not None:
+        return "below the bound" if theory.base < bound.first else "in a gap between windows"
+    return "admissible"
+
+
+def _all(config: BaseConfig, bound: Bound) -> Iterator[Theory]:
+    yield from _exact(bound)
+    yield from _bound_rules(config, bound.context)
+    yield from _extensions(config.trained(), config.to or bound.context)
+    yield from _precision(config, bound.context)
+
+
+def _exact(bound: Bound) -> Iterator[Theory]:
+    yield Theory("first admissible base", "at least", bound.first, f"{MEN}, computed here")
+    yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
+
+
+def _bound_rules(config: BaseConfig, context: int) -> Iterator[Theory]:
+    fit = rules.men_fit(context)
+    yield Theory("published fit", "at least", fit, MEN, "head_dim 128, fully rotated")
+    asymptote = rules.su_asymptote(context)
+    yield Theory("asymptote", "at least", asymptote, "Su 2024, kexue.fm/archives/10122", "d to inf")
+    turn = rules.one_turn_base(config.rotated, context)
+    yield Theory("every pair turns once", "at most", turn, "wavelength coverage", "no unseen angle")
+
+
+def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
+    """The rules for going beyond the trained length; nothing inside it."""
+    if target <= trained.trained_len:
+        return
+    start = f"{trained.base:g} at {trained.trained_len} tokens"
+    critical = rules.critical_base(trained, target)
+    source = f"{LIU}, theorem 2; koboldcpp pull request 910"
+    yield Theory("critical base = logarithmic rule", "use", critical, source, start)
+    ntk = rules.ntk_aware(trained, target)
+    yield Theory("NTK-aware", "use", ntk, "arXiv:2309.00071, eq. 16", start)
+    limit = _reaching(trained, target)
+    yield Theory("T_extra reaches the context", "use", limit, f"{LIU}, theorem 1", start)
+    for name, base in zip(("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True):
+        yield Theory(f"small base {name}", "small", base, f"{LIU}, theorem 3", start)
+
+
+def _reaching(trained: Geometry, target: int) -> float:
+    """The base whose T_extra is the target: (L'/2 pi)^(d/d_c)."""
+    share = trained.rotary_dim / rules.critical_dimension(trained)
+    return float((target / (2 * math.pi)) ** share)
+
+
+def _precision(config: BaseConfig, context: int) -> Iterator[Theory]:
+    for name in config.formats:
+        for channel in ("cosine", "cosine and sine"):
+            base = blind_from(channel, format_named(name), config.rotated, context)
+            yield Theory(
+                f"{name}: slowest {channel} moves",
+                "at most",
+                base,
+                "spacing of the format at the last position",
+            )

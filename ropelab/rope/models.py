@@ -1,0 +1,229 @@
+"""Rotary geometry and scaling of well-known models, each from its published configuration.
+
+``trained_len`` is the length of the training that fixed the frequencies (config key
+``original_max_position_embeddings`` where there is one); ``context_len`` is what the configuration
+promises. A family's members share a row where their rotary numbers are the same.
+"""
+
+from dataclasses import dataclass
+
+from ropelab.errors import unknown_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What a model's configuration says about its rotary embedding."""
+
+    name: str
+    base: float
+    head_dim: int
+    trained_len: int
+    source: str
+    rotary_dim: int | None = None
+    context_len: int | None = None
+    method: str = "unscaled"
+    note: str = ""
+
+    @property
+    def rotated(self) -> int:
+        """Rotated features of a head: all of them unless the configuration says otherwise."""
+        return self.rotary_dim or self.head_dim
+
+    @property
+    def promised(self) -> int:
+        """The context that the configuration promises."""
+        return self.context_len or self.trained_len
+
+
+K = 1024
+_LLAMA3 = "meta-llama/{}, config.json: rope_theta, rope_scaling"
+
+_KNOWN = (
+    Model(
+        name="gpt-j-6b",
+        base=1e4,
+        head_dim=256,
+        rotary_dim=64,
+        trained_len=2048,
+        source="EleutherAI/gpt-j-6b, config.json: rotary_dim, n_positions",
+        note="interleaved pairs",
+    ),
+    Model(
+        name="gpt-neox-20b",
+        base=1e4,
+        head_dim=96,
+        rotary_dim=24,
+        trained_len=2048,
+        source="EleutherAI/gpt-neox-20b, config.json: rotary_pct 0.25, rotary_emb_base",
+    ),
+    Model(
+        name="pythia-6.9b",
+        base=1e4,
+        head_dim=128,
+        rotary_dim=32,
+        trained_len=2048,
+        source="EleutherAI/pythia-6.9b, config.json: rotary_pct 0.25, rotary_emb_base",
+    ),
+    Model(
+        name="falcon-7b",
+        base=1e4,
+        head_dim=64,
+        trained_len=2048,
+        source="tiiuae/falcon-7b, config.json: hidden_size 4544, 71 heads; paper arXiv:2311.16867",
+    ),
+    Model(
+        name="llama-2-7b",
+        base=1e4,
+        head_dim=128,
+        trained_len=4 * K,
+        source="meta-llama/Llama-2-7b-hf, config.json; also 13b and 70b",
+    ),
+    Model(
+        name="code-llama-7b",
+        base=1e6,
+        head_dim=128,
+        trained_len=16 * K,
+        source="codellama/CodeLlama-7b-hf, config.json: rope_theta; arXiv:2308.12950, section 2.4",
+    ),
+    Model(
+        name="llama-3-8b",
+        base=5e5,
+        head_dim=128,
+        trained_len=8 * K,
+        source="meta-llama/Meta-Llama-3-8B, config.json: rope_theta; also 70B",
+    ),
+    Model(
+        name="llama-3.1-8b",
+        base=5e5,
+        head_dim=128,
+        trained_len=8 * K,
+        context_len=128 * K,
+        method="llama3(factor=8)",
+        source=_LLAMA3.format("Llama-3.1-8B") + "; also 70B and 405B",
+    ),
+    Model(
+        name="llama-3.2-1b",
+        base=5e5,
+        head_dim=64,
+        trained_len=8 * K,
+        context_len=128 * K,
+        method="llama3(factor=32)",
+        source=_LLAMA3.format("Llama-3.2-1B"),
+    ),
+    Model(
+        name="llama-3.2-3b",
+        base=5e5,
+        head_dim=128,
+        trained_len=8 * K,
+        context_len=128 * K,
+        method="llama3(factor=32)",
+        source=_LLAMA3.format("Llama-3.2-3B"),
+    ),
+    Model(
+        name="mistral-7b-v0.1",
+        base=1e4,
+        head_dim=128,
+        trained_len=8 * K,
+        context_len=32 * K,
+        source="mistralai/Mistral-7B-v0.1, config.json: rope_theta, sliding_window 4096; "
+        "arXiv:2310.06825, table 1: context_len 8192",
+        note="sliding window of 4096",
+    ),
+    Model(
+        name="mistral-7b-v0.3",
+        base=1e6,
+        head_dim=128,
+        trained_len=32 * K,
+        source="mistralai/Mistral-7B-v0.3, config.json: rope_theta, max_position_embeddings",
+    ),
+    Model(
+        name="mixtral-8x7b",
+        base=1e6,
+        head_dim=128,
+        trained_len=32 * K,
+        source="mistralai/Mixtral-8x7B-v0.1, config.json: rope_theta; arXiv:2401.04088",
+    ),
+    Model(
+        name="qwen2.5-7b",
+        base=1e6,
+        head_dim=128,
+        trained_len=32 * K,
+        context_len=128 * K,
+        method="yarn(factor=4)",
+        source="Qwen/Qwen2.5-7B-Instruct, config.json and its model card: YaRN beyond 32768",
+        note="YaRN is switched on by the user",
+    ),
+    Model(
+        name="qwen3-8b",
+        base=1e6,
+        head_dim=128,
+        trained_len=32 * K,
+        context_len=128 * K,
+        method="yarn(factor=4)",
+        source="Qwen/Qwen3-8B, config.json and its model card: YaRN beyond 32768",
+        note="YaRN is switched on by the user",
+    ),
+    Model(
+        name="gemma-2-9b",
+        base=1e4,
+        head_dim=256,
+        trained_len=8 * K,
+        source="google/gemma-2-9b, config.json: head_dim, rope_theta; also 2b (27b: head_dim 128)",
+        note="every second layer has a sliding window of 4096",
+    ),
+    Model(
+        name="gemma-3-4b",
+        base=1e6,
+        head_dim=256,
+        trained_len=32 * K,
+        context_len=128 * K,
+        method="pi(factor=8)",
+        source="google/gemma-3-4b-it, config.json: rope_theta, rope_scaling; arXiv:2503.19786",
+        note="global layers; local layers have base 10000, unscaled, window 1024",
+    ),
+    Model(
+        name="phi-2",
+        base=1e4,
+        head_dim=80,
+        rotary_dim=32,
+        trained_len=2048,
+        source="microsoft/phi-2, config.json: partial_rotary_factor 0.4, rope_theta",
+    ),
+    Model(
+        name="phi-3-mini-4k",
+        base=1e4,
+        head_dim=96,
+        trained_len=4 * K,
+        source="microsoft/Phi-3-mini-4k-instruct, config.json: rope_theta",
+    ),
+    Model(
+        name="deepseek-v3",
+        base=1e4,
+        head_dim=192,
+        rotary_dim=64,
+        trained_len=4 * K,
+        context_len=160 * K,
+        method="yarn(factor=40, mscale=1, mscale_all_dim=1)",
+        source="deepseek-ai/DeepSeek-V3, config.json: qk_rope_head_dim, rope_scaling",
+        note="the model code multiplies the softmax scale by (0.1 ln 40 + 1)^2; interleaved pairs",
+    ),
+    Model(
+        name="gpt-oss-20b",
+        base=150_000.0,
+        head_dim=64,
+        trained_len=4 * K,
+        context_len=128 * K,
+        method="yarn(factor=32, truncate=false)",
+        source="openai/gpt-oss-20b, config.json: rope_theta, rope_scaling; also 120b",
+    ),
+)
+
+MODELS: dict[str, Model] = {model.name: model for model in _KNOWN}
+
+
+def model_named(name: str) -> Model:
+    """The model of that name; InputError with the nearest name if there is none."""
+    key = name.lower()
+    if key not in MODELS:
+        raise unknown_name("model", name, MODELS)
+    return MODELS[key]
