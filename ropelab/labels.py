@@ -1,10 +1,19 @@
 """How one row of a table is called in sentences, legends and comparisons."""
 
+import pandas as pd
 
-def method_label(method: str, factor: float) -> str:
-    """A method with its factor, where it has one.
 
-    >>> method_label("yarn", 4.0), method_label("unscaled", 1.0)
-    ('yarn ×4', 'unscaled')
+def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
+    """A method with its factor, where it has one, and its arm, where it was trained on.
+
+    >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
+    ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
     """
-    return method if factor == 1 else f"{method} ×{factor:g}"
+    scaled = method if factor == 1 else f"{method} ×{factor:g}"
+    return f"{scaled} {arm}" if arm == "finetuned" else scaled
+
+
+def row_labels(table: pd.DataFrame) -> list[str]:
+    """The label of every row of a table with the columns method, factor and arm."""
+    columns = (table["method"], table["factor"], table["arm"])
+    return [method_label(*row) for row in zip(*columns, strict=True)]

@@ -15,7 +15,7 @@ from ropelab.figures.style import (
     tokens_label,
     trained_length_line,
 )
-from ropelab.labels import method_label
+from ropelab.labels import row_labels
 from ropelab.tables import Tables
 
 WIDE = (8.0, 4.5)
@@ -99,23 +99,16 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
 def _methods(table: pd.DataFrame, x: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Label and rows of each method in their order, averaged over seeds.
 
-    With several seeds the band is their range of means, with one its interval over documents.
+    The band is the interval over documents for one seed, the range of the seeds for several.
     """
     value = "accuracy" if "accuracy" in table else "nll_nats_per_byte"
-    for (method, factor), rows in table.groupby(["method", "factor"], sort=False):
+    many = table["seed"].nunique() > 1
+    for label, rows in table.assign(label=row_labels(table)).groupby("label", sort=False):
         by_x = rows.groupby(x)
-        many = rows["seed"].nunique() > 1
-        low, high = (
-            (by_x[value].min(), by_x[value].max())
-            if many
-            else (
-                by_x["ci_low"].mean(),
-                by_x["ci_high"].mean(),
-            )
-        )
-        mean = by_x[value].mean()
-        frame = pd.DataFrame({value: mean, "low": low, "high": high}).reset_index()
-        yield method_label(str(method), float(str(factor))), frame
+        low = by_x[value].min() if many else by_x["ci_low"].mean()
+        high = by_x[value].max() if many else by_x["ci_high"].mean()
+        frame = pd.DataFrame({value: by_x[value].mean(), "low": low, "high": high})
+        yield str(label), frame.reset_index()
 
 
 def _line(ax: Axes, label: str, rows: pd.DataFrame, x: str, y: str) -> None:

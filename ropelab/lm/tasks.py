@@ -1,4 +1,4 @@
-"""Synthetic tasks with exact answers: copying a repeated segment.
+"""Synthetic tasks with exact answers: copying a repeated segment, and looking up a key.
 
 Every sequence is a pure function of (seed, step) or of (seed, distance), so that training can be
 continued without saving the state of a random generator, and evaluation meets the same sequences
@@ -74,3 +74,56 @@ def copy_trials(seed: int, distance: int, length: int, rows: int) -> Batch:
     tokens = np.concatenate([segments, segments[:, :repeat]], axis=1)
     scored = np.arange(length) >= distance + min(CUE, repeat // 2)
     return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(rows, length))
+
+
+KEY = 3
+"""Symbols in a key: 64^3 keys, so that long sequences need not use one twice by chance."""
+RECORD = KEY + 1
+"""A key and its value, one symbol."""
+SHORTEST_LOOKUP = 4
+"""The nearest record that is asked for again, in records."""
+
+
+def recall_batch(seed: int, step: int, window: int, rows: int) -> Batch:
+    """The training batch of one step: records of key and value, half of them seen before.
+
+    Every other record repeats an earlier one at a log-uniform distance; its value is scored. The
+    records between are new, with random keys and values.
+    """
+    random = np.random.default_rng((TRAINING, seed, step))
+    count = -(-window // RECORD)
+    tokens, scored = np.empty((rows, window), np.int64), np.empty((rows, window), np.bool_)
+    for row in range(rows):
+        records = random.integers(SYMBOLS, size=(count, RECORD))
+        asked = np.arange(count) >= SHORTEST_LOOKUP
+        asked &= random.random(count) < 0.5
+        reach = np.exp(random.uniform(size=count) * np.log(np.arange(count).clip(SHORTEST_LOOKUP)))
+        for place in np.flatnonzero(asked):
+            records[place] = records[place - int(reach[place].clip(1, place))]
+        values = np.zeros((count, RECORD), np.bool_)
+        values[asked, KEY] = True
+        tokens[row], scored[row] = records.ravel()[:window], values.ravel()[:window]
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored))
+
+
+def recall_trials(seed: int, distance: int, length: int, rows: int) -> Batch:
+    """Sequences of new records, later ones asking for the value of a record `distance` back.
+
+    `length` and `distance` are cut to whole records. After the first `distance` tokens every
+    second record repeats the one `distance` back, and its value is scored; the records between
+    are new, or the repeats together would be a copied segment.
+
+    Raises:
+        ValueError: no record is that far back.
+    """
+    back, count = distance // RECORD, length // RECORD
+    if not 1 <= count - back <= back:
+        raise ValueError(f"length {length} does not hold one look-up at distance {distance}")
+    random = np.random.default_rng((EVALUATION, seed, distance))
+    records = random.integers(SYMBOLS, size=(rows, count, RECORD))
+    asked = np.arange(back, count, 2)
+    records[:, asked] = records[:, asked - back]
+    tokens = records.reshape(rows, -1)
+    scored = np.zeros((count, RECORD), np.bool_)
+    scored[asked, KEY] = True
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored.ravel()).expand(rows, -1))

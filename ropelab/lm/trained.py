@@ -14,7 +14,7 @@ from ropelab.context import Context
 from ropelab.encodings.base import Encoding
 from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import SYMBOLS, copy_batch
+from ropelab.lm.tasks import SYMBOLS, copy_batch, recall_batch
 from ropelab.lm.training import Data, Recipe, train
 
 VERSION = 1
@@ -36,6 +36,7 @@ class Task:
 
 
 COPY = Task(name="copy", vocabulary=SYMBOLS, batches=copy_batch)
+RECALL = Task(name="recall", vocabulary=SYMBOLS, batches=recall_batch)
 
 
 def text_task(corpus: Corpus) -> Task:
@@ -59,6 +60,7 @@ class Training:
         seed: of the initial weights and of the batches.
         encoding: makes the encoding it is trained with.
         encoding_key: what identifies that encoding, json-able.
+        start: the trained model whose weights this one starts from, None: from random ones.
     """
 
     task: Task
@@ -67,10 +69,12 @@ class Training:
     seed: int
     encoding: Callable[[], Encoding]
     encoding_key: dict[str, Any]
+    start: "Training | None" = None
 
     @property
     def key(self) -> dict[str, Any]:
         """Everything the trained weights depend on, json-able."""
+        start = {"start": self.start.key} if self.start else {}
         return {
             "task": self.task.name,
             "data": self.task.fingerprint,
@@ -78,11 +82,15 @@ class Training:
             "recipe": asdict(self.recipe),
             "seed": self.seed,
             "encoding": self.encoding_key,
+            **start,
         }
 
-    def untrained(self, device: str = "cpu") -> LanguageModel:
+    def untrained(self, context: Context, device: str = "cpu") -> LanguageModel:
         """The model at step 0."""
-        return LanguageModel(self.size, self.encoding(), self.seed).to(device)
+        model = LanguageModel(self.size, self.encoding(), self.seed).to(device)
+        if self.start:
+            model.load_state_dict(self.start.model(context, device).state_dict())
+        return model
 
     def model(self, context: Context, device: str = "cpu") -> LanguageModel:
         """The trained model, in evaluation mode; trained now as far as it is not yet.
@@ -96,8 +104,9 @@ class Training:
         self, context: Context, device: str = "cpu"
     ) -> tuple[LanguageModel, list[float]]:
         """The trained model and the training loss of each step, in nats per scored token."""
-        model = self.untrained(device)
-        line = f"training {self.task.name} model, seed {self.seed}"
+        model = self.untrained(context, device)
+        doing = "training" if self.start is None else "fine-tuning"
+        line = f"{doing} {self.task.name} model, seed {self.seed}"
         with context.cells.directory(kind="model", version=VERSION, key=self.key) as folder:
             progress = partial(context.progress, line)
             losses = train(model, self.task.data(self.seed), self.recipe, folder, progress)

@@ -16,7 +16,7 @@ from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
 from ropelab.experiments.extrapolate.run import run
-from ropelab.experiments.extrapolate.tables import clustered_proportion, copy_accuracy
+from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.rope.frequencies import Geometry
@@ -119,10 +119,11 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read()
 
 def test_tables_have_their_columns_and_a_row_for_everything(tables):
     nll, copies = tables["text_nll"], tables["copy_accuracy"]
-    assert list(nll.columns[:9]) == [
+    assert list(nll.columns[:10]) == [
         "method",
         "factor",
         "seed",
+        "arm",
         "bucket_start_tokens",
         "bucket_end_tokens",
         "documents",
@@ -133,10 +134,11 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
     assert set(nll["method"]) == {"unscaled", "yarn", "sliding_window"}
     assert len(nll) == 3 * len(grid.buckets(64, 256))
     assert (nll["documents"] == 3).all()
-    assert list(copies.columns[:9]) == [
+    assert list(copies.columns[:10]) == [
         "method",
         "factor",
         "seed",
+        "arm",
         "distance_tokens",
         "sequences",
         "trials",
@@ -189,6 +191,19 @@ def test_seeds_train_models_of_their_own():
     assert set(rows["seed"]) == {0, 1}
 
 
+def test_all_arms_and_recall_on_one_run():
+    arms = ("zero_shot", "finetuned", "ceiling")
+    changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
+    tables = run(config(**changes), Context())
+    recall, text = tables["recall_accuracy"], tables["text_nll"]
+    expected = {("pi", "zero_shot"), ("pi", "finetuned"), ("trained_at_test_len", "ceiling")}
+    assert set(zip(recall["method"], recall["arm"], strict=True)) == expected
+    window = ("sliding_window", "zero_shot")
+    assert set(zip(text["method"], text["arm"], strict=True)) == {*expected, window}
+    ends = text[text["bucket_end_tokens"] == 256].set_index("arm")["nll_nats_per_byte"]
+    assert ends["finetuned"] < ends["zero_shot"].min()
+
+
 def test_an_interval_of_clusters_is_wider_when_clusters_differ():
     even = clustered_proportion(np.full(8, 50), np.full(8, 100))
     uneven = clustered_proportion(np.array([0, 100] * 4), np.full(8, 100))
@@ -210,12 +225,13 @@ def test_accuracy_counts_all_sequences():
             "method": "yarn",
             "factor": 4.0,
             "seed": 0,
+            "arm": "zero_shot",
             "distance_tokens": [8, 8, 16, 16],
             "trials": [10, 10, 20, 20],
             "correct": [10, 5, 0, 0],
         }
     )
-    assert copy_accuracy(copies)["accuracy"].tolist() == [0.75, 0.0]
+    assert retrieval_accuracy(copies)["accuracy"].tolist() == [0.75, 0.0]
 
 
 # Comparisons and sentences
@@ -238,6 +254,7 @@ def test_the_answer_follows_from_the_tables():
         {
             "method": ["unscaled"] * 3 + ["yarn"] * 3,
             "factor": [1.0] * 3 + [4.0] * 3,
+            "arm": "zero_shot",
             "distance_tokens": [512, 2048, 4096] * 2,
             "accuracy": [0.99, 0.1, 0.95, 0.99, 0.98, 0.95],
         }
@@ -271,7 +288,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
             {"methods": "self_extend(group=0)"},
             "group must be a whole number of at least 1, not '0'",
         ),
-        ({"methods": ""}, "methods and tasks must name at least one"),
+        ({"methods": ""}, "methods, tasks and arms must name at least one"),
         ({"head_dim": 15}, "head_dim must be even"),
         ({"head_dim": 0}, "head_dim must be greater than or equal to 2"),
         ({"base": 1}, "base must be greater than 1"),

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import pandas as pd
 
-from ropelab.labels import method_label
+from ropelab.labels import row_labels
 from ropelab.stats import Interval, paired_difference, verdict
 
 COLUMNS = [
@@ -66,12 +66,12 @@ def text_metrics(
     ]
 
 
-def copy_metrics(copies: pd.DataFrame) -> list[Metric]:
+def retrieval_metrics(name: str, counts: pd.DataFrame) -> list[Metric]:
     """Accuracy at every distance."""
-    shares = copies.assign(accuracy=copies["correct"] / copies["trials"])
+    shares = counts.assign(accuracy=counts["correct"] / counts["trials"])
     return [
         Metric(
-            "copy_accuracy",
+            name,
             int(str(distance)),
             by_method(group, "sequence", "accuracy"),
             "sequence",
@@ -83,7 +83,7 @@ def copy_metrics(copies: pd.DataFrame) -> list[Metric]:
 
 def by_method(values: pd.DataFrame, unit: str, column: str) -> pd.DataFrame:
     """One column per method, one row per unit, averaged over seeds; methods in their order."""
-    labels = [method_label(m, f) for m, f in zip(values["method"], values["factor"], strict=True)]
+    labels = row_labels(values)
     wide = values.assign(label=labels).pivot_table(index=unit, columns="label", values=column)
     return wide[list(dict.fromkeys(labels))]
 

@@ -9,11 +9,20 @@ predicting text, so on text it mainly shows what a method breaks; whether a long
 used at all is measured by copying. The method that wins here need not win there.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from ropelab.config import Base, Config, Count, Device, EvenCount, Names, Naturals
+from ropelab.config import (
+    Base,
+    Config,
+    Count,
+    Device,
+    EvenCount,
+    Names,
+    Naturals,
+    read_list,
+)
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 
 if TYPE_CHECKING:
@@ -27,6 +36,8 @@ CANNOT_SHOW = (
     "breaks, and copying whether a long context can be used."
 )
 VERSION = 1
+TaskName = Literal["text", "copy", "recall"]
+ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 SHORTEST = 64
 """Below this many tokens there is no curriculum, and rotary geometry degenerates."""
@@ -42,8 +53,13 @@ class ExtrapolateConfig(Config):
         description="scaling methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); "
         "the factor defaults to test_len/train_len (ntk: that and twice that)",
     )
-    tasks: tuple[Literal["text", "copy"], ...] = Field(
-        ("text", "copy"), description="what is trained and measured"
+    tasks: Annotated[tuple[TaskName, ...], BeforeValidator(read_list)] = Field(
+        ("text", "copy"), description="what is trained and measured: text, copy, recall"
+    )
+    arms: Annotated[tuple[ArmName, ...], BeforeValidator(read_list)] = Field(
+        ("zero_shot",),
+        description="zero_shot: as trained; finetuned: trained on at test_len under each method; "
+        "ceiling: trained at test_len from the start, on as many tokens",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
@@ -56,9 +72,13 @@ class ExtrapolateConfig(Config):
     copy_steps: Count | None = Field(
         None, description="training steps on copying, if not the preset's"
     )
+    recall_steps: Count | None = Field(
+        None, description="training steps on key-value recall, if not the preset's"
+    )
+    finetune_steps: Count = Field(30, description="steps of the finetuned arm, at test_len")
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")
-    sequences: Count = Field(8, description="copy sequences per distance")
+    sequences: Count = Field(8, description="sequences per distance of copy and recall")
     corpus: str = Field(
         "", description="text file or folder to use; empty: the standard library of this Python"
     )
@@ -72,8 +92,8 @@ class ExtrapolateConfig(Config):
             raise ValueError(
                 f"test_len must be at least train_len ({self.train_len}), got {self.test_len}"
             )
-        if not self.methods or not self.tasks:
-            raise ValueError("methods and tasks must name at least one each")
+        if not (self.methods and self.tasks and self.arms):
+            raise ValueError("methods, tasks and arms must name at least one each")
         self.parsed_methods()
         return self
 

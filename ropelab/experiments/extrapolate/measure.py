@@ -4,6 +4,7 @@ Each returns what was measured per document or sequence; intervals are made late
 that is to be compared is at hand.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pandas as pd
@@ -15,10 +16,14 @@ from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.methods import Method
 from ropelab.lm.evaluation import correct, sliding_losses, token_losses
 from ropelab.lm.model import LanguageModel
-from ropelab.lm.tasks import copy_trials
+from ropelab.lm.tasks import Batch
 
 ROWS_AT_ONCE = 5
 """Documents between two reports of progress."""
+
+
+Trials = Callable[[int, int, int, int], Batch]
+"""Makes sequences from a seed, a distance, a length and their number."""
 
 
 class Lengths(NamedTuple):
@@ -54,13 +59,13 @@ def text_under(
 
 
 def text_truncated(
-    model: LanguageModel, trained: Method, texts: Tensor, lengths: Lengths, advance: Advance
+    model: LanguageModel, method: Method, texts: Tensor, lengths: Lengths, advance: Advance
 ) -> dict[str, pd.DataFrame]:
     """Losses when the model never sees more than the trained length: a sliding window.
 
     Its stride is a quarter of the trained length.
     """
-    model.encoding = trained.encoding(lengths.train)
+    model.encoding = method.encoding(lengths.train)
     pieces = []
     for rows in texts.split(ROWS_AT_ONCE):
         pieces.append(sliding_losses(model, rows, lengths.train, max(1, lengths.train // 4)))
@@ -110,19 +115,25 @@ def _text_tables(
     return {"buckets": pd.DataFrame(by_bucket), "last_window": pd.DataFrame(by_context)}
 
 
-def copies_under(
+def retrieved_under(
     model: LanguageModel,
     method: Method,
+    trials: Trials,
     sequences: int,
     lengths: Lengths,
     advance: Advance,
 ) -> dict[str, pd.DataFrame]:
-    """Correctly copied tokens of each sequence, by distance, under one method."""
+    """Tokens found again in each sequence, by distance, under one method.
+
+    Args:
+        trials: makes the sequences of one distance.
+        sequences: how many of them.
+    """
     records = []
     for distance in grid.distances(lengths.train, lengths.test):
         length = grid.copy_length(distance, lengths.test)
         model.encoding = method.encoding(length)
-        hits = correct(model, copy_trials(0, distance, length, sequences))
+        hits = correct(model, trials(0, distance, length, sequences))
         records += [
             {
                 "sequence": sequence,
@@ -133,4 +144,4 @@ def copies_under(
             for sequence, row in enumerate(hits)
         ]
         advance(1)
-    return {"copies": pd.DataFrame(records)}
+    return {"trials": pd.DataFrame(records)}

@@ -1,18 +1,27 @@
-"""The two models of the experiment: what they are trained on, and how."""
+"""The models of the experiment: what they are trained on, how, and how they are trained on."""
+
+from dataclasses import replace
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.methods import PAIRING, unscaled
+from ropelab.experiments.extrapolate.methods import PAIRING, Method, unscaled
 from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Task, Training, text_task
+from ropelab.lm.trained import COPY, RECALL, Task, Training, text_task
 from ropelab.lm.training import Recipe
+from ropelab.rope.frequencies import Geometry
+
+GENTLER = 0.25
+"""Learning rates of training on, as a share of those of training."""
 
 
 def trainings(config: ExtrapolateConfig, task_name: str) -> list[Training]:
-    """One training per seed of the model for `text` or `copy`."""
+    """One training per seed of the model for `text`, `copy` or `recall`."""
+    sizes = config.sizes
     if task_name == "copy":
-        return _seeds(config, COPY, config.sizes.copy, config.copy_steps)
-    return _seeds(config, text_task(config.read_corpus()), config.sizes.text, config.text_steps)
+        return _seeds(config, COPY, sizes.copy, config.copy_steps)
+    if task_name == "recall":
+        return _seeds(config, RECALL, sizes.copy, config.recall_steps)
+    return _seeds(config, text_task(config.read_corpus()), sizes.text, config.text_steps)
 
 
 def _seeds(
@@ -31,15 +40,49 @@ def _seeds(
         tokens_per_step=budget.tokens_per_step,
         matrix_rate=budget.matrix_rate,
     )
-    geometry = config.geometry()
+    plain = unscaled(config.geometry())
     return [
         Training(
             task=task,
             size=size,
             recipe=recipe,
             seed=seed,
-            encoding=lambda: unscaled(geometry).encoding(config.train_len),
+            encoding=lambda: plain.encoding(config.train_len),
             encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
         )
         for seed in config.seeds
     ]
+
+
+def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Training:
+    """`base` trained on at the test length, reading it by `method`."""
+    recipe = replace(
+        base.recipe,
+        steps=steps,
+        window=test_len,
+        first_window=test_len,
+        tokens_per_step=max(test_len, base.recipe.tokens_per_step),
+        warmup=min(5, steps),
+        matrix_rate=GENTLER * base.recipe.matrix_rate,
+        other_rate=GENTLER * base.recipe.other_rate,
+    )
+    return replace(
+        base,
+        recipe=recipe,
+        encoding=lambda: method.encoding(test_len),
+        encoding_key={**base.encoding_key, "method": method.name, "factor": method.factor},
+        start=base,
+    )
+
+
+def trained_longer(base: Training, geometry: Geometry, test_len: int) -> Training:
+    """The same training at the test length from the start, on the same number of tokens.
+
+    The curriculum goes on to the longer window; a step holds one row more than it otherwise would
+    only if one row of the longest window is more than the tokens of a step.
+    """
+    longer = unscaled(replace(geometry, trained_len=test_len))
+    tokens = max(test_len, base.recipe.tokens_per_step)
+    steps = max(1, round(base.recipe.steps * base.recipe.tokens_per_step / tokens))
+    recipe = replace(base.recipe, steps=steps, window=test_len, tokens_per_step=tokens)
+    return replace(base, recipe=recipe, encoding=lambda: longer.encoding(test_len))

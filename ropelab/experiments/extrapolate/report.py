@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 
-from ropelab.labels import method_label
+from ropelab.labels import row_labels
 
 Tables = Mapping[str, pd.DataFrame]
 WINDOW = "sliding_window"
@@ -32,7 +32,7 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 def _by_label(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
     """Methods in their order by positions, averaged over seeds."""
-    labels = [method_label(m, f) for m, f in zip(table["method"], table["factor"], strict=True)]
+    labels = row_labels(table)
     wide = table.assign(label=labels).pivot_table(index="label", columns=column, values=value)
     return wide.loc[list(dict.fromkeys(labels))]
 

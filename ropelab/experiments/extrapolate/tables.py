@@ -2,7 +2,7 @@
 
 text_nll       loss by bucket of positions, mean over documents: one causal pass over each
 last_window    loss of the same final tokens after growing contexts, mean over documents
-copy_accuracy  share of tokens copied correctly, by distance
+copy_accuracy, recall_accuracy   share of tokens copied, or values recalled, by distance
 
 The document is the unit of every interval, and so is the copied sequence: tokens of one sequence
 succeed or fail together, and intervals that counted them singly would be too narrow.
@@ -13,17 +13,17 @@ import pandas as pd
 
 from ropelab.stats import Interval, mean_interval, proportion_interval
 
-ROW = ["method", "factor", "seed"]
+ROW = ["method", "factor", "seed", "arm"]
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 
 
 def text_nll(buckets: pd.DataFrame) -> pd.DataFrame:
-    """method, factor, seed, bucket_start_tokens, bucket_end_tokens, documents, nll, interval."""
+    """method, factor, seed, arm, bucket, documents, nll_nats_per_byte, interval."""
     return _mean_over_documents(buckets, [*ROW, *BUCKET])
 
 
 def last_window(values: pd.DataFrame) -> pd.DataFrame:
-    """method, factor, seed, context_tokens, documents, nll_nats_per_byte, interval."""
+    """method, factor, seed, arm, context_tokens, documents, nll_nats_per_byte, interval."""
     return _mean_over_documents(values, [*ROW, "context_tokens"])
 
 
@@ -36,11 +36,11 @@ def _mean_over_documents(values: pd.DataFrame, columns: list[str]) -> pd.DataFra
     return pd.DataFrame(records, columns=names)
 
 
-def copy_accuracy(copies: pd.DataFrame) -> pd.DataFrame:
-    """method, factor, seed, distance_tokens, sequences, trials, accuracy, interval."""
+def retrieval_accuracy(counts: pd.DataFrame) -> pd.DataFrame:
+    """method, factor, seed, arm, distance_tokens, sequences, trials, accuracy, interval."""
     records = []
     columns = [*ROW, "distance_tokens"]
-    for key, group in copies.groupby(columns, sort=False):
+    for key, group in counts.groupby(columns, sort=False):
         trials, correct = group["trials"].to_numpy(), group["correct"].to_numpy()
         share = clustered_proportion(correct, trials)
         records.append((*key, len(group), trials.sum(), share.value, share.low, share.high))
