@@ -7,6 +7,7 @@ stays a float64 tensor and nothing is lost by looking at it.
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -43,23 +44,23 @@ class FloatFormat:
         """Sign, exponent and fraction together (19 for tf32, although it is stored in 32)."""
         return self.exponent_bits + self.precision
 
-    @property
+    @cached_property
     def max_exponent(self) -> int:
         """e of the largest finite value, written 1.f * 2^e."""
         bias: int = 2 ** (self.exponent_bits - 1) - 1
         return bias if self.has_infinity else bias + 1
 
-    @property
+    @cached_property
     def min_exponent(self) -> int:
         """e of the smallest normal value 2^e."""
         return 2 - 2 ** (self.exponent_bits - 1)
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """Distance from 1 to the next larger value."""
         return math.ldexp(1.0, 1 - self.precision)
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest finite value."""
         missing = 1 if self.has_infinity else 2
@@ -80,7 +81,7 @@ class FloatFormat:
         """All integers from 0 to this one are values of the format."""
         return min(2**self.precision, int(self.largest))
 
-    @property
+    @cached_property
     def overflow(self) -> float:
         """What a positive value beyond the largest becomes."""
         if self.saturating:

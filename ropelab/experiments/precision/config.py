@@ -1,0 +1,169 @@
+"""Which positions can a number format still tell apart, and which cast is the wrong one?
+
+Two position codes are compared: one frequency (a single period), and the many frequencies of RoPE,
+each stored in several number formats, over a range of positions. Then every stage of a rotary
+implementation is rounded alone, in every format, and compared with float64: the cast ladder.
+`--preset` and `--cast` do the same for a real or an imagined implementation.
+
+What it cannot show: whether a model minds. An error of 0.01 rad in a fast pair may be harmless and
+one in a slow pair may not, or the other way round; that depends on what was learned. Roundings
+are modelled after the formats, not measured on hardware; kernels may fuse, and so round less often.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from ropelab.config import (
+    Base,
+    Config,
+    Count,
+    EvenCount,
+    Names,
+    Natural,
+    Positive,
+    read_list,
+)
+from ropelab.errors import unknown_name
+
+if TYPE_CHECKING:
+    from ropelab.experiments.precision.reported import Reported
+    from ropelab.numerics.chain import Spectrum
+    from ropelab.numerics.formats import FloatFormat
+    from ropelab.numerics.presets import Preset
+
+QUESTION = "Which positions can this number format still tell apart, and which cast is wrong?"
+CANNOT_SHOW = (
+    "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
+    "often than the stages modelled here."
+)
+VERSION = 1
+SCHEMES = ("single", "rope", "sinusoidal")
+CHANNELS = ("cos", "sin", "pair", "vector", "score")
+LARGEST_POSITION = 2**53
+"""Positions beyond this are not exact in float64, the reference."""
+
+Lengths = Annotated[tuple[Count, ...], BeforeValidator(read_list)]
+
+
+class PrecisionConfig(Config):
+    """Which codes, formats and casts are compared, over which positions."""
+
+    base: Base = Field(1e6, description="base of the rotary frequencies")
+    head_dim: EvenCount = Field(64, description="width of one head")
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated part of the head, if not all of it"
+    )
+    method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
+    trained_len: Count = Field(8192, description="trained length the scaling method starts from")
+    model_dim: EvenCount = Field(512, description="width of the sinusoidal code (its base: 10000)")
+    period: Positive = Field(1e6, description="period of the single-frequency code, in tokens")
+    length: Count = Field(131072, description="number of positions")
+    offset: Natural = Field(0, description="first position")
+    schemes: Names = Field(
+        ("single", "rope"), description="position codes: single, rope, sinusoidal"
+    )
+    channels: Names = Field(
+        CHANNELS, description="what of a code is looked at: cos, sin, pair, vector, score"
+    )
+    formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
+    cast: str = Field(
+        "",
+        description="cast plan of one implementation, such as inv_freq=bfloat16,table=float16",
+    )
+    preset: Names = Field((), description="cast plans of real implementations, or all")
+    tolerance: Positive = Field(
+        0.01, lt=3.14, description="angle error that counts as wrong, in radians"
+    )
+    long_lengths: Lengths = Field(
+        (1048576, 10_000_000),
+        description="further lengths to which float32 angles are followed in the ladder",
+    )
+    explain: Natural | None = Field(None, description="a position to explain, format by format")
+    explain_pair: Natural = Field(0, description="the pair in which it is explained")
+    samples: Count = Field(1024, description="positions at which tables and steps are sampled")
+    draws: Count = Field(32, description="random queries and keys per score")
+    seed: Natural = Field(0, description="seed of the random queries and keys")
+    reported: Names = Field(
+        (), description="numbers from a bug report to compare, such as stored_position(2049)=2048"
+    )
+    source: str = Field("", description="where the reported numbers come from")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.rotary_dim and self.rotary_dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
+            )
+        if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST_POSITION:
+            raise ValueError("positions must stay below 2^53, where float64 is still exact")
+        self._check_names()
+        if self.explain_pair >= self.width // 2:
+            raise ValueError(
+                f"explain_pair must be below {self.width // 2}, got {self.explain_pair}"
+            )
+        return self
+
+    def _check_names(self) -> None:
+        """Raise InputError for a name that does not exist."""
+        for kind, names, allowed in (
+            ("scheme", self.schemes, SCHEMES),
+            ("channel", self.channels, CHANNELS),
+        ):
+            for name in names:
+                if name not in allowed:
+                    raise unknown_name(kind, name, allowed)
+        self.parsed_formats()
+        self.implementations()
+        self.spectrum("rope")
+        self.comparisons()
+
+    @property
+    def width(self) -> int:
+        """The rotated width."""
+        return self.rotary_dim or self.head_dim
+
+    def parsed_formats(self) -> "tuple[FloatFormat, ...]":
+        """The formats, float64 first, each once."""
+        from ropelab.numerics.formats import format_named
+
+        return tuple(format_named(name) for name in dict.fromkeys(("float64", *self.formats)))
+
+    def implementations(self) -> "tuple[Preset, ...]":
+        """What `preset` and `cast` name; nothing means: compare the stages alone."""
+        from ropelab.numerics.casts import parse_cast
+        from ropelab.numerics.presets import PRESETS, Preset, preset_named
+
+        names = PRESETS if "all" in self.preset else dict.fromkeys(self.preset)
+        chosen = tuple(preset_named(name) for name in names)
+        if self.cast:
+            plan = parse_cast(self.cast)
+            chosen += (Preset(plan.label, plan, "given with --cast", "the command line"),)
+        return chosen
+
+    def comparisons(self) -> "tuple[Reported, ...]":
+        """The reported numbers to measure again."""
+        from ropelab.experiments.precision.reported import parse_reported
+
+        return tuple(parse_reported(text) for text in self.reported)
+
+    def spectrum(self, scheme: str) -> "Spectrum":
+        """The frequencies of one position code."""
+        import math
+
+        import torch
+
+        from ropelab.numerics.chain import Spectrum
+        from ropelab.rope.frequencies import Geometry, inverse_frequencies
+        from ropelab.rope.scaling import parse_method
+
+        if scheme == "single":
+            return Spectrum(torch.tensor([2 * math.pi / self.period], dtype=torch.float64))
+        if scheme == "sinusoidal":
+            return Spectrum(inverse_frequencies(self.model_dim, 1e4), 1e4, self.model_dim)
+        geometry = Geometry(self.width, self.base, self.trained_len)
+        plan = parse_method(self.method).plan(geometry, self.offset + self.length)
+        return Spectrum(plan.inv_freq, self.base, self.width)
+
+
+CONFIG = PrecisionConfig

@@ -1,0 +1,29 @@
+"""Ranges of positions, cut into octaves and into blocks that fit into a cache."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+BLOCK = 1 << 15
+"""Numbers worked on at once: small enough for the cache, and for torch to use one thread (its grain
+is 32768); handing out work this small to more threads costs more than it saves."""
+
+
+def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """[start, stop) cut at the powers of two; 0 belongs to the octave of 1."""
+    while start < stop:
+        end = min(stop, 1 << max(start, 1).bit_length())
+        yield start, end
+        start = end
+
+
+def blocks(start: int, stop: int, size: int = BLOCK) -> list[tuple[int, int]]:
+    """[start, stop) in pieces of at most `size`."""
+    return [(at, min(at + size, stop)) for at in range(start, stop, size)]
+
+
+def span(start: int, stop: int) -> Float[Tensor, "n"]:
+    """The positions start .. stop - 1 in float64."""
+    return torch.arange(start, stop, dtype=torch.float64)
