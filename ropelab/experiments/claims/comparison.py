@@ -1,4 +1,4 @@
-"""Claims of the comparison tables: parameters, storage, caches, and who uses what."""
+"""Claims of the comparison tables: parameters, storage, caches, biases."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -251,27 +251,6 @@ def query_bias_matters(given: Small) -> Evidence:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dates:
-    """Two papers by arXiv number, which begins with year and month; empty: never published."""
-
-    name: str
-    user: str
-    used: str = "2104.09864"
-
-
-def could_use(given: Dates) -> Evidence:
-    """A model described before a method was published does not use it."""
-    if not given.user:
-        finding = part(f"{given.name}'s architecture", "not published", None)
-    else:
-        months = f"20{given.user[:2]}-{given.user[2:4]}"
-        later = float(given.user) >= float(given.used)
-        text = f"{months} (arXiv:{given.user}), RoPE in 20{given.used[:2]}-{given.used[2:4]}"
-        finding = part(f"{given.name}'s paper appeared in", text, later)
-    return Evidence(expected="a published architecture, not older than RoPE", findings=(finding,))
-
-
 CLAIMS = (
     Claim(
         id="parameter-column",
@@ -334,19 +313,5 @@ CLAIMS = (
         "the distance.",
         inputs=Small(),
         check=query_bias_matters,
-    ),
-    Claim(
-        id="gpt-3-rope",
-        source="note 001 §3.3",
-        statement="GPT-3 uses RoPE.",
-        inputs=Dates(name="GPT-3", user="2005.14165"),
-        check=could_use,
-    ),
-    Claim(
-        id="gpt-4-rope",
-        source="note 000 §1",
-        statement="GPT-3.5 and GPT-4 use RoPE.",
-        inputs=Dates(name="GPT-4", user=""),
-        check=could_use,
     ),
 )

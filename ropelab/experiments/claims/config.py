@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "whether they hold at the size of a real one is not shown."
 )
 VERSION = 1
-READS = ("extrapolate", "encodings")
+READS = ("base", "extrapolate", "encodings")
 
 
 class ClaimsConfig(Config):

@@ -5,14 +5,20 @@ from difflib import get_close_matches
 from ropelab.errors import InputError
 from ropelab.experiments.claims import (
     attention_order,
+    base_bound,
     comparison,
     decay,
     elementwise,
     frequency_table,
+    in_use,
+    plane,
+    published,
     rotation,
     scaling,
     single_or_multi,
     sinusoidal,
+    trained,
+    trained_encodings,
     worked_example,
 )
 from ropelab.experiments.claims.record import Claim
@@ -20,6 +26,7 @@ from ropelab.experiments.claims.record import Claim
 FAMILIES = (
     attention_order,
     rotation,
+    plane,
     elementwise,
     worked_example,
     single_or_multi,
@@ -28,6 +35,11 @@ FAMILIES = (
     decay,
     comparison,
     scaling,
+    in_use,
+    published,
+    base_bound,
+    trained,
+    trained_encodings,
 )
 
 CLAIMS: tuple[Claim, ...] = tuple(claim for family in FAMILIES for claim in family.CLAIMS)

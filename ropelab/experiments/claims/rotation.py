@@ -1,10 +1,8 @@
 """Claims about the rotation itself: what a rotated score depends on."""
 
-import cmath
-import math
 from dataclasses import dataclass
+from typing import Literal
 
-import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -68,108 +66,6 @@ def relative_only(given: Rotated) -> Evidence:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plane:
-    """One pair of features, a frequency and two positions; the default is a script's example."""
-
-    q: tuple[float, float] = (1.0, 0.0)
-    k: tuple[float, float] = (0.8, 0.6)
-    theta: float = math.radians(30)
-    positions: tuple[tuple[int, int], ...] = ((5, 8), (3, 6))
-
-
-def three_forms(given: Plane) -> Evidence:
-    """Compute the score by complex numbers, by matrices and by the sum of two cosines."""
-    m, n = given.positions[0]
-    forms = {
-        "complex": _complex_score(given, m, n),
-        "matrix": _matrix_score(given, m, n),
-        "real": _real_score(given, m, n),
-    }
-    spread = max(forms.values()) - min(forms.values())
-    numbers = ", ".join(f"{name} {score:.6f}" for name, score in forms.items())
-    return Evidence(
-        expected="one number",
-        findings=(part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread),),
-    )
-
-
-def _complex_score(given: Plane, m: int, n: int) -> float:
-    q = complex(*given.q) * cmath.exp(1j * m * given.theta)
-    k = complex(*given.k) * cmath.exp(1j * n * given.theta)
-    return (q * k.conjugate()).real
-
-
-def _turn(angle: float) -> Float[Tensor, "2 2"]:
-    """The matrix that turns a column vector counterclockwise."""
-    cos, sin = math.cos(angle), math.sin(angle)
-    return torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
-
-
-def _columns(given: Plane) -> Float[Tensor, "2 2"]:
-    return torch.tensor([given.q, given.k], dtype=torch.float64)
-
-
-def _matrix_score(given: Plane, m: int, n: int) -> float:
-    q, k = _columns(given)
-    return float((_turn(m * given.theta) @ q) @ (_turn(n * given.theta) @ k))
-
-
-def _real_score(given: Plane, m: int, n: int) -> float:
-    (q1, q2), (k1, k2), angle = given.q, given.k, (m - n) * given.theta
-    return (q1 * k1 + q2 * k2) * math.cos(angle) + (q1 * k2 - q2 * k1) * math.sin(angle)
-
-
-def thirty_degrees(given: Plane) -> Evidence:
-    """The example of the script: two pairs of positions at the same distance."""
-    scores = [_matrix_score(given, m, n) for m, n in given.positions]
-    spread = max(scores) - min(scores)
-    numbers = ", ".join(
-        f"{m} and {n} {score:.4f}" for (m, n), score in zip(given.positions, scores, strict=True)
-    )
-    return Evidence(
-        expected="equal scores",
-        findings=(part("scores by positions", numbers, spread <= EXACT, spread),),
-        series={"rotation": _turned(given)},
-    )
-
-
-def _turned(given: Plane) -> pd.DataFrame:
-    """Both vectors at their positions."""
-    q, k = _columns(given)
-    rows = [
-        (f"positions {m} and {n}", name, position, *(_turn(position * given.theta) @ v).tolist())
-        for m, n in given.positions
-        for name, v, position in (("query", q, m), ("key", k, n))
-    ]
-    return pd.DataFrame(rows, columns=["case", "vector", "position", "x", "y"])
-
-
-def sign_of_relative_matrix(given: Plane) -> Evidence:
-    """Put (m - n) theta into the matrix as printed, and with the sines exchanged."""
-    m, n = given.positions[0]
-    q, k = _columns(given)
-    true, angle = _matrix_score(given, m, n), (m - n) * given.theta
-    printed, proved = (float(q @ _turn(sign * angle) @ k) for sign in (1, -1))
-    return Evidence(
-        expected=f"{true:.4f}, the score of the rotated vectors",
-        findings=(
-            part(
-                "with the matrix as introduced",
-                f"{printed:.4f}",
-                abs(printed - true) <= EXACT,
-                printed - true,
-            ),
-            part(
-                "with the matrix that the proof ends in",
-                f"{proved:.4f}",
-                abs(proved - true) <= EXACT,
-                proved - true,
-            ),
-        ),
-    )
-
-
 def scalar_factor(given: Rotated) -> Evidence:
     """Divide rotated scores by unrotated ones: a factor of the distance is one number."""
     ratio = given.scores(0, given.distance) / given.scores(0, 0)
@@ -187,11 +83,30 @@ def scalar_factor(given: Rotated) -> Evidence:
     )
 
 
-def knows_absolute(given: Rotated) -> Evidence:
+@dataclass(frozen=True, kw_only=True)
+class Attended(Rotated):
+    """Causal attention over random tokens, with positions by rotation or added as sinusoids."""
+
+    positions: Literal["rotated", "added"] = "rotated"
+    tokens: int = 16
+
+    def outputs(self, shift: int) -> Float[Tensor, "tokens d"]:
+        """What attention puts out with the tokens at positions shift, shift + 1, ..."""
+        q, k, v = gaussian(self.seed, 3, self.tokens, self.head_dim)
+        plan = RopePlan(inverse_frequencies(self.head_dim, self.base))
+        cos, sin = cos_sin(torch.arange(shift, shift + self.tokens), plan)
+        if self.positions == "added":
+            code = join_pairs(sin, cos, self.pairing)
+            return attention(q + code, k + code, v, causal=True)
+        q, k = (rotate(x, cos, sin, pairing=self.pairing) for x in (q, k))
+        return attention(q, k, v, causal=True)
+
+
+def knows_absolute(given: Attended) -> Evidence:
     """Compare rotated vectors at two positions, and what attention makes of shifted tokens."""
     q, _ = given.draw()
     codes = largest(given.at(q, 10) - given.at(q, 5))
-    shifted = max(largest(_attended(given, s) - _attended(given, 0)) for s in given.shifts)
+    shifted = max(largest(given.outputs(s) - given.outputs(0)) for s in given.shifts)
     return Evidence(
         expected="something that attention puts out changes when all positions move",
         findings=(
@@ -203,24 +118,6 @@ def knows_absolute(given: Rotated) -> Evidence:
                 shifted,
             ),
         ),
-    )
-
-
-def _attended(given: Rotated, shift: int, tokens: int = 16) -> Float[Tensor, "tokens d"]:
-    """Causal attention over tokens at positions shift, shift + 1, ..."""
-    q, k, v = gaussian(given.seed, 3, tokens, given.head_dim)
-    plan = RopePlan(inverse_frequencies(given.head_dim, given.base))
-    cos, sin = cos_sin(torch.arange(shift, shift + tokens), plan)
-    q, k = (rotate(x, cos, sin, pairing=given.pairing) for x in (q, k))
-    return attention(q, k, v, causal=True)
-
-
-def clockwise(given: Plane) -> Evidence:
-    """Turn (1, 0) by a small positive angle: clockwise would move it below the axis."""
-    y = float((_turn(min(given.theta, 1.0)) @ torch.tensor([1.0, 0.0], dtype=torch.float64))[1])
-    return Evidence(
-        expected="a positive angle moves (1, 0) downwards",
-        findings=(part("second coordinate of the turned (1, 0)", f"{y:+.3f}", y < 0, y),),
     )
 
 
@@ -245,16 +142,25 @@ def either_direction(given: Rotated) -> Evidence:
     )
 
 
-def same_distance_same_score(given: Rotated) -> Evidence:
-    """Scores of different random tokens at equal distance, as the script prints them."""
+@dataclass(frozen=True, kw_only=True)
+class Neighbours(Rotated):
+    """Queries and keys at positions 0 and 1: drawn anew for each, or the same at both."""
+
+    tokens: Literal["different", "same"] = "different"
+
+
+def same_distance_same_score(given: Neighbours) -> Evidence:
+    """Scores at equal distance, as the script prints them."""
     q, k = gaussian(given.seed, 2, 2, given.draws, given.head_dim)
+    if given.tokens == "same":
+        q, k = (x[:1].expand_as(x) for x in (q, k))
     apart = [(given.at(q[i], i) * given.at(k[i], i)).sum(-1) for i in (0, 1)]
     typical = float((apart[0] - apart[1]).square().mean().sqrt())
     return Evidence(
         expected="q0.k0 is about q1.k1",
         findings=(
             part(
-                "typical difference, q and k drawn anew for each position",
+                f"typical difference of q0.k0 and q1.k1, {given.tokens} tokens at 0 and 1",
                 f"{typical:.1f}",
                 typical <= 1e-3,
                 typical,
@@ -272,30 +178,6 @@ CLAIMS = (
         check=relative_only,
     ),
     Claim(
-        id="three-forms",
-        source="note 000 (proof); note 002 §3",
-        statement="The complex form, the matrix form and the real form of the rotated score are "
-        "the same number.",
-        inputs=Plane(theta=0.7, positions=((5, 8),)),
-        check=three_forms,
-    ),
-    Claim(
-        id="thirty-degrees",
-        source="rope_basics.py, experiment 4",
-        statement="Turning by 30 degrees per token, (1, 0) and (0.8, 0.6) score the same at "
-        "positions 5 and 8 as at 3 and 6.",
-        inputs=Plane(),
-        check=thirty_degrees,
-    ),
-    Claim(
-        id="relative-matrix-sign",
-        source="note 000 (formulas)",
-        statement="The rotated score is q^T [[cos, -sin], [sin, cos]] k at the angle "
-        "(m - n) theta, as the formula is introduced, and equals what the proof ends in.",
-        inputs=Plane(),
-        check=sign_of_relative_matrix,
-    ),
-    Claim(
         id="scalar-factor",
         source="note 003 §8, §9; MiniMind knowledge base §2.3",
         statement="RoPE multiplies the score q.k by a factor that depends on the distance only.",
@@ -307,15 +189,8 @@ CLAIMS = (
         source="note 001 §4.3",
         statement="RoPE holds absolute positions too: the model can tell that a word stands at "
         "position 5.",
-        inputs=Rotated(),
+        inputs=Attended(),
         check=knows_absolute,
-    ),
-    Claim(
-        id="clockwise",
-        source="rope_multi_frequency.py",
-        statement="RoPE turns clockwise, by positive angles.",
-        inputs=Plane(),
-        check=clockwise,
     ),
     Claim(
         id="either-direction",
@@ -329,7 +204,7 @@ CLAIMS = (
         source="rope_explained.py",
         statement="With random q and k at every position, q0.k0 is about q1.k1 because the "
         "distance is the same.",
-        inputs=Rotated(),
+        inputs=Neighbours(),
         check=same_distance_same_score,
     ),
 )

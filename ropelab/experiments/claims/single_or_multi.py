@@ -209,9 +209,10 @@ def fastest_pair_separates(given: Many) -> Evidence:
 def positions_unique(given: Many) -> Evidence:
     """Period of the slowest pair, and distinct codes after rounding to float32."""
     period = float(wavelengths(given.inv_freq)[-1])
-    some = given.inv_freq[[0, len(given.inv_freq) // 2, -1]]
-    code = torch.cat(codes(torch.arange(given.length), some, "float32"), -1)
-    distinct = len(pd.DataFrame(code.numpy()).drop_duplicates())
+    ends = given.inv_freq[[0, -1]]
+    cos, sin = codes(torch.arange(given.length), ends, "float32")
+    bits = torch.stack((cos[:, 0], sin[:, 1]), -1).float().contiguous().view(torch.int64)
+    distinct = len(bits.unique())
     return Evidence(
         expected=f"a code of its own for each of {given.length} positions",
         findings=(
@@ -222,7 +223,7 @@ def positions_unique(given: Many) -> Evidence:
                 period,
             ),
             part(
-                f"distinct codes of the first {given.length} positions in float32, three pairs",
+                f"distinct first cosines and last sines of {given.length} positions in float32",
                 f"{distinct}",
                 distinct == given.length,
                 distinct,

@@ -52,7 +52,7 @@ def table_digits(given: Example) -> Evidence:
     wrong = [(int(m), int(i)) for m, i in np.argwhere(off > unit / 2)]
     listed = ", ".join(
         f"position {m} feature {i + 1} printed {printed[m, i]:.{given.digits}f}, "
-        f"is {true[m, i]:.{given.digits + 2}f}"
+        f"is {true[m, i]:.{given.digits + 4}f}"
         for m, i in wrong
     )
     return Evidence(

@@ -1,0 +1,149 @@
+"""Claims about the least base for a context length (Men et al. 2024, arXiv:2405.14591)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ropelab.context import Stored
+from ropelab.experiments.claims.record import Claim, Evidence, count_of, limit, part
+from ropelab.rope.bounds import Similarity, first_negative
+
+PRINTED = (
+    (1 << 10, 4.3e3),
+    (1 << 11, 1.6e4),
+    (1 << 12, 2.7e4),
+    (1 << 13, 8.4e4),
+    (1 << 14, 3.1e5),
+    (1 << 15, 6.4e5),
+    (1 << 16, 2.1e6),
+    (1 << 17, 7.8e6),
+    (1 << 18, 3.6e7),
+    (1 << 19, 6.4e7),
+    (1 << 20, 5.1e8),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedBases:
+    """Printed least bases by context, and the grid on which smaller ones are looked for.
+
+    The grid can only refute: admissible windows narrower than its step may lie between its points.
+    """
+
+    printed: tuple[tuple[int, float], ...] = PRINTED[:6]
+    head_dim: int = 128
+    step: float = 4e-3
+    lowest: float = 0.5
+    highest: float = 0.97
+
+    def smaller(self, context: int, base: float) -> Iterator[float]:
+        """Bases on the grid, clearly below a printed one, that work for the context."""
+        similarity = Similarity.of_head(self.head_dim)
+        low, high = math.log(self.lowest * base), math.log(self.highest * base)
+        for u in np.arange(low, high, self.step):
+            candidate = math.exp(u)
+            if first_negative(similarity, candidate, context) is None:
+                yield candidate
+
+
+def bases_are_least(given: PrintedBases) -> Evidence:
+    """Look for bases below the printed ones that keep every cosine sum from turning negative."""
+    found = {
+        context: (base, next(given.smaller(context, base), None)) for context, base in given.printed
+    }
+    loose = {context: pair for context, pair in found.items() if pair[1] is not None}
+    shown = ", ".join(
+        f"{context}: {smaller:,.0f} works below {base:g}"
+        for context, (base, smaller) in loose.items()
+    )
+    return Evidence(
+        expected="none",
+        findings=(
+            part(
+                f"printed bases, d = {given.head_dim}, below which another works",
+                count_of(len(loose), len(found)) + (f" ({shown})" if shown else ""),
+                not loose,
+                len(loose),
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A printed power law and the stored exact bounds; see the table `bound` of the base lab."""
+
+    runs: tuple[Stored, ...] = ()
+    factor: float = 0.0424
+    exponent: float = 1.628
+    head_dim: int = 128
+    least_contexts: int = 5
+    tolerance: float = 0.25
+
+
+def fit_is_right(given: Fit) -> Evidence:
+    """Compare the printed power law with the exact bounds, and with a fit to them."""
+    expected = f"the printed law within {given.tolerance:.0%} of every exact bound"
+    bounds = _bounds(given)
+    if len(bounds) < given.least_contexts:
+        text = f"{len(bounds)} stored contexts, needs {given.least_contexts}"
+        return Evidence(expected=expected, findings=(part("exact bounds", text, None),))
+    contexts = np.array(list(bounds), dtype=float)
+    exact = np.array(list(bounds.values()))
+    slope, _ = np.polyfit(np.log(contexts), np.log(exact), 1)
+    ratio = given.factor * contexts**given.exponent / exact
+    worst = float(np.abs(ratio - 1).max())
+    return Evidence(
+        expected=expected,
+        findings=(
+            part(
+                f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens",
+                f"{ratio.min():.2f} to {ratio.max():.2f}",
+                worst <= given.tolerance,
+                worst,
+            ),
+            limit(
+                "exponent that fits the exact bounds",
+                f"{slope:.3f}, printed {given.exponent}",
+                abs(slope - given.exponent) <= 0.005,
+                float(slope),
+            ),
+        ),
+    )
+
+
+def _bounds(given: Fit) -> dict[int, float]:
+    """First admissible base by context, from all stored runs, ascending."""
+    tables = [run.tables["bound"] for run in given.runs if "bound" in run.tables]
+    if not tables:
+        return {}
+    table = pd.concat(tables)
+    table = table[table["head_dim"] == given.head_dim].drop_duplicates("context_tokens")
+    table = table.sort_values("context_tokens")
+    pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
+    return {int(context): float(base) for context, base in pairs}
+
+
+CLAIMS = (
+    Claim(
+        id="base-bound-table",
+        source="Men et al. 2024, arXiv:2405.14591, table 2",
+        statement="The printed bases for 1k to 32k tokens are the least that keep the sum of "
+        "cosines from turning negative within the context.",
+        inputs=PrintedBases(),
+        check=bases_are_least,
+        command="ropelab base --context 1k,2k,4k,8k,16k,32k --head-dim 128",
+    ),
+    Claim(
+        id="base-bound-fit",
+        source="Men et al. 2024, arXiv:2405.14591",
+        statement="The least base grows as 0.0424 L^1.628.",
+        inputs=Fit(),
+        check=fit_is_right,
+        reads="base",
+        command="ropelab base --context 1k,2k,4k,8k,16k,32k,64k --head-dim 128",
+    ),
+)

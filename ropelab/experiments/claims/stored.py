@@ -1,0 +1,247 @@
+"""Reading the stored runs of the labs that train: which run decides, and what it says of a pair.
+
+Nothing is compared here anew: both labs store paired differences with 95 % intervals in their
+tables `comparisons` (and `extrapolation`), and a difference inside the noise is a tie.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import pandas as pd
+
+from ropelab.context import Stored
+from ropelab.experiments.claims.record import Evidence, Finding, limit, part
+from ropelab.labels import method_label
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Places at which one row is better than another, worse, or not told apart."""
+
+    better: int
+    worse: int
+    ties: int
+
+    @property
+    def text(self) -> str:
+        """The outcome as words."""
+        total = self.better + self.worse + self.ties
+        if total == 0:
+            return "not compared"
+        if total == 1:
+            return "better" if self.better else "worse" if self.worse else "within the noise"
+        return f"better at {self.better}, worse at {self.worse} of {total} distances"
+
+    def mostly_better(self, what: str) -> Finding:
+        """A part that agrees if it is better more often than worse; None where noise decides."""
+        agrees = None if self.better == self.worse == 0 else self.better > self.worse
+        return part(what, self.text, agrees, self.better - self.worse)
+
+    def nowhere_worse(self, what: str) -> Finding:
+        """A limit that agrees if it is worse nowhere."""
+        return limit(what, self.text, self.worse == 0, self.worse)
+
+
+def tally(winners: pd.Series, name: str) -> Tally:
+    """Count a column that names the better one of each pair, or `~`."""
+    better, ties = int((winners == name).sum()), int((winners == "~").sum())
+    return Tally(better, len(winners) - better - ties, ties)
+
+
+class Trained:
+    """One stored run of a lab that trains models at one length and tests them at a longer one."""
+
+    plain: str
+    """The row whose copying inside the trained length shows that the models have learned."""
+
+    def __init__(self, run: Stored) -> None:
+        self.tables = run.tables
+        self.train_len = int(run.config["train_len"])
+        self.test_len = int(run.config["test_len"])
+        self.seeds = len(run.config.get("seeds", ()))
+        self.documents = int(run.config.get("documents", 0))
+
+    @property
+    def quality(self) -> tuple[int, ...]:
+        """Larger for the run that should decide: longer, more seeds, more documents."""
+        return self.train_len, self.seeds, self.documents, self.test_len
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A stored table, empty if there is none."""
+        return self.tables.get(name, pd.DataFrame())
+
+    def copies_within(self) -> float:
+        """Copy accuracy inside the trained length; nan if it was not measured."""
+        raise NotImplementedError
+
+
+class Methods(Trained):
+    """A run of the extrapolation lab: rows are scaling methods, each called by its label."""
+
+    plain = "unscaled"
+
+    @cached_property
+    def factors(self) -> dict[str, list[float]]:
+        """The factors that every method was tried with, ascending."""
+        rows = [self.table(name) for name in ("text_nll", "copy_accuracy")]
+        pairs = pd.concat([t[["method", "factor"]] for t in rows if not t.empty])
+        return {str(m): sorted(set(group["factor"])) for m, group in pairs.groupby("method")}
+
+    @property
+    def labels(self) -> list[str]:
+        """Every row that read text."""
+        text = self.table("text_nll")
+        named = zip(text.get("method", ()), text.get("factor", ()), strict=True)
+        return list(dict.fromkeys(method_label(m, f) for m, f in named))
+
+    def label(self, method: str, largest: bool = False) -> str:
+        """A method at the least of its factors that reaches the tested length, or the largest."""
+        factors = self.factors.get(method, [1.0])
+        reaching = [f for f in factors if f >= self.test_len / self.train_len]
+        return method_label(method, factors[-1] if largest or not reaching else reaching[0])
+
+    def against(self, a: str, b: str, metric: str) -> Tally:
+        """How `a` fares against `b`; copying is counted at distances beyond the trained length."""
+        pairs = self.table("comparisons")
+        if pairs.empty:
+            return Tally(0, 0, 0)
+        chosen = pairs["method_a"].isin([a, b]) & pairs["method_b"].isin([a, b])
+        chosen &= pairs["metric"] == metric
+        if metric == "copy_accuracy":
+            chosen &= pairs["at_tokens"] > self.train_len
+        return tally(pairs.loc[chosen, "verdict"], a)
+
+    def loss(self, label: str) -> float:
+        """Mean loss of the last tokens after the longest context, in nats per byte."""
+        table = self._rows("last_window", label)
+        return float(
+            table.loc[table["context_tokens"] == self.test_len, "nll_nats_per_byte"].mean()
+        )
+
+    def copying(self, label: str) -> pd.Series:
+        """Mean copy accuracy over the seeds, by distance."""
+        return self._rows("copy_accuracy", label).groupby("distance_tokens")["accuracy"].mean()
+
+    def copies_beyond(self, label: str) -> float:
+        """Mean copy accuracy at distances beyond the trained length."""
+        accuracy = self.copying(label)
+        return float(accuracy.loc[accuracy.index > self.train_len].mean())
+
+    def copies_at_twice(self, label: str) -> float:
+        """Copy accuracy at twice the trained length, or at the distance nearest to it."""
+        accuracy = self.copying(label)
+        if accuracy.empty:
+            return math.nan
+        distances = accuracy.index.to_numpy()
+        return float(accuracy.iloc[abs(distances - 2 * self.train_len).argmin()])
+
+    def copies_within(self) -> float:
+        accuracy = self.copying(self.plain)
+        return float(accuracy[accuracy.index <= self.train_len / 2].mean())
+
+    def _rows(self, name: str, label: str) -> pd.DataFrame:
+        """The rows of one label; an empty table with the same columns where there are none."""
+        table = self.table(name)
+        if table.empty:
+            return pd.DataFrame(columns=[*EMPTY])
+        named = [
+            method_label(m, f) == label
+            for m, f in zip(table["method"], table["factor"], strict=True)
+        ]
+        return table[named]
+
+
+EMPTY = ("context_tokens", "nll_nats_per_byte", "distance_tokens", "accuracy")
+
+
+class Encodings(Trained):
+    """A run of the encodings lab: rows are position encodings."""
+
+    plain = "rope"
+
+    def growth(self, encoding: str, metric: str) -> pd.Series | None:
+        """The stored difference between the longest context and the trained length."""
+        return self._one("extrapolation", {"encoding": encoding, "metric": metric})
+
+    def at(self, encoding: str, metric: str, longest: bool) -> float:
+        """A quality at the longest context or at the trained length, mean over the seeds."""
+        table = self.table("quality")
+        if table.empty:
+            return math.nan
+        mine = table[(table["encoding"] == encoding) & (table["metric"] == metric)]
+        values = mine.sort_values("times_trained_len")["value"]
+        return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
+
+    def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
+        """The encoding that others are compared with, and how this one fares at the longest."""
+        where = {"encoding_a": encoding, "metric": metric}
+        row = self._one("comparisons", where, longest=True)
+        if row is None:
+            return self.plain, Tally(0, 0, 0)
+        return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
+
+    def copies_within(self) -> float:
+        return self.at(self.plain, "copy accuracy", longest=False)
+
+    def _one(self, name: str, where: dict[str, str], longest: bool = False) -> pd.Series | None:
+        table = self.table(name)
+        for column, value in where.items():
+            table = table[table[column] == value] if column in table else table.iloc[:0]
+        if table.empty:
+            return None
+        return table.sort_values("times_trained_len").iloc[-1] if longest else table.iloc[0]
+
+
+def at_least(value: float, least: float) -> bool | None:
+    """Whether a value reaches another; None if it was not measured (nan)."""
+    return None if math.isnan(value) else value >= least
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromRuns:
+    """Stored runs, and what counts as working.
+
+    Attributes:
+        works: copy accuracy from which on copying works.
+        fails: copy accuracy up to which it fails.
+        harmless: rise of a text loss, in nats per byte, that counts as none.
+        learned: copy accuracy inside the trained length below which a run decides nothing.
+    """
+
+    runs: tuple[Stored, ...] = ()
+    works: float = 0.9
+    fails: float = 0.2
+    harmless: float = 0.02
+    learned: float = 0.8
+
+
+R = TypeVar("R", bound=Trained)
+
+
+def decided_by(
+    kind: type[R],
+    expected: str,
+    findings: Callable[[R, FromRuns], tuple[Finding, ...]],
+    given: FromRuns,
+) -> Evidence:
+    """What `findings` says of the deciding run, or what is missing for a decision."""
+    run = deciding(kind, given.runs)
+    if run is None:
+        missing = part("a stored run that tests beyond its trained length", "none", None)
+        return Evidence(expected=expected, findings=(missing,))
+    copied = run.copies_within()
+    if not copied >= given.learned:
+        what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
+        text = "not measured" if math.isnan(copied) else f"{copied:.2f}, below {given.learned}"
+        weak = part(what, text, None, copied)
+        return Evidence(expected=expected, findings=(weak,))
+    return Evidence(expected=expected, findings=findings(run, given))
+
+
+def deciding(kind: type[R], runs: Sequence[Stored]) -> R | None:
+    """The largest of the stored runs that test beyond their trained length."""
+    usable = (kind(run) for run in runs if run.config["test_len"] > run.config["train_len"])
+    return max(usable, key=lambda run: run.quality, default=None)
