@@ -90,6 +90,9 @@ class NtkByParts(Stretching):
         kept = ramp_in_turns(geometry, self.alpha, self.beta)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
+    def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
+        return pair_with_turns(geometry, self.beta), pair_with_turns(geometry, self.alpha)
+
 
 @dataclass(frozen=True, kw_only=True)
 class YarnPaper(NtkByParts):
@@ -135,6 +138,10 @@ class Llama3(Stretching):
         kept = ramp_in_turns(geometry, self.low_freq_factor, self.high_freq_factor)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
+    def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
+        fast, slow = self.high_freq_factor, self.low_freq_factor
+        return pair_with_turns(geometry, fast), pair_with_turns(geometry, slow)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _CodedRamp(Scaling):
@@ -148,7 +155,6 @@ class _CodedRamp(Scaling):
         _check_order(self.name, "beta_slow", self.beta_slow, "beta_fast", self.beta_fast)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        """First and last pair index of the ramp; see coded_ramp_range."""
         return coded_ramp_range(geometry, self.beta_fast, self.beta_slow, self.truncate)
 
     def ramped(self, geometry: Geometry, stretch: float) -> Float[Tensor, "pairs"]:

@@ -50,6 +50,18 @@ class Scaling:
         """
         raise NotImplementedError
 
+    def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
+        """First and last pair index of the blend, None for a method that does not blend by parts.
+
+        Fractional where the ramp is not cut at whole pairs.
+        """
+        return None
+
+    @property
+    def softmax_multiplier(self) -> float | None:
+        """A factor that the method's model code applies to whole scores, beside the plan."""
+        return None
+
     @property
     def label(self) -> str:
         """The method as it would be typed, knobs at their defaults left out."""

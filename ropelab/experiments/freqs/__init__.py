@@ -1,0 +1,1 @@
+"""What each frequency pair does, before and after scaling."""

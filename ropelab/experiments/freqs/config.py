@@ -1,0 +1,105 @@
+"""What does each frequency pair do, before and after scaling?
+
+One row per pair: frequency, wavelength, turns inside the trained and the target length, what the
+method does with it, and whether at the target length it meets angles that training never showed.
+
+What it cannot show: what a model makes of it. Frequencies say which angles are new, not whether
+attention to them breaks; `ropelab extrapolate` measures that on a small model.
+"""
+
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.config import Base, Config, Count, EvenCount, Real
+
+if TYPE_CHECKING:
+    from ropelab.rope.frequencies import Geometry
+    from ropelab.rope.scaling import Scaling
+
+QUESTION = "What does each frequency pair do, before and after scaling?"
+CANNOT_SHOW = (
+    "What a model makes of it: the table says which angles are new, not whether attention breaks."
+)
+VERSION = 1
+
+
+class FreqsConfig(Config):
+    """A head, what it was trained with, and the method that scales it."""
+
+    model: str = Field("", description="a known model (table models); fills what is not given")
+    base: Base = Field(10000.0, description="base of the frequencies (rope_theta)")
+    head_dim: EvenCount = Field(128, description="features of one head")
+    rotary_dim: EvenCount | None = Field(
+        None, description="features that turn, if not all (partial rotary)"
+    )
+    original_len: Count = Field(
+        4096, description="trained length in tokens (original_max_position_embeddings)"
+    )
+    target_len: Count | None = Field(
+        None, description="length to look at in tokens, if not factor times the trained one"
+    )
+    method: str = Field(
+        "yarn", description="scaling method with its knobs, such as yarn(beta_fast=16)"
+    )
+    factor: Real = Field(4.0, ge=1, description="factor of the method, unless its knobs say")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Known values of the named model, where nothing else was given."""
+        if not isinstance(values, dict) or not values.get("model"):
+            return values
+        return {**_of_model(str(values["model"])), **values}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.rotated > self.head_dim:
+            raise ValueError(
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotated}"
+            )
+        self.scaling().plan(self.geometry(), self.target)
+        return self
+
+    @property
+    def rotated(self) -> int:
+        """Features that turn."""
+        return self.rotary_dim or self.head_dim
+
+    @property
+    def target(self) -> int:
+        """The length whose angles are looked at."""
+        if self.target_len is not None:
+            return self.target_len
+        return round(getattr(self.scaling(), "factor", self.factor) * self.original_len)
+
+    def geometry(self) -> "Geometry":
+        """What the model was trained with."""
+        from ropelab.rope.frequencies import Geometry
+
+        return Geometry(self.rotated, self.base, self.original_len)
+
+    def scaling(self) -> "Scaling":
+        """The method."""
+        from ropelab.rope.scaling import parse_method
+
+        return parse_method(self.method, self.factor)
+
+
+def _of_model(name: str) -> dict[str, Any]:
+    """What a known model says about the fields of this config."""
+    from ropelab.rope.models import model_named
+
+    model = model_named(name)
+    return {
+        "base": model.base,
+        "head_dim": model.head_dim,
+        "rotary_dim": model.rotary_dim,
+        "original_len": model.trained_len,
+        "target_len": model.promised,
+        "method": model.method,
+        "factor": model.promised / model.trained_len,
+    }
+
+
+CONFIG = FreqsConfig

@@ -1,0 +1,34 @@
+"""The answer in words and the short table for the terminal, both from the tables alone."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+Tables = Mapping[str, pd.DataFrame]
+ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
+
+
+def answer(tables: Tables) -> str:
+    """How many pairs play which role, which meet new angles, and what happens to the logits."""
+    pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
+    counts = pairs["role"].value_counts()
+    told = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
+    new = int((pairs["unseen"] == "new angles").sum())
+    return (
+        f"{scaling['method']} at {scaling['target_length_tokens']} tokens: of {len(pairs)} pairs "
+        f"{told}; {_count(new)} meet angles never seen in training, and every logit is multiplied "
+        f"by {scaling['logit_multiplier']:.4g}."
+    )
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """About a dozen pairs, evenly spaced, the first and the last among them."""
+    pairs = tables["pairs"]
+    count = min(12, len(pairs))
+    rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
+    columns = ["pair", "wavelength_tokens", "trained_turns", "role", "weight", "divided_by"]
+    return pairs.iloc[rows][[*columns, "unseen"]]
+
+
+def _count(number: int) -> str:
+    return str(number) if number else "none"

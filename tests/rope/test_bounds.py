@@ -1,0 +1,205 @@
+"""The exact bound against brute force, arbitrary precision and the literature."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropelab.errors import InputError
+from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
+from ropelab.rope.bounds.cells import Cells, excluded, ranges
+from ropelab.rope.bounds.survey import single
+
+LLAMA = Similarity.of_head(128)
+HEADS = st.builds(
+    Similarity.of_head,
+    st.integers(8, 64).map(lambda pairs: 2 * pairs),
+)
+
+
+def windows(similarity, context, start=0.0):
+    return [
+        (math.exp(a), math.exp(min(b, 700))) for a, b in Walk(similarity, context).windows(start)
+    ]
+
+
+def brute(similarity, context, bases):
+    """Which bases are admissible: every position for every base, in float64."""
+    positions = np.arange(context, dtype=np.float64)
+    return np.array([similarity.at(positions, math.log(b)).min() >= 0 for b in bases])
+
+
+@given(HEADS, st.floats(2, 1e6), st.integers(0, 3000), st.integers(1, 5000), st.integers(1, 9))
+@settings(max_examples=30)
+def test_the_scan_is_the_sum(similarity, base, start, count, step):
+    positions = np.arange(start, start + count, step, dtype=np.float64)
+    exact = similarity.at(positions, math.log(base))
+    found = scan(similarity, math.log(base), start, start + count, step)
+    assert np.abs(found - exact).max() < similarity.single_error
+    assert (
+        np.abs(single(similarity, positions, math.log(base)) - exact).max()
+        < similarity.single_error
+    )
+
+
+@given(HEADS, st.floats(1.5, 15), st.floats(1e-7, 1e-2), st.integers(1, 4000), st.booleans())
+@settings(max_examples=60)
+def test_the_range_of_a_cell_contains_the_sum(similarity, low, width, position, exact):
+    m = np.array([float(position)])
+    lowest_, highest = ranges(similarity, m, Cells.parts(low, low + width, 1), exact)
+    inside = similarity.at(np.full(101, float(position)), np.linspace(low, low + width, 101))
+    assert lowest_[0, 0] <= inside.min()
+    assert inside.max() <= highest[0, 0]
+
+
+def test_float64_error_is_below_its_bound():
+    position, base = 1_048_575, 65_374_956.0
+    with mpmath.workdps(40):
+        exact = mpmath.fsum(
+            mpmath.cos(position * mpmath.mpf(base) ** (-mpmath.mpf(i) / 64)) for i in range(64)
+        )
+        error = abs(
+            mpmath.mpf(float(LLAMA.at(np.array([float(position)]), math.log(base))[0])) - exact
+        )
+    assert error < LLAMA.rounding_error(position + 1)
+
+
+@pytest.mark.parametrize(
+    ("context", "base"),
+    [(1024, 4293.44), (2048, 11587.2), (4096, 26952.3), (8192, 83763.8), (16384, 231644)],
+)
+def test_first_admissible_bases_of_128_features(context, base):
+    first = next(Walk(LLAMA, context).windows(math.log(base) - 0.05))
+    assert math.exp(first[0]) == pytest.approx(base, rel=1e-5)
+
+
+def test_windows_at_1k():
+    found = windows(LLAMA, 1024)
+    assert [(round(a), round(b)) for a, b in found[:2]] == [(4293, 4330), (5602, 5644)]
+    assert len(found) == 3
+    assert found[2][0] == pytest.approx(6018.28, abs=0.01)
+    assert found[2][1] > 1e300
+
+
+def test_64_features_need_more_at_4k():
+    first = next(Walk(Similarity.of_head(64), 4096).windows(math.log(9e4)))
+    assert math.exp(first[0]) == pytest.approx(1.00e5, rel=5e-3)
+
+
+@pytest.mark.parametrize(("pairs", "context"), [(64, 300), (32, 200), (12, 64), (5, 30), (2, 12)])
+def test_windows_agree_with_brute_force(pairs, context):
+    similarity = Similarity.of_head(2 * pairs)
+    found = windows(similarity, context)
+    bases = np.exp(np.linspace(1e-3, math.log(found[-1][0]) + 1, 4000))
+    inside = np.array([any(a <= b <= c for a, c in found) for b in bases])
+    edges = np.array([x for window in found for x in window])
+    away = np.abs(np.log(bases)[:, None] - np.log(edges)).min(axis=1) > 1e-6
+    assert (inside == brute(similarity, context, bases))[away].all()
+
+
+def test_edges_are_changes_of_sign_at_thirty_digits():
+    first, last = windows(LLAMA, 1024)[0]
+    positions = range(1024)
+    with mpmath.workdps(30):
+
+        def smallest(base):
+            theta = [mpmath.mpf(base) ** (-mpmath.mpf(i) / 64) for i in range(64)]
+            return min(mpmath.fsum(mpmath.cos(m * t) for t in theta) for m in near)
+
+        sums = LLAMA.at(np.array(positions, dtype=np.float64), math.log(first))
+        others = LLAMA.at(np.array(positions, dtype=np.float64), math.log(last))
+        near = sorted(set(np.argsort(sums)[:5]) | set(np.argsort(others)[:5]))
+        near = [int(m) for m in near]
+        for edge, inward in ((first, 1 + 1e-9), (last, 1 - 1e-9)):
+            assert smallest(edge * inward) >= 0
+            assert smallest(edge / inward) < 0
+
+
+def test_a_longer_context_admits_no_base_that_a_shorter_one_refuses():
+    short, long = windows(LLAMA, 512), windows(LLAMA, 1024)
+    for low, high in long:
+        assert any(a - 1e-6 <= low and high <= b * (1 + 1e-6) for a, b in short)
+
+
+def test_settled_positions_do_not_change_the_windows():
+    half = list(Walk(LLAMA, 512).windows(0.0))
+    helped = list(Walk(LLAMA, 1024, (half[-1][0], 512)).windows(half[0][0]))
+    alone = list(Walk(LLAMA, 1024).windows(0.0))
+    np.testing.assert_allclose(np.array(helped), np.array(alone), rtol=1e-9)
+
+
+def test_the_certificate_from_above_holds():
+    u = certified_from(LLAMA, 1024)
+    assert brute(LLAMA, 1024, np.exp(u + np.array([0.0, 0.5, 2.0, 10.0]))).all()
+
+
+@pytest.mark.parametrize(("base", "position"), [(1e4, 1707), (5e5, 18438)])
+def test_first_failing_positions(base, position):
+    assert first_negative(LLAMA, base, 65536) == position
+    assert first_negative(LLAMA, base, position) is None
+
+
+@given(HEADS, st.floats(2, 1e5), st.integers(2, 3000))
+@settings(max_examples=30)
+def test_first_failing_position_and_lowest_are_those_of_brute_force(similarity, base, context):
+    sums = similarity.at(np.arange(context, dtype=np.float64), math.log(base))
+    negative = np.flatnonzero(sums < -1e-6)
+    found = first_negative(similarity, base, context)
+    assert found == (int(negative[0]) if len(negative) else None) or abs(sums[found or 0]) < 1e-6
+    place, value = lowest(similarity, base, context)
+    assert value == pytest.approx(sums.min(), abs=similarity.single_error)
+    assert sums[place] == pytest.approx(sums.min(), abs=2 * similarity.single_error)
+
+
+def test_half_rotated_heads_have_no_lower_bound():
+    half = Similarity.of_head(128, rotary_dim=64)
+    assert half.unrotated == 32
+    assert first_negative(half, 1.5, 5000) is None
+    assert windows(half, 4096)[0][0] == 1.0
+
+
+def test_every_base_serves_two_tokens():
+    assert windows(LLAMA, 2)[0][0] == 1.0
+
+
+def test_a_single_pair_serves_no_context_beyond_two():
+    assert windows(Similarity.of_head(2), 2)
+    assert not windows(Similarity.of_head(2), 3)
+
+
+def test_p_rope_and_dropped_pairs_count_as_one():
+    kept = Similarity.of_head(8, kept=0.5)
+    assert kept == Similarity((0.0, 0.25), unrotated=2)
+    dropped = Similarity.of_head(8, dropped=(3, 2))
+    assert dropped == kept
+    value = kept.at(np.array([7.0]), math.log(16.0))[0]
+    assert value == pytest.approx(2 + math.cos(7) + math.cos(7 / 2))
+
+
+def test_cells_halve_and_cover():
+    cells = Cells.parts(1.0, 2.0, 4).halved()
+    assert len(cells) == 8
+    np.testing.assert_allclose(cells.low, 1 + np.arange(8) / 8)
+    np.testing.assert_allclose(cells.high[:-1], cells.low[1:])
+
+
+def test_no_positions_exclude_nothing():
+    assert not excluded(LLAMA, np.empty(0), Cells.parts(1, 2, 3)).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"head_dim": 7}, "head_dim must be an even number"),
+        ({"head_dim": 0}, "head_dim must be an even number"),
+        ({"head_dim": 8, "rotary_dim": 3}, "rotary_dim must be an even number"),
+        ({"head_dim": 8, "rotary_dim": 16}, "wider than the head"),
+        ({"head_dim": 8, "dropped": (4,)}, "pair 4 cannot be dropped: pairs are 0 to 3"),
+    ],
+)
+def test_refuses_impossible_heads(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Similarity.of_head(**arguments)
