@@ -11,7 +11,7 @@ import torch
 from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate import comparisons, grid, report
+from ropelab.experiments.extrapolate import comparisons, grid, orderings, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
@@ -324,3 +324,43 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path):
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
     assert config(tasks=("copy",)).inputs() == {}
+
+
+# Orderings
+
+
+def compared(*pairs: tuple[str, str, float, str]) -> pd.DataFrame:
+    columns = ["method_a", "method_b", "difference", "verdict"]
+    table = pd.DataFrame(list(pairs), columns=columns)
+    return table.assign(metric="nll_short_context", at_tokens=64)
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict", "costs", "free"),
+    [
+        (-0.3, "a", "reproduced", "not reproduced"),
+        (-0.01, "a", "reproduced", "reproduced"),
+        (-0.3, "~", "within noise", "reproduced"),
+        (0.3, "b", "not reproduced", "not reproduced"),
+    ],
+)
+def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
+    table = compared(
+        ("unscaled", "yarn ×4", difference, verdict),
+        ("unscaled", "dynamic_ntk ×4", difference, verdict),
+    )
+    results = orderings.orderings(table, 4.0, 64).set_index("ordering")["result"]
+    assert results["static scaling costs something at short length"] == costs
+    assert results["dynamic scaling costs nothing at short length"] == free
+
+
+def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
+    there = compared(("unscaled", "yarn ×4", -0.3, "a"))
+    back = compared(("yarn ×4", "unscaled", 0.3, "b"))
+    for table in (there, back):
+        row = orderings.orderings(table, 4.0, 64).iloc[0]
+        assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
+
+
+def test_orderings_that_were_not_measured_are_left_out():
+    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "b")), 4.0, 64).empty

@@ -35,7 +35,7 @@ PRESETS = {
             layers=2, width=128, heads=2, steps=1200, tokens_per_step=4096, matrix_rate=0.02
         ),
         text=Budget(
-            layers=4, width=128, heads=2, steps=1200, tokens_per_step=4096, matrix_rate=0.02
+            layers=3, width=192, heads=1, steps=1200, tokens_per_step=4096, matrix_rate=0.02
         ),
     ),
     # Minutes on one GPU: about 10 million.

@@ -11,6 +11,7 @@ from ropelab.experiments.extrapolate.comparisons import (
 )
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.models import trainings
+from ropelab.experiments.extrapolate.orderings import orderings
 from ropelab.experiments.extrapolate.rows import Row, rows
 from ropelab.experiments.extrapolate.tables import last_window, retrieval_accuracy, text_nll
 from ropelab.lm.trained import Training
@@ -36,7 +37,10 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
             metrics += retrieval_metrics(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
         tables[name] = table.assign(trained_len_tokens=config.train_len)
-    return {**tables, "comparisons": comparisons(metrics)}
+    compared = comparisons(metrics)
+    reach = config.test_len / config.train_len
+    ordered = orderings(compared, reach, config.train_len)
+    return {**tables, "comparisons": compared, "orderings": ordered}
 
 
 def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, pd.DataFrame]:
