@@ -1,4 +1,4 @@
-"""The ledger: how verdicts follow from findings, how claims are found, what a run and a report say."""
+"""The ledger: verdicts from findings, finding claims, what a run, a report and a figure say."""
 
 import dataclasses
 

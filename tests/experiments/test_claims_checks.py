@@ -76,6 +76,7 @@ FLIPS = [
     ("bfloat16-breaks", CONDITION, {"careful": "half_cache_bfloat16"}, HOLDS),
     ("critical-dimension", HOLDS, {"printed": 90}, WRONG),
     ("base-bound-table", WRONG, {"printed": PRINTED[:1]}, HOLDS),
+    ("base-bound-table-su", HOLDS, {"printed": PRINTED[1:2]}, WRONG),
 ]
 
 # Laws, and facts of the code itself: no input of theirs can make them false.

@@ -8,22 +8,13 @@ import numpy as np
 import pandas as pd
 
 from ropelab.context import Stored
+from ropelab.experiments.base.published import CONTEXTS, MEN, SU
 from ropelab.experiments.claims.record import Claim, Evidence, count_of, limit, part
 from ropelab.rope.bounds import Similarity, first_negative
 
-PRINTED = (
-    (1 << 10, 4.3e3),
-    (1 << 11, 1.6e4),
-    (1 << 12, 2.7e4),
-    (1 << 13, 8.4e4),
-    (1 << 14, 3.1e5),
-    (1 << 15, 6.4e5),
-    (1 << 16, 2.1e6),
-    (1 << 17, 7.8e6),
-    (1 << 18, 3.6e7),
-    (1 << 19, 6.4e7),
-    (1 << 20, 5.1e8),
-)
+UP_TO_32K = slice(0, 6)
+PRINTED = tuple(zip(CONTEXTS, MEN, strict=True))[UP_TO_32K]
+PRINTED_BY_SU = tuple(zip(CONTEXTS, SU, strict=True))[UP_TO_32K]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +24,17 @@ class PrintedBases:
     The grid can only refute: admissible windows narrower than its step may lie between its points.
     """
 
-    printed: tuple[tuple[int, float], ...] = PRINTED[:6]
+    printed: tuple[tuple[int, float], ...] = PRINTED
     head_dim: int = 128
     step: float = 4e-3
     lowest: float = 0.5
-    highest: float = 0.97
+    digits: int = 2
 
     def smaller(self, context: int, base: float) -> Iterator[float]:
-        """Bases on the grid, clearly below a printed one, that work for the context."""
+        """Bases on the grid, too low to be rounded to a printed one, that work for the context."""
         similarity = Similarity.of_head(self.head_dim)
-        low, high = math.log(self.lowest * base), math.log(self.highest * base)
+        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - self.digits)
+        low, high = math.log(self.lowest * base), math.log(base - last_digit / 2)
         for u in np.arange(low, high, self.step):
             candidate = math.exp(u)
             if first_negative(similarity, candidate, context) is None:
@@ -63,7 +55,8 @@ def bases_are_least(given: PrintedBases) -> Evidence:
         expected="none",
         findings=(
             part(
-                f"printed bases, d = {given.head_dim}, below which another works",
+                f"printed bases, d = {given.head_dim}, below which another works "
+                f"(on a grid of {given.step:.1%})",
                 count_of(len(loose), len(found)) + (f" ({shown})" if shown else ""),
                 not loose,
                 len(loose),
@@ -117,11 +110,11 @@ def fit_is_right(given: Fit) -> Evidence:
 
 def _bounds(given: Fit) -> dict[int, float]:
     """First admissible base by context, from all stored runs, ascending."""
-    tables = [run.tables["bound"] for run in given.runs if "bound" in run.tables]
-    if not tables:
+    if not given.runs:
         return {}
-    table = pd.concat(tables)
-    table = table[table["head_dim"] == given.head_dim].drop_duplicates("context_tokens")
+    table = pd.concat([run.tables["bound"] for run in given.runs])
+    whole = (table["head_dim"] == given.head_dim) & (2 * table["turning_pairs"] == given.head_dim)
+    table = table[whole].drop_duplicates("context_tokens")
     table = table.sort_values("context_tokens")
     pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
     return {int(context): float(base) for context, base in pairs}
@@ -134,6 +127,15 @@ CLAIMS = (
         statement="The printed bases for 1k to 32k tokens are the least that keep the sum of "
         "cosines from turning negative within the context.",
         inputs=PrintedBases(),
+        check=bases_are_least,
+        command="ropelab base --context 1k,2k,4k,8k,16k,32k --head-dim 128",
+    ),
+    Claim(
+        id="base-bound-table-su",
+        source="Su 2024, kexue.fm 10122",
+        statement="The bases found by brute force for 1k to 32k tokens are the least that keep "
+        "the sum of cosines from turning negative within the context.",
+        inputs=PrintedBases(printed=PRINTED_BY_SU),
         check=bases_are_least,
         command="ropelab base --context 1k,2k,4k,8k,16k,32k --head-dim 128",
     ),

@@ -43,8 +43,11 @@ class ClaimsConfig(Config):
         return READS
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """The default runs of these experiments, if asked for."""
-        return tuple((name, {}) for name in READS) if self.run else ()
+        """A run of each, if asked for: bounds for several contexts, and the default trainings."""
+        if not self.run:
+            return ()
+        contexts = {"context": [1024 * 2**i for i in range(7)]}
+        return tuple((name, contexts if name == "base" else {}) for name in READS)
 
 
 CONFIG = ClaimsConfig

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ropelab.context import Stored
 from ropelab.experiments.claims.record import Evidence, Finding, limit, part
-from ropelab.labels import method_label
+from ropelab.labels import method_label, row_labels
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """Larger for the run that should decide: longer, more seeds, more documents."""
-        return self.train_len, self.seeds, self.documents, self.test_len
+        """Larger for the run that should decide: it measured copying, is longer, has more seeds."""
+        measured = not math.isnan(self.copies_within())
+        return int(measured), self.train_len, self.seeds, self.documents, self.test_len
 
     def table(self, name: str) -> pd.DataFrame:
         """A stored table, empty if there is none."""
@@ -78,24 +79,44 @@ class Trained:
         raise NotImplementedError
 
 
+READ = (
+    "method",
+    "factor",
+    "label",
+    "context_tokens",
+    "nll_nats_per_byte",
+    "distance_tokens",
+    "accuracy",
+)
+"""The columns read here, for a table that a run does not have."""
+
+
 class Methods(Trained):
-    """A run of the extrapolation lab: rows are scaling methods, each called by its label."""
+    """A run of the extrapolation lab, zero-shot: rows are methods, each called by its label."""
 
     plain = "unscaled"
 
     @cached_property
     def factors(self) -> dict[str, list[float]]:
         """The factors that every method was tried with, ascending."""
-        rows = [self.table(name) for name in ("text_nll", "copy_accuracy")]
-        pairs = pd.concat([t[["method", "factor"]] for t in rows if not t.empty])
-        return {str(m): sorted(set(group["factor"])) for m, group in pairs.groupby("method")}
+        factors: dict[str, list[float]] = {}
+        for name in ("last_window", "copy_accuracy"):
+            for method, group in self.zero_shot(name).groupby("method"):
+                factors[str(method)] = sorted({*factors.get(str(method), ()), *group["factor"]})
+        return factors
 
     @property
     def labels(self) -> list[str]:
         """Every row that read text."""
-        text = self.table("text_nll")
-        named = zip(text.get("method", ()), text.get("factor", ()), strict=True)
-        return list(dict.fromkeys(method_label(m, f) for m, f in named))
+        return list(dict.fromkeys(self.zero_shot("last_window")["label"]))
+
+    def zero_shot(self, name: str) -> pd.DataFrame:
+        """The rows of a table that were measured without training on, with their labels."""
+        table = self.table(name)
+        if table.empty:
+            return pd.DataFrame(columns=[*READ])
+        chosen = table[table["arm"] == "zero_shot"]
+        return chosen.assign(label=row_labels(chosen))
 
     def label(self, method: str, largest: bool = False) -> str:
         """A method at the least of its factors that reaches the tested length, or the largest."""
@@ -116,14 +137,14 @@ class Methods(Trained):
 
     def loss(self, label: str) -> float:
         """Mean loss of the last tokens after the longest context, in nats per byte."""
-        table = self._rows("last_window", label)
-        return float(
-            table.loc[table["context_tokens"] == self.test_len, "nll_nats_per_byte"].mean()
-        )
+        table = self.zero_shot("last_window")
+        chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
+        return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
     def copying(self, label: str) -> pd.Series:
         """Mean copy accuracy over the seeds, by distance."""
-        return self._rows("copy_accuracy", label).groupby("distance_tokens")["accuracy"].mean()
+        table = self.zero_shot("copy_accuracy")
+        return table[table["label"] == label].groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
         """Mean copy accuracy at distances beyond the trained length."""
@@ -140,21 +161,7 @@ class Methods(Trained):
 
     def copies_within(self) -> float:
         accuracy = self.copying(self.plain)
-        return float(accuracy[accuracy.index <= self.train_len / 2].mean())
-
-    def _rows(self, name: str, label: str) -> pd.DataFrame:
-        """The rows of one label; an empty table with the same columns where there are none."""
-        table = self.table(name)
-        if table.empty:
-            return pd.DataFrame(columns=[*EMPTY])
-        named = [
-            method_label(m, f) == label
-            for m, f in zip(table["method"], table["factor"], strict=True)
-        ]
-        return table[named]
-
-
-EMPTY = ("context_tokens", "nll_nats_per_byte", "distance_tokens", "accuracy")
+        return float(accuracy.loc[accuracy.index <= self.train_len / 2].mean())
 
 
 class Encodings(Trained):

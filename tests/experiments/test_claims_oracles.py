@@ -1,0 +1,208 @@
+"""The arithmetic behind the claims against other arithmetic: mpmath, transformers, numpy."""
+
+import cmath
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+from ropelab.experiments.claims import decay, elementwise, in_use, rotation, scaling
+from ropelab.experiments.claims.ledger import find
+from ropelab.experiments.claims.sinusoidal import Code
+from ropelab.experiments.claims.worked_example import Example
+from ropelab.rope.frequencies import Geometry, inverse_frequencies
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mpmath.workdps(50):
+        yield
+
+
+def value(id_: str, finding: int = 0) -> float:
+    """The number behind a finding of a claim at its default inputs."""
+    return find(id_).evidence().findings[finding].value
+
+
+# mpmath
+
+
+def test_the_cosine_of_one_step():
+    theta = 2 * mpmath.pi / 1_000_000
+    assert value("one-frequency-cos", 0) == float(mpmath.cos(theta))
+    assert math.isclose(value("one-frequency-cos", 1), float(1 - mpmath.cos(theta)), rel_tol=1e-13)
+
+
+def test_the_step_of_the_cosine_at_position_one():
+    theta = 2 * mpmath.pi / 1_000_000
+    exact = mpmath.cos(theta) - mpmath.cos(2 * theta)
+    assert math.isclose(value("script-cos-step"), float(exact), rel_tol=1e-12)
+
+
+def test_periods():
+    for finding, index in enumerate((0, 15, 31)):
+        exact = 2 * mpmath.pi * mpmath.power(10, mpmath.mpf(6 * 2 * index) / 64)
+        assert math.isclose(value("minimind-periods", finding), float(exact), rel_tol=1e-14)
+
+
+def test_angles_of_the_script():
+    for finding, (position, pair) in enumerate(((10, 0), (1000, 3))):
+        turned = mpmath.degrees(position * mpmath.power(10, -mpmath.mpf(6 * 2 * pair) / 64))
+        assert math.isclose(value("script-dimension-angles", finding), float(turned % 360))
+
+
+def test_the_worked_example_cell_by_cell():
+    given = Example()
+    for m, vector in enumerate(given.vectors):
+        for pair in range(2):
+            x, y = vector[2 * pair : 2 * pair + 2]
+            turned = mpmath.mpc(x, y) * mpmath.expjpi(m * mpmath.mpf(100) ** -pair / mpmath.pi)
+            got = given.rotated()[m, 2 * pair : 2 * pair + 2]
+            np.testing.assert_allclose(got, [float(turned.real), float(turned.imag)], atol=1e-15)
+
+
+def test_the_bound_curve_by_its_definition():
+    given = decay.Distances(head_dim=16, farthest=40)
+    for m, got in enumerate(decay.bound_curve(given).tolist()):
+        waves = [mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16)) for i in range(8)]
+        exact = mpmath.fsum(abs(mpmath.fsum(waves[: j + 1])) for j in range(8)) / 8
+        assert math.isclose(got, float(exact), rel_tol=1e-12)
+
+
+# numpy's complex numbers
+
+
+def test_rotated_scores_are_real_parts_of_complex_products():
+    given = rotation.Rotated(pairing="interleaved", draws=5)
+    q, k = (np.asarray(x).view(np.complex128) for x in given.draw())
+    waves = np.exp(1j * 7 * 10000.0 ** (-np.arange(0, 64, 2) / 64))
+    exact = (q * np.conj(k * waves)).sum(-1).real
+    np.testing.assert_allclose(np.asarray(given.scores(3, 10)), exact, rtol=1e-12)
+
+
+def test_random_scores_are_as_large_at_every_distance():
+    given = decay.Distances(head_dim=8, draws=40_000)
+    scores = decay.random_curves(given, torch.tensor([0.0, 5.0, 3000.0], dtype=torch.float64))
+    # The score of two standard normal vectors has variance d, rotated or not.
+    np.testing.assert_allclose(scores.square().mean(0), 8, rtol=0.03)
+
+
+def test_random_scores_come_back_after_a_full_turn():
+    given = decay.Distances(head_dim=2, draws=3)
+    turned = decay.random_curves(given, torch.tensor([0, 1, 2 * math.pi], dtype=torch.float64))
+    torch.testing.assert_close(turned[:, 0], turned[:, 2])
+    assert not torch.allclose(turned[:, 0], turned[:, 1])
+
+
+def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
+    angles = inverse_frequencies(6, 100.0) * 9
+    matrix = elementwise.block_diagonal(angles).numpy()
+    for i, angle in enumerate(angles.tolist()):
+        block = matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
+        assert block @ [1, 1j] == pytest.approx(cmath.exp(-1j * angle) * np.array([1, 1j]))
+    assert np.count_nonzero(matrix) == 12
+
+
+def test_sinusoids_by_the_formula_of_the_transformer():
+    code = Code(width=6, base=10000.0).at(torch.tensor([0, 1, 50])).numpy()
+    for row, pos in enumerate((0, 1, 50)):
+        for i in range(3):
+            angle = pos / 10000 ** (2 * i / 6)
+            assert code[row, 2 * i] == pytest.approx(math.sin(angle), abs=1e-13)
+            assert code[row, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-13)
+
+
+def test_the_causal_mask_against_torch():
+    from ropelab.experiments.claims.attention_order import attention
+
+    q, k, v = torch.randn(3, 7, 4, dtype=torch.float64)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(attention(q, k, v, causal=True), expected)
+
+
+# transformers
+
+
+def test_rotate_half_is_that_of_transformers():
+    given = elementwise.Layout(head_dim=16)
+    config = LlamaConfig(
+        hidden_size=16, num_attention_heads=1, head_dim=16, max_position_embeddings=64
+    )
+    q, k = (x.float()[None, None, :4] for x in given.draw())
+    cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(4)[None])
+    theirs, _ = apply_rotary_pos_emb(q, k, cos, sin)
+    angles = torch.arange(4)[:, None] * inverse_frequencies(16, 10000.0).repeat(2)
+    ours = q * angles.cos() + elementwise.halves_swapped(q) * angles.sin()
+    torch.testing.assert_close(theirs, ours.float(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), in_use.MANY_TURNS])
+def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
+    config = LlamaConfig(
+        hidden_size=geometry.rotary_dim,
+        num_attention_heads=1,
+        head_dim=geometry.rotary_dim,
+        max_position_embeddings=16 * geometry.trained_len,
+        rope_parameters={
+            "rope_type": "yarn",
+            "rope_theta": geometry.base,
+            "factor": 16.0,
+            "original_max_position_embeddings": geometry.trained_len,
+        },
+    )
+    theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    given = find("minimind-yarn-ramp").inputs
+    ours = given.scaled(geometry)
+    ratio = scaling.largest_ratio(theirs.double(), _plan(ours))
+    assert ratio == pytest.approx(given.apart(geometry), rel=1e-5)
+    assert factor == pytest.approx(value("minimind-yarn-ramp", 2))
+
+
+def _plan(inv_freq):
+    from ropelab.rope.scaling import RopePlan
+
+    return RopePlan(inv_freq)
+
+
+def minimind_october_2025(dim, base, length, factor, beta_fast):
+    """The formula with a beta per pair, one pair at a time."""
+    pairs = dim // 2
+    freqs = [base ** (-2 * i / dim) for i in range(pairs)]
+    critical = next((i for i in range(pairs) if 2 * math.pi / freqs[i] > length), pairs)
+    for i in range(pairs):
+        beta = 1 + (beta_fast - 1) * i / max(pairs - 1, 1)
+        slow = (beta * factor - beta + 1) / (beta * factor)
+        freqs[i] *= slow if i < critical else 1 / factor
+    return freqs
+
+
+def minimind_since_december_2025(dim, base, length, factor, beta_fast):
+    """The formula with a linear ramp, one pair at a time."""
+    pairs = dim // 2
+
+    def pair_of(beta):
+        return dim * math.log(length / (beta * 2 * math.pi)) / (2 * math.log(base))
+
+    low = max(math.floor(pair_of(beta_fast)), 0)
+    high = min(math.ceil(pair_of(1)), pairs - 1)
+    ramp = [min(max((i - low) / max(high - low, 0.001), 0), 1) for i in range(pairs)]
+    return [base ** (-2 * i / dim) * (1 - r + r / factor) for i, r in enumerate(ramp)]
+
+
+@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), in_use.MANY_TURNS])
+@pytest.mark.parametrize(
+    ("formula", "oracle"),
+    [
+        ("beta per pair", minimind_october_2025),
+        ("linear ramp", minimind_since_december_2025),
+    ],
+)
+def test_minimind_formulas_against_loops(formula, oracle, geometry):
+    given = in_use.MiniMindYarn(formula=formula, geometry=geometry, factor=8.0, beta_fast=16.0)
+    loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
+    np.testing.assert_allclose(given.scaled(geometry).numpy(), loop, rtol=1e-12)
