@@ -70,8 +70,11 @@ LOOKS = {
     "transformer_xl": Look(SKY, "X"),
     "deberta": Look(SKY, "*", "--"),
     "alibi": Look(ORANGE, "o"),
-    "kerple": Look(ORANGE, "s", "--"),
+    "kerple_log": Look(ORANGE, "s", "--"),
+    "kerple_power": Look(AMBER, "D", ":"),
     "fire": Look(GREEN, "^", "--"),
+    "rope_interleaved": Look(SKY, "v", "--"),
+    "rope_partial": Look(PINK, "P", ":"),
 }
 
 

@@ -7,9 +7,9 @@ from torch import Tensor
 from ropelab.experiments.encodings.quality import defined_length
 from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
 
-SHUFFLES = 16
+SHUFFLES = 8
 """Different orders of the earlier tokens that are tried per text."""
-DECODED = 32
+DECODED = 16
 """Tokens that are decoded one by one."""
 
 

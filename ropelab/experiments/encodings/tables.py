@@ -7,7 +7,7 @@ quality        the three above where contexts are 1x, 2x, 4x ... the trained len
 comparisons    every encoding against one baseline, paired
 extrapolation  every encoding against itself at the trained length, paired
 
-Where an encoding is not defined the row is there, its status `undefined` and its value missing.
+The first four name the trained length. Where an encoding is not defined the row is there, its status `undefined` and its value missing.
 """
 
 from collections.abc import Sequence
@@ -66,14 +66,15 @@ def copy_accuracy(copies: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame
 def everywhere(
     measured: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
 ) -> pd.DataFrame:
-    """A row for every encoding, seed and place, with a status."""
+    """A row for every encoding, seed and place, with a status and the trained length."""
     rows = pd.DataFrame({"encoding": config.encodings}).merge(
         pd.DataFrame({"seed": config.seeds}), how="cross"
     )
     full = rows.merge(places, how="cross").merge(measured, how="left")
     counts = [name for name in ("documents", "sequences", "trials") if name in full]
     full[counts] = full[counts].fillna(0).astype(int)
-    return full.assign(status=full[value].notna().map({True: "ok", False: "undefined"}))
+    status = full[value].notna().map({True: "ok", False: "undefined"})
+    return full.assign(status=status, trained_len_tokens=config.train_len)
 
 
 def multiples(config: EncodingsConfig) -> list[int]:
@@ -116,7 +117,8 @@ def quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataF
                     (metric, encoding, times, over.n, over.value, over.low, over.high, status)
                 )
     columns = ["metric", "encoding", "times_trained_len", "seeds", "value", *INTERVAL, "status"]
-    return pd.DataFrame(records, columns=columns)
+    table = pd.DataFrame(records, columns=columns)
+    return table.assign(trained_len_tokens=config.train_len)
 
 
 def comparisons(
