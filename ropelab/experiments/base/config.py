@@ -93,7 +93,8 @@ class BaseConfig(Config):
         for name in self.formats:
             format_named(name)
         self.similarity()
-        self.trained()
+        if self.trained().trained_len < 7:
+            raise ValueError(f"from must name more than 6 trained tokens, got {self.from_!r}")
         if self.to is not None and self.to < 2:
             raise ValueError(f"to must be at least 2 tokens, got {self.to}")
         return self

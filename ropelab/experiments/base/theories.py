@@ -92,8 +92,8 @@ def _bound_rules(config: BaseConfig, context: int) -> Iterator[Theory]:
 
 
 def _extensions(trained: Geometry, target: int) -> Iterator[Theory]:
-    """The rules for going beyond the trained length; nothing inside it."""
-    if target <= trained.trained_len:
+    """The rules for going beyond the trained length; none inside it, or where no pair heeds b."""
+    if target <= trained.trained_len or trained.rotary_dim < 4:
         return
     start = f"{trained.base:g} at {trained.trained_len} tokens"
     critical = rules.critical_base(trained, target)

@@ -1,0 +1,180 @@
+"""The base experiment: its tables say what the mathematics says, and bad input gets one line."""
+
+import math
+
+import pytest
+
+from ropelab.context import Context
+from ropelab.errors import InputError
+from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.precision import blind_from
+from ropelab.experiments.base.published import CONTEXTS, MEN, SU
+from ropelab.experiments.base.report import answer, summary
+from ropelab.experiments.base.run import run
+from ropelab.experiments.base.search import bounds, steps
+from ropelab.lab import run as run_by_name
+from ropelab.numerics.formats import format_named
+from ropelab.rope.bounds import Similarity
+
+
+@pytest.fixture(scope="module")
+def tables():
+    config = BaseConfig(context=("1k", "2k", "4k"), base=1e4, from_="10000@1k")
+    return run(config, Context())
+
+
+def test_bound_has_the_columns_that_scripts_read(tables):
+    assert list(tables["bound"].columns)[:5] == [
+        "context_tokens",
+        "head_dim",
+        "first_admissible_base",
+        "stable_base",
+        "certified",
+    ]
+    assert list(tables["windows"].columns) == ["context_tokens", "low", "high"]
+    assert tables["bound"]["context_tokens"].tolist() == [1024, 2048, 4096]
+    assert tables["bound"]["certified"].all()
+
+
+def test_bound_is_that_of_the_literature(tables):
+    first = tables["bound"]["first_admissible_base"].tolist()
+    assert first == pytest.approx([4293.44, 11587.2, 26952.3], rel=1e-5)
+    assert tables["bound"]["stable_base"].iloc[0] == pytest.approx(6018.28, abs=0.01)
+
+
+def test_windows_end_in_one_without_end(tables):
+    windows = tables["windows"]
+    for context in (1024, 2048, 4096):
+        part = windows[windows["context_tokens"] == context]
+        assert part["high"].isna().tolist() == [False] * (len(part) - 1) + [True]
+        assert (part["low"].to_numpy()[1:] > part["high"].to_numpy()[:-1]).all()
+
+
+def test_the_given_base_is_judged(tables):
+    given = tables["given_base"]
+    assert given["admissible"].tolist() == [True, False, False]
+    assert math.isnan(given["first_failing_position_tokens"].iloc[0])
+    assert given["first_failing_position_tokens"].tolist()[1:] == [1707, 1707]
+    assert given["lowest_sum"].iloc[0] > 0 > given["lowest_sum"].iloc[1]
+
+
+def test_theories_are_judged_by_the_exact_bound(tables):
+    table = tables["theories"]
+    at_4k = table[table["context_tokens"] == 4096].set_index("theory")
+    assert at_4k.loc["first admissible base", "verdict"] == "admissible"
+    assert at_4k.loc["asymptote", "verdict"] == "below the bound"
+    assert at_4k.loc["every pair turns once", "verdict"] == "contradicts the bound"
+    assert at_4k.loc["NTK-aware", "base"] == pytest.approx(1e4 * 4 ** (128 / 126))
+    assert (table["source"] != "").all()
+    at_1k = table[table["context_tokens"] == 1024]["theory"].tolist()
+    assert "NTK-aware" not in at_1k  # nothing to extend inside the trained length
+
+
+def test_coverage_counts_every_pair(tables):
+    coverage = tables["coverage"]
+    counts = coverage.filter(like="pairs_").sum(axis=1)
+    assert (counts == 64).all()
+    assert coverage["which"].tolist()[:2] == ["trained base", "given base"]
+
+
+def test_published_values_at_1k_to_4k(tables):
+    published = tables["published"]
+    assert published["verdict"].tolist() == ["agrees", "loose", "agrees"]
+    assert published["su_verdict"].tolist() == ["agrees"] * 3
+    assert tables["fits"]["values"].tolist() == ["exact values", "paper values", "printed fit"]
+    assert len(CONTEXTS) == len(MEN) == len(SU) == 11
+
+
+def test_answer_and_summary(tables):
+    text = answer(tables)
+    assert "4096 tokens need a base of at least 26952.3" in text
+    assert "fails first at position 1707" in text
+    assert len(summary(tables)) == 3
+
+
+def test_one_context_shows_the_theories():
+    tables = run(BaseConfig(context=(128,), from_="1000@64"), Context())
+    shown = summary(tables)
+    assert "theory" in shown.columns
+    assert len(shown) <= 12
+
+
+def test_windows_are_searched_up_to_a_length_only():
+    tables = run(BaseConfig(context=(128, 512), windows_up_to=128), Context())
+    assert tables["bound"]["status"].tolist() == ["all windows", "first window only"]
+    assert tables["bound"]["stable_base"].isna().tolist() == [False, True]
+
+
+def test_no_base_serves_a_single_pair():
+    tables = run(BaseConfig(context=(64,), head_dim=2, from_="10000@32"), Context())
+    assert tables["bound"]["status"].tolist() == ["no base is admissible"]
+    assert "No base is admissible" in answer(tables)
+
+
+def test_half_rotated_heads_take_every_base():
+    tables = run(BaseConfig(context=(64,), head_dim=64, rotary_dim=32), Context())
+    assert tables["bound"]["first_admissible_base"].iloc[0] == 1
+    assert "Every base is admissible" in answer(tables)
+
+
+def test_a_model_fills_what_is_not_given():
+    config = BaseConfig(model="llama-3-8b")
+    assert (config.base, config.from_, config.context) == (5e5, "500000@8192", (8192,))
+    config = BaseConfig(model="llama-3-8b", base=1e4, context=("2k",))
+    assert (config.base, config.from_, config.context) == (1e4, "500000@8192", (2048,))
+    assert BaseConfig(model="gpt-neox-20b").similarity() == Similarity.of_head(96, 24)
+
+
+def test_from_and_to_set_the_extension():
+    config = BaseConfig(**{"from": "500000@8k", "to": "16k"})
+    assert config.context == (16384,)
+    assert config.trained().base == 500000
+    assert config.trained().trained_len == 8192
+
+
+def test_the_search_climbs_through_halves():
+    assert steps((1024,)) == [64, 128, 256, 512, 1024]
+    assert steps((100, 48)) == [48, 50, 100]
+
+
+def test_intermediate_contexts_do_not_change_the_bound():
+    similarity = Similarity.of_head(64)
+    alone = bounds(similarity, (700,), 0, Context())[0].first
+    together = bounds(similarity, (300, 500, 700), 500, Context())[-1].first
+    assert alone == pytest.approx(together, rel=1e-10)
+
+
+def test_a_format_loses_the_cosine_before_the_sine():
+    float32 = format_named("float32")
+    cosine = blind_from("cosine", float32, 128, 4096)
+    assert 1e5 < cosine < 1e7
+    assert math.isnan(blind_from("cosine and sine", float32, 128, 4096))
+    assert blind_from("cosine", format_named("bfloat16"), 128, 4096) < cosine
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"context": "1"}, "at least 2 tokens"),
+        ({"context": ""}, "at least one value"),
+        ({"context": "32q"}, "must be a number"),
+        ({"head_dim": 7}, "even"),
+        ({"head_dim": 0}, "greater than or equal to 2"),
+        ({"rotary_dim": 256}, "wider than the head"),
+        ({"base": 1}, "greater than 1"),
+        ({"base": "nan"}, "must be a number"),
+        ({"kept": 0}, "greater than 0"),
+        ({"dropped": "64"}, "pairs are 0 to 63"),
+        ({"from_": "500000"}, "base@length"),
+        ({"from_": "half@8k"}, "base@length"),
+        ({"from_": "1@8k"}, "above 1"),
+        ({"from_": "1e4@6"}, "more than 6 trained tokens"),
+        ({"to": 1}, "at least 2 tokens"),
+        ({"formats": "float31"}, "did you mean 'float32'"),
+        ({"model": "lama-2-7b"}, "did you mean 'llama-2-7b'"),
+    ],
+)
+def test_bad_input_gets_one_line(values, message):
+    with pytest.raises(InputError, match=message) as caught:
+        run_by_name("base", **values)
+    assert "\n" not in str(caught.value)

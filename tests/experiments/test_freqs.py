@@ -1,0 +1,135 @@
+"""The freqs experiment: its rows are the plan's, and bad input gets one line."""
+
+import math
+
+import pytest
+
+from ropelab.context import Context
+from ropelab.errors import InputError
+from ropelab.experiments.freqs.config import FreqsConfig
+from ropelab.experiments.freqs.report import answer, summary
+from ropelab.experiments.freqs.run import run
+from ropelab.lab import run as run_by_name
+from ropelab.rope.models import MODELS
+from ropelab.rope.scaling import METHODS
+
+
+def tables_of(**values):
+    return run(FreqsConfig(**values), Context())
+
+
+@pytest.fixture(scope="module")
+def llama2():
+    return tables_of(method="yarn", factor=16)
+
+
+def test_the_columns_that_scripts_read(llama2):
+    pairs, scaling = llama2["pairs"], llama2["scaling"]
+    assert {"pair", "inv_freq", "wavelength_tokens", "role", "scaled_inv_freq"} <= set(pairs)
+    assert list(scaling.columns)[:6] == [
+        "method",
+        "factor",
+        "attention_factor",
+        "logit_multiplier",
+        "ramp_low",
+        "ramp_high",
+    ]
+
+
+def test_yarn_of_llama_2(llama2):
+    counts = llama2["pairs"]["role"].value_counts()
+    assert counts.to_dict() == {"kept": 21, "ramp": 25, "interpolated": 18}
+    row = llama2["scaling"].iloc[0]
+    assert (row["ramp_low"], row["ramp_high"]) == (20, 46)
+    assert row["attention_factor"] == pytest.approx(1.277259, abs=1e-6)
+    assert row["logit_multiplier"] == pytest.approx(1.277259**2, abs=1e-5)
+    assert row["target_length_tokens"] == 65536
+
+
+def test_rows_are_consistent(llama2):
+    pairs = llama2["pairs"]
+    assert len(pairs) == 64
+    assert (pairs["wavelength_tokens"] * pairs["inv_freq"]).tolist() == pytest.approx(
+        [2 * math.pi] * 64
+    )
+    assert (pairs["trained_turns"] * 16).tolist() == pytest.approx(pairs["target_turns"].tolist())
+    rebuilt = pairs["inv_freq"] * (pairs["weight"] + (1 - pairs["weight"]) / 16)
+    assert rebuilt.tolist() == pytest.approx(pairs["scaled_inv_freq"].tolist())
+
+
+def test_full_interpolation_meets_no_new_angle_and_none_meets_some():
+    assert (tables_of(method="pi")["pairs"]["unseen"] == "none").all()
+    unscaled = tables_of(method="unscaled")["pairs"]
+    assert (unscaled["unseen"] == "new angles").tolist() == (unscaled["trained_turns"] < 1).tolist()
+
+
+def test_dropped_pairs_have_no_wavelength():
+    pairs = tables_of(method="p_rope(p=0.5)")["pairs"]
+    assert pairs["role"].value_counts().to_dict() == {"kept": 32, "dropped": 32}
+    assert pairs["scaled_wavelength_tokens"].isna().sum() == 32
+    assert (pairs["unseen"] == "never turns").sum() == 32
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"longrope"}))
+def test_every_method_gives_a_row_per_pair(name):
+    tables = tables_of(method=name, head_dim=32)
+    assert len(tables["pairs"]) == 16
+    assert tables["scaling"]["method"].iloc[0].startswith(name)
+    assert tables["scaling"]["source"].iloc[0]
+
+
+def test_both_yarn_ramps_by_their_own_names():
+    coded, paper = (tables_of(method=name)["scaling"].iloc[0] for name in ("yarn", "yarn_paper"))
+    assert (coded["ramp_low"], coded["ramp_high"]) == (20, 46)
+    assert paper["ramp_low"] == pytest.approx(20.9445, abs=1e-4)
+    assert paper["ramp_high"] == pytest.approx(45.0269, abs=1e-4)
+
+
+def test_deepseek_shows_where_its_factor_went():
+    row = tables_of(model="deepseek-v3")["scaling"].iloc[0]
+    assert row["attention_factor"] == 1
+    assert row["softmax_multiplier"] == pytest.approx((0.1 * math.log(40) + 1) ** 2)
+
+
+def test_a_model_fills_what_is_not_given():
+    config = FreqsConfig(model="llama-3.1-8b")
+    assert (config.base, config.original_len, config.target) == (5e5, 8192, 131072)
+    assert config.scaling().label == "llama3(factor=8)"
+    assert FreqsConfig(model="llama-3.1-8b", method="yarn(factor=2)").scaling().name == "yarn"
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_can_be_shown(name):
+    tables = tables_of(model=name)
+    assert len(tables["pairs"]) == MODELS[name].rotated // 2
+    assert set(tables["models"]["name"]) == set(MODELS)
+
+
+def test_answer_and_summary(llama2):
+    assert answer(llama2).startswith(
+        "yarn(factor=16) at 65536 tokens: of 64 pairs 21 kept, 25 ramp"
+    )
+    shown = summary(llama2)
+    assert len(shown) == 12
+    assert shown["pair"].iloc[[0, -1]].tolist() == [0, 63]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"head_dim": 3}, "even"),
+        ({"base": 1}, "greater than 1"),
+        ({"factor": 0.5}, "greater than or equal to 1"),
+        ({"factor": "nan"}, "must be a number"),
+        ({"rotary_dim": 256}, "rotary_dim must be at most head_dim"),
+        ({"method": "yarm"}, "did you mean 'yarn'"),
+        ({"method": "yarn(beta=3)"}, "unknown yarn knob"),
+        ({"method": "longrope(long_factor=[1, 2])"}, "2 numbers for 64 pairs"),
+        ({"original_len": 1}, "at least 2 tokens"),
+        ({"model": "llama-3.1-9b"}, "did you mean 'llama-3.1-8b'"),
+    ],
+)
+def test_bad_input_gets_one_line(values, message):
+    with pytest.raises(InputError, match=message) as caught:
+        run_by_name("freqs", **values)
+    assert "\n" not in str(caught.value)
