@@ -60,6 +60,7 @@ FLIPS = [
     ("decay-scores", CONDITION, {"head_dim": 2}, WRONG),
     ("parameter-column", HOLDS, {"said": (("learned", "none"),)}, WRONG),
     ("alibi-trainable", WRONG, {"said": (("kerple_log", "some"),)}, HOLDS),
+    ("relative-table", WRONG, {"rows": 1023}, HOLDS),
     ("gpt-3-rope", WRONG, {"user": "2302.13971"}, HOLDS),
     ("gpt-4-rope", OPEN, {"user": "2307.09288"}, HOLDS),
     ("unseen-angles", HOLDS, {"geometry": Geometry(64, 10.0, 2048)}, WRONG),
@@ -83,6 +84,7 @@ FLIPS = [
 LAWS = {
     "sinusoid-shift": HOLDS,
     "four-terms": HOLDS,
+    "one-rotation": HOLDS,
     "absolute-fixed": CONDITION,
     "learned-stops": HOLDS,
     "relative-space": CONDITION,

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ropelab.experiments.claims.randoms import gaussian, largest
-from ropelab.experiments.claims.record import Claim, Evidence, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 
 EXACT = 1e-12
 """Float64 sums of a few hundred terms of size one agree to better than this in any order."""
@@ -64,10 +64,10 @@ def order_blind(given: Sentence) -> Evidence:
     return Evidence(
         expected=f"rearranged scores and outputs agree to {EXACT:g}",
         findings=(
-            part("scores against rearranged scores", f"{scores_off:.1e}", scores_off <= EXACT),
+            part("scores against rearranged scores", tiny(scores_off), scores_off <= EXACT),
             part(
                 "outputs against rearranged outputs",
-                f"{outputs_off:.1e}",
+                tiny(outputs_off),
                 outputs_off <= EXACT,
                 outputs_off,
             ),
@@ -99,7 +99,7 @@ def same_output(given: Sentence) -> Evidence:
 
 
 def _same(apart: float) -> tuple[str, bool, float]:
-    return f"{apart:.1e} apart", apart <= EXACT, apart
+    return f"{tiny(apart)} apart", apart <= EXACT, apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def score_example(given: PrintedScores) -> Evidence:
             part("largest difference after rearranging", f"{off:g}", off == 0, off),
             limit(
                 "such scores exist with q = k (no negative eigenvalue)",
-                f"smallest eigenvalue {lowest:.1e}",
+                f"smallest eigenvalue {tiny(lowest)}",
                 symmetric and lowest >= -EXACT,
                 lowest,
             ),
@@ -176,7 +176,7 @@ def one_hot_orders_differ(given: OneHotWords) -> Evidence:
     return Evidence(
         expected="the two score matrices differ",
         findings=(
-            part("largest difference between the matrices", f"{apart:.1e}", apart > EXACT, apart),
+            part("largest difference between the matrices", tiny(apart), apart > EXACT, apart),
         ),
     )
 

@@ -11,7 +11,7 @@ from ropelab.encodings.base import Encoding
 from ropelab.encodings.registry import make_encoding
 from ropelab.encodings.shape import Shape
 from ropelab.experiments.claims.randoms import gaussian, largest
-from ropelab.experiments.claims.record import Claim, Evidence, Finding, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, Finding, limit, part, tiny
 
 MORE = "ropelab encodings"
 Growth = Literal["none", "some", "with length"]
@@ -197,7 +197,7 @@ def cache_is_impossible(given: Cached) -> Evidence:
         findings=(
             part(
                 f"scores from cached keys against the full pass, {given.tokens} tokens",
-                f"{apart:.1e} apart",
+                f"{tiny(apart)} apart",
                 apart > 1e-3,
                 apart,
             ),
@@ -246,7 +246,33 @@ def query_bias_matters(given: Small) -> Evidence:
         expected="both change the attention weights",
         findings=(
             part("change by c_(q-k)", f"{changes[1]:.2f}", changes[1] > 1e-3, changes[1]),
-            part("change by b_q", f"{changes[0]:.1e}", changes[0] > 1e-3, changes[0]),
+            part("change by b_q", tiny(changes[0]), changes[0] > 1e-3, changes[0]),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeTable:
+    """A longest text, and the rows that its table of relative positions is said to need."""
+
+    length: int = 512
+    rows: int = 1024
+
+
+def rows_of_relative_table(given: RelativeTable) -> Evidence:
+    """Count the differences q - k between positions of the text."""
+    positions = torch.arange(given.length)
+    differences = (positions[:, None] - positions).unique()
+    farthest = int(differences.max())
+    return Evidence(
+        expected=f"{given.rows} rows",
+        findings=(
+            part(
+                f"different distances in {given.length} tokens",
+                f"{len(differences)}, from -{farthest} to {farthest}",
+                len(differences) == given.rows,
+                len(differences),
+            ),
         ),
     )
 
@@ -297,6 +323,14 @@ CLAIMS = (
         statement="RoPE needs O(1) additional space.",
         inputs=Small(),
         check=rope_space,
+    ),
+    Claim(
+        id="relative-table",
+        source="note 003 (relative encodings, §6)",
+        statement="For texts of up to 512 tokens relative positions reach from -512 to 512, and "
+        "their table needs 1024 rows.",
+        inputs=RelativeTable(),
+        check=rows_of_relative_table,
     ),
     Claim(
         id="transformer-xl-cache",

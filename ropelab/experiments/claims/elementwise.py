@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ropelab.experiments.claims.randoms import gaussian, largest
-from ropelab.experiments.claims.record import Claim, Evidence, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.experiments.claims.rotation import EXACT
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.rotary import Pairing, cos_sin, join_pairs, rotate, split_pairs
@@ -71,9 +71,28 @@ def elementwise_form(given: Layout) -> Evidence:
         findings=(
             part(
                 f"pairs that differ at position {given.position}",
-                f"{wrong} of {len(angles)}, by up to {largest(off):.1e}",
+                f"{wrong} of {len(angles)}, by up to {tiny(largest(off))}",
                 wrong == 0,
                 largest(off),
+            ),
+        ),
+    )
+
+
+def is_one_rotation(given: Layout) -> Evidence:
+    """Lengths and orientation under the whole matrix: orthogonal, determinant 1."""
+    matrix = block_diagonal(given.angles(given.position))
+    off = largest(matrix @ matrix.T - torch.eye(given.head_dim, dtype=torch.float64))
+    determinant = float(torch.linalg.det(matrix))
+    return Evidence(
+        expected="an orthogonal matrix of determinant 1",
+        findings=(
+            part("the matrix times its transpose", f"{tiny(off)} from 1", off <= EXACT, off),
+            part(
+                "determinant",
+                f"{determinant:.12f}",
+                abs(determinant - 1) <= EXACT,
+                determinant,
             ),
         ),
     )
@@ -93,7 +112,7 @@ def rotate_half_equivalent(given: Layout) -> Evidence:
     return Evidence(
         expected="the same scores as rotating neighbouring features",
         findings=(
-            part("features reordered once, scores", f"{same:.1e} apart", same <= EXACT, same),
+            part("features reordered once, scores", f"{tiny(same)} apart", same <= EXACT, same),
             limit("features as they are, scores", f"{apart:.1f} apart", apart <= EXACT, apart),
             limit(
                 "rotate_half with tables for neighbouring features, "
@@ -152,7 +171,7 @@ def listing_is_relative(given: Listing) -> Evidence:
             part(
                 f"change of scores when both positions move by {given.shift}, "
                 f"shape {tuple(scores.shape)}",
-                f"{moved:.1e}",
+                tiny(moved),
                 moved <= given.tolerance,
                 moved,
             ),
@@ -178,6 +197,14 @@ CLAIMS = (
         "x cos + (-x2, x1, -x4, x3, ...) sin.",
         inputs=Layout(),
         check=elementwise_form,
+    ),
+    Claim(
+        id="one-rotation",
+        source="note 002 §3 (end)",
+        statement="Rotating every pair by its own angle is one rotation of the whole vector, "
+        "made of rotations in planes at right angles.",
+        inputs=Layout(),
+        check=is_one_rotation,
     ),
     Claim(
         id="elementwise-as-printed",

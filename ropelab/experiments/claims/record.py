@@ -127,6 +127,15 @@ class Claim:
         return self.command or f"ropelab claims --id {self.id}"
 
 
+def tiny(value: float) -> str:
+    """A number that should be zero, by its order of magnitude.
+
+    >>> tiny(0.0), tiny(3.21e-16)
+    ('0', '3.2e-16')
+    """
+    return f"{value:.1e}" if value else "0"
+
+
 def count_of(hits: int, total: int) -> str:
     """Hits among a total, as people say it.
 

@@ -8,7 +8,7 @@ import pandas as pd
 from ropelab.experiments.claims.record import Verdict
 
 Tables = Mapping[str, pd.DataFrame]
-WIDTH = 36
+WIDTH = 26
 
 
 def answer(tables: Tables) -> str:
@@ -28,7 +28,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     if len(claims) == 1:
         return tables["findings"][["role", "what", "measured", "agrees"]]
     short = claims["decided_at"].map(lambda text: shorten(text, WIDTH, placeholder=" …"))
-    return claims[["number", "id", "verdict"]].assign(measured=short)
+    ledger = claims[["number", "id", "verdict"]].rename(columns={"number": "no"})
+    return ledger.assign(measured=short)
 
 
 def _said(claim: pd.Series) -> str:

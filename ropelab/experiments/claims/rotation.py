@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ropelab.experiments.claims.attention_order import attention
 from ropelab.experiments.claims.randoms import gaussian, largest
-from ropelab.experiments.claims.record import Claim, Evidence, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.rotary import Pairing, cos_sin, join_pairs, rotate
 from ropelab.rope.scaling import RopePlan
@@ -57,7 +57,7 @@ def relative_only(given: Rotated) -> Evidence:
         findings=(
             part(
                 f"change when both positions move by up to {max(given.shifts)}",
-                f"{moved:.1e}",
+                tiny(moved),
                 moved <= EXACT,
                 moved,
             ),
@@ -113,7 +113,7 @@ def knows_absolute(given: Attended) -> Evidence:
             part("the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT),
             part(
                 f"attention's output after all positions move by up to {max(given.shifts)}",
-                f"{shifted:.1e} apart",
+                f"{tiny(shifted)} apart",
                 shifted > EXACT,
                 shifted,
             ),
@@ -135,7 +135,9 @@ def either_direction(given: Rotated) -> Evidence:
         expected="equal scores",
         findings=(
             part(
-                "with the second feature of each pair mirrored", f"{same:.1e} apart", same <= EXACT
+                "with the second feature of each pair mirrored",
+                f"{tiny(same)} apart",
+                same <= EXACT,
             ),
             limit("with the same features", f"{apart:.1f} apart", apart <= EXACT, apart),
         ),

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from ropelab.experiments.claims.record import Claim, Evidence, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.numerics.formats import FORMATS, round_to
 from ropelab.rope.frequencies import inverse_frequencies, wavelengths
 from ropelab.rope.rotary import cos_sin
@@ -162,7 +162,7 @@ def covers_everything(given: Single) -> Evidence:
         findings=(
             part(
                 f"codes of positions 0 and {round(given.period)}",
-                f"{apart:.1e} apart",
+                f"{tiny(apart)} apart",
                 apart > 1e-9,
                 apart,
             ),

@@ -9,7 +9,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ropelab.experiments.claims.randoms import gaussian, largest
-from ropelab.experiments.claims.record import Claim, Evidence, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.rope.frequencies import inverse_frequencies
 
 EXACT = 1e-10
@@ -53,11 +53,11 @@ def shift_is_rotation(given: Code, shift: int = 7) -> Evidence:
         findings=(
             part(
                 f"PE(p + {shift}) against one fixed matrix times PE(p), p < {given.length}",
-                f"{off:.1e} apart, turning clockwise by w delta in (sin, cos) order",
+                f"{tiny(off)} apart, turning clockwise by w delta in (sin, cos) order",
                 off <= EXACT,
                 off,
             ),
-            part("the matrix times its transpose", f"{unitary:.1e} from 1", unitary <= EXACT),
+            part("the matrix times its transpose", f"{tiny(unitary)} from 1", unitary <= EXACT),
         ),
     )
 
@@ -221,7 +221,7 @@ def four_terms(given: Summed) -> Evidence:
     listed = ", ".join(f"{name} {float(term):.3f}" for name, term in terms.items())
     return Evidence(
         expected=f"the score, {float(score):.3f}",
-        findings=(part("sum against score", f"{off:.1e} apart ({listed})", off <= EXACT, off),),
+        findings=(part("sum against score", f"{tiny(off)} apart ({listed})", off <= EXACT, off),),
     )
 
 
@@ -247,7 +247,7 @@ def position_terms_absolute(given: Summed) -> Evidence:
             ),
             limit(
                 "position-position with W_q^T W_k = 1",
-                f"changes by {identity_change:.1e}",
+                f"changes by {tiny(identity_change)}",
                 identity_change > EXACT,
                 identity_change,
             ),
