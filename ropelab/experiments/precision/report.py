@@ -1,0 +1,148 @@
+"""The finding in words, and the short table, both computed from the tables."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ropelab.numerics.casts import STAGES
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def answer(tables: Tables) -> str:
+    """One or two sentences: what neighbours keep, and which cast to undo first."""
+    return " ".join((*_incidents(tables), *_codes(tables), *_casts(tables)))
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Collisions per code and format; without codes, the ladder; with reports, ours beside them."""
+    if "incidents" in tables:
+        return tables["incidents"][["measure", "reported", "ours", "verdict"]]
+    if "resolution" in tables:
+        return _collisions(tables["resolution"])
+    columns = ["name", "stage", "max_angle_error_rad", "first_bad_position", "rms_score_error"]
+    return tables["casts"][columns].head(12)
+
+
+def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
+    """Rows: scheme and channel; columns: formats; cells: share of neighbours that collide."""
+    share = resolution["adjacent_collisions"] / (resolution["positions"] - 1).clip(lower=1)
+    cells = resolution.assign(cell=[_percent(value) for value in share])
+    formats = [name for name in resolution["format"].unique() if name != "float64"]
+    wide = cells.pivot(index=["scheme", "channel"], columns="format", values="cell")[formats]
+    order = pd.MultiIndex.from_frame(resolution[["scheme", "channel"]].drop_duplicates())
+    return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
+
+
+def _percent(share: float) -> str:
+    if share == 0:
+        return "none"
+    return f"{share:.1%}" if share >= 0.001 else f"{share:.1e}"
+
+
+def _incidents(tables: Tables) -> Iterator[str]:
+    if "incidents" not in tables:
+        return
+    rows = tables["incidents"]
+    wrong = rows[rows["verdict"] == "differs"]
+    agreeing = f"{len(rows) - len(wrong)} of {len(rows)} reported numbers are reproduced"
+    if wrong.empty:
+        yield f"{agreeing}."
+        return
+    said = "; ".join(
+        f"{row.measure} is {row.ours:.6g}, not {row.reported:g}" for row in wrong.itertuples()
+    )
+    yield f"{agreeing}; {said}."
+
+
+def _codes(tables: Tables) -> Iterator[str]:
+    if "resolution" not in tables:
+        return
+    resolution = tables["resolution"]
+    coarse = [name for name in resolution["format"].unique() if name != "float64"]
+    for scheme, title in (("single", "One frequency"), ("rope", "Many frequencies")):
+        rows = resolution[(resolution["scheme"] == scheme) & resolution["format"].isin(coarse)]
+        whole = rows[rows["channel"].isin(["pair"] if scheme == "single" else ["vector"])]
+        if whole.empty:
+            continue
+        kept = whole.loc[whole["adjacent_collisions"] == 0, "format"].tolist()
+        lost = [name for name in coarse if name not in kept]
+        yield f"{title}: {_verdict(kept, lost)}{_cos_alone(rows)}."
+
+
+def _verdict(kept: list[str], lost: list[str]) -> str:
+    if not lost:
+        return f"cos and sin together tell all neighbours apart in {_list(kept)}"
+    if not kept:
+        return f"neighbours collide in {_list(lost)} even with cos and sin together"
+    return f"cos and sin together tell neighbours apart in {_list(kept)}, but not in {_list(lost)}"
+
+
+def _cos_alone(rows: pd.DataFrame) -> str:
+    """What cos alone does in the finest format in which both together suffice."""
+    alone = rows[(rows["channel"] == "cos") & (rows["adjacent_collisions"] > 0)]
+    if alone.empty or rows["scheme"].iloc[0] != "single":
+        return ""
+    row = alone.iloc[0]
+    return (
+        f" (cos alone: {row['adjacent_collisions']} pairs of neighbours collide in "
+        f"{row['format']}, the first at position {int(row['first_collision_position'])})"
+    )
+
+
+def _casts(tables: Tables) -> Iterator[str]:
+    casts = tables["casts"]
+    plans = casts[casts["kind"].isin(["preset", "cast"])]
+    if plans.empty:
+        yield from _stages(casts[casts["kind"] == "stage"])
+    for row in plans.head(3).to_dict("records"):
+        yield _first_fix(row, casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])])
+
+
+def _stages(stages: pd.DataFrame) -> Iterator[str]:
+    """Which stage goes wrong first in the format people train in, and which never does."""
+    rows = stages[stages["format"] == "bfloat16"].set_index("stage").loc[list(STAGES)]
+    bad = rows["first_bad_position"].dropna().astype(int).sort_values()
+    if bad.empty:
+        yield "In bfloat16 no stage alone is wrong by more than the tolerance in this range."
+        return
+    order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())
+    harmless = _list([stage for stage in STAGES if stage not in bad.index])
+    yield (
+        f"Casts to bfloat16, worst first: {order}; {harmless} only add noise that does not grow "
+        f"with the position. Fix {bad.index[0]} first."
+    )
+
+
+def _first_fix(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str:
+    """Name the stage whose repair helps an implementation most."""
+    name, bad = row["name"], row["first_bad_position"]
+    if pd.isna(bad):
+        largest = _best_repair(repairs, "rms_score_error")
+        worst = f"{row['max_angle_error_rad']:.2g} rad, within the tolerance"
+        noise = f"; most score noise comes from {largest}" if largest else ""
+        return f"{name}: the worst angle error is {worst}{noise}."
+    cured = repairs[repairs["first_bad_position"].isna()]["stage"].tolist()
+    wrong = f"{name}: angles are wrong from position {int(bad)}"
+    if cured:
+        return f"{wrong}; fixing {_or(cured)} alone cures it."
+    later = repairs.sort_values(["first_bad_position", "rms_score_error"], ascending=[False, True])
+    best = later.iloc[0]
+    then = int(best["first_bad_position"])
+    effect = f"then from {then}" if then > bad else "although that alone delays nothing"
+    return f"{wrong}; no single fix cures it, fix {best['stage']} first ({effect})."
+
+
+def _best_repair(repairs: pd.DataFrame, column: str) -> str:
+    if repairs.empty:
+        return ""
+    return str(repairs.sort_values(column)["stage"].iloc[0])
+
+
+def _list(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _or(names: list[str]) -> str:
+    return " or ".join(names)
