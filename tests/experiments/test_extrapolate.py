@@ -16,10 +16,12 @@ from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
 from ropelab.experiments.extrapolate.run import run
+from ropelab.experiments.extrapolate.search import search
 from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.rope.frequencies import Geometry
+from ropelab.rope.frequencies import Geometry, turns
+from ropelab.rope.scaling import LongRope
 
 SMOKE = {
     "train_len": 64,
@@ -364,3 +366,37 @@ def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
 
 def test_orderings_that_were_not_measured_are_left_out():
     assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "b")), 4.0, 64).empty
+
+
+# Searching
+
+
+def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
+    target = np.exp(np.linspace(0, np.log(6), 8))
+
+    def distance(scaling: LongRope) -> float:
+        return float(np.abs(np.log(np.array(scaling.long_factor) / target)).mean())
+
+    found, best = search(GEOMETRY, 4.0, distance, budget=300)
+    assert len(best) == 300
+    assert best == sorted(best, reverse=True)
+    assert distance(found) == best[-1] < 0.5 * best[3]
+    assert list(found.long_factor) == sorted(found.long_factor)
+    assert found.long_factor[0] >= 1
+    assert found.long_factor[-1] <= 8 * (1 + 1e-12)
+
+
+def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept():
+    found, _ = search(GEOMETRY, 4.0, lambda s: -sum(s.long_factor), 50, beyond_critical=True)
+    turning = turns(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
+    factors = torch.tensor(found.long_factor)
+    assert (factors[turning] == 1).all()
+    assert (factors[~turning] > 1).any()
+
+
+def test_longrope_is_searched_unless_its_factors_are_given():
+    given = "longrope(long_factor=[1,1,1,1,2,2,4,4])"
+    methods = parse_methods(["longrope(budget=7)", given], GEOMETRY, 256)
+    assert [type(method).__name__ for method in methods] == ["Searched", "Scaled"]
+    rows = run(config(tasks=("copy",), methods="longrope(budget=5)"), Context())["copy_accuracy"]
+    assert set(rows["method"]) == {"longrope(budget=5)"}

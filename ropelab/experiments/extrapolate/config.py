@@ -26,7 +26,7 @@ from ropelab.config import (
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 
 if TYPE_CHECKING:
-    from ropelab.experiments.extrapolate.methods import Method
+    from ropelab.experiments.extrapolate.methods import Choice
     from ropelab.lm.corpus import Corpus
     from ropelab.rope.frequencies import Geometry
 
@@ -112,7 +112,7 @@ class ExtrapolateConfig(Config):
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
-    def parsed_methods(self) -> "tuple[Method, ...]":
+    def parsed_methods(self) -> "tuple[Choice, ...]":
         """The methods, each once, in the order given."""
         from ropelab.experiments.extrapolate.methods import parse_methods
 

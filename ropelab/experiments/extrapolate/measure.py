@@ -22,6 +22,9 @@ ROWS_AT_ONCE = 5
 """Documents between two reports of progress."""
 
 
+SEARCH_SEED = 1_000_003
+"""Sequences for searching; no training seed, and not the seed 0 of what is measured."""
+
 Trials = Callable[[int, int, int, int], Batch]
 """Makes sequences from a seed, a distance, a length and their number."""
 
@@ -145,3 +148,25 @@ def retrieved_under(
         ]
         advance(1)
     return {"trials": pd.DataFrame(records)}
+
+
+def text_loss_beyond(
+    model: LanguageModel, method: Method, batches: Callable[..., Batch], lengths: Lengths
+) -> float:
+    """The mean loss beyond the trained length on two windows of the text that is learned from."""
+    texts = batches(seed=SEARCH_SEED, step=0, window=lengths.test + 1, rows=2).tokens
+    model.encoding = method.encoding(lengths.test)
+    return float(token_losses(model, texts)[:, lengths.train :].mean())
+
+
+def retrieval_loss_beyond(
+    model: LanguageModel, method: Method, trials: Trials, lengths: Lengths
+) -> float:
+    """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
+    losses = []
+    for distance in (lengths.test // 4, lengths.test // 2, lengths.test * 3 // 4):
+        length = grid.copy_length(distance, lengths.test)
+        batch = trials(SEARCH_SEED, distance, length, 2)
+        model.encoding = method.encoding(length)
+        losses.append(token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean())
+    return float(torch.stack(losses).mean())

@@ -17,6 +17,7 @@ from ropelab.encodings.base import Encoding
 from ropelab.encodings.extended import LogN, ReRope, SelfExtend
 from ropelab.encodings.rope import Rope
 from ropelab.errors import InputError, unknown_name
+from ropelab.experiments.extrapolate.search import search
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling import METHODS, Scaling, Unscaled, parse_method
@@ -28,8 +29,8 @@ PAIRING: Pairing = "interleaved"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
-    """A way to read a long context with a model of one trained geometry."""
+class Choice(ABC):
+    """What a user can name: a method, or one that has yet to be found for a trained model."""
 
     geometry: Geometry
 
@@ -42,6 +43,18 @@ class Method(ABC):
     def factor(self) -> float:
         """How far it is meant to reach, 1 where it has no such knob."""
         return 1.0
+
+    @abstractmethod
+    def found(self, loss_under: Callable[["Method"], float]) -> "Method":
+        """The method for a model that has the loss `loss_under` when it reads by a method."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Choice):
+    """A way to read a long context with a model of one trained geometry."""
+
+    def found(self, loss_under: Callable[["Method"], float]) -> "Method":
+        return self
 
     @abstractmethod
     def encoding(self, length: int) -> Encoding:
@@ -123,34 +136,60 @@ class Bounded(Method):
         return SelfExtend(rope, self.window, self.group)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Searched(Choice):
+    """LongRoPE with factors searched on the model itself, `budget` evaluations of its loss."""
+
+    reach: float
+    budget: int
+    beyond_critical: bool
+
+    @property
+    def name(self) -> str:
+        only = ", beyond_critical=true" if self.beyond_critical else ""
+        return f"longrope(budget={self.budget}{only})"
+
+    @property
+    def factor(self) -> float:
+        return self.reach
+
+    def found(self, loss_under: Callable[[Method], float]) -> Method:
+        def fitness(scaling: Scaling) -> float:
+            return loss_under(Scaled(geometry=self.geometry, scaling=scaling))
+
+        best, _ = search(self.geometry, self.reach, fitness, self.budget, self.beyond_critical)
+        return Scaled(geometry=self.geometry, scaling=best)
+
+
 def unscaled(geometry: Geometry) -> Method:
     """The model as it was trained."""
     return Scaled(geometry=geometry, scaling=Unscaled())
 
 
-def parse_methods(texts: Iterable[str], geometry: Geometry, test_len: int) -> tuple[Method, ...]:
+def parse_methods(texts: Iterable[str], geometry: Geometry, test_len: int) -> tuple[Choice, ...]:
     """Read methods as typed, each once; the factor defaults to test_len / trained length.
 
     Raises:
         InputError: an unknown method or knob, or a value it does not allow.
     """
     reach = test_len / geometry.trained_len
-    methods: dict[tuple[str, float], Method] = {}
+    methods: dict[tuple[str, float], Choice] = {}
     for text in texts:
         for factor in (reach, 2 * reach):
             method = parse_one(text, geometry, test_len, factor)
-            method.signature(test_len)
+            if isinstance(method, Method):
+                method.signature(test_len)
             if factor == reach or method.name in NEEDS_TWICE:
                 methods.setdefault((method.name, method.factor), method)
     return tuple(methods.values())
 
 
-def parse_one(text: str, geometry: Geometry, test_len: int, factor: float) -> Method:
-    """One method: a scaling, or one of ATTENTION, which act on attention itself."""
+def parse_one(text: str, geometry: Geometry, test_len: int, factor: float) -> Choice:
+    """One method: a scaling, or one of OTHERS, which are no mere change of frequencies."""
     name, _, rest = text.strip().partition("(")
-    if name in ATTENTION:
+    if name in OTHERS and "long_factor" not in rest:
         knobs = dict(_knob(name, part) for part in split_list(rest.removesuffix(")")) if part)
-        return ATTENTION[name](knobs, geometry, test_len, factor)
+        return OTHERS[name](knobs, geometry, test_len, factor)
     if name not in METHODS and not rest:
         _check_known(name)
     return Scaled(geometry=geometry, scaling=parse_method(text, factor))
@@ -162,7 +201,7 @@ def _check_known(name: str) -> None:
         parse_method(name, 1.0)
     except InputError as error:
         if str(error).startswith("unknown method"):
-            raise unknown_name("method", name, [*METHODS, *ATTENTION]) from None
+            raise unknown_name("method", name, [*METHODS, *OTHERS]) from None
         raise
 
 
@@ -173,7 +212,7 @@ def _knob(method: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def _tokens(method: str, knobs: dict[str, str], knob: str, default: int) -> int:
+def _whole(method: str, knobs: dict[str, str], knob: str, default: int) -> int:
     """A whole number of at least 1."""
     value = knobs.get(knob, str(default))
     if not value.isdigit() or int(value) < 1:
@@ -183,25 +222,41 @@ def _tokens(method: str, knobs: dict[str, str], knob: str, default: int) -> int:
 
 def _log_n(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
     inner = parse_one(knobs.get("inner", "unscaled"), geometry, test_len, factor)
+    if not isinstance(inner, Method):
+        raise InputError(f"log_n: inner must be a method that needs no search, not {inner.name}")
     return Sharpened(geometry=geometry, inner=inner)
 
 
 def _rerope(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
-    window = _tokens("rerope", knobs, "window", geometry.trained_len // 2)
+    window = _whole("rerope", knobs, "window", geometry.trained_len // 2)
     return Bounded(geometry=geometry, window=window)
 
 
 def _self_extend(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
     """The group defaults to the smallest whose largest distance stays within the trained length."""
-    window = _tokens("self_extend", knobs, "window", geometry.trained_len // 2)
+    window = _whole("self_extend", knobs, "window", geometry.trained_len // 2)
     needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
-    group = _tokens("self_extend", knobs, "group", max(1, needed))
+    group = _whole("self_extend", knobs, "group", max(1, needed))
     return Bounded(geometry=geometry, window=window, group=group)
 
 
-KNOBS = {"log_n": ("inner",), "rerope": ("window",), "self_extend": ("window", "group")}
-ATTENTION: dict[str, Callable[[dict[str, str], Geometry, int, float], Method]] = {
+def _longrope(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Choice:
+    only = knobs.get("beyond_critical", "false").lower()
+    if only not in ("true", "false"):
+        raise InputError(f"longrope: beyond_critical must be true or false, not '{only}'")
+    budget = _whole("longrope", knobs, "budget", 48)
+    return Searched(geometry=geometry, reach=factor, budget=budget, beyond_critical=only == "true")
+
+
+KNOBS = {
+    "log_n": ("inner",),
+    "rerope": ("window",),
+    "self_extend": ("window", "group"),
+    "longrope": ("budget", "beyond_critical"),
+}
+OTHERS: dict[str, Callable[[dict[str, str], Geometry, int, float], Choice]] = {
     "log_n": _log_n,
     "rerope": _rerope,
     "self_extend": _self_extend,
+    "longrope": _longrope,
 }

@@ -13,11 +13,13 @@ from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import (
     Lengths,
+    retrieval_loss_beyond,
     retrieved_under,
+    text_loss_beyond,
     text_truncated,
     text_under,
 )
-from ropelab.experiments.extrapolate.methods import Method, unscaled
+from ropelab.experiments.extrapolate.methods import Choice, Method, unscaled
 from ropelab.experiments.extrapolate.models import finetuned, trained_longer
 from ropelab.lm.model import LanguageModel
 from ropelab.lm.tasks import copy_trials, recall_trials
@@ -61,10 +63,12 @@ def rows(config: ExtrapolateConfig, task: str) -> Iterator[Row]:
     """All rows of one task, the baselines last."""
     measure, steps = _measure(config, task)
     for arm in ("zero_shot", "finetuned"):
-        for method in config.parsed_methods() if arm in config.arms else ():
-            model = _model(config, method, arm)
-            under = partial(measure, method=method)
-            yield Row(method.name, method.factor, arm, model, steps, under)
+        for choice in config.parsed_methods() if arm in config.arms else ():
+            if arm == "finetuned" and not isinstance(choice, Method):
+                continue  # searched on the model as trained, so there is nothing to train under
+            model = _model(config, choice, arm)
+            under = partial(_found_and_measured, choice, _fitness(config, task), measure)
+            yield Row(choice.name, choice.factor, arm, model, steps, under)
     plain = unscaled(config.geometry())
     if "ceiling" in config.arms:
         longer = partial(trained_longer, geometry=config.geometry(), test_len=config.test_len)
@@ -76,8 +80,27 @@ def rows(config: ExtrapolateConfig, task: str) -> Iterator[Row]:
         yield Row(TRUNCATED, 1.0, "zero_shot", as_trained, steps, truncated)
 
 
-def _model(config: ExtrapolateConfig, method: Method, arm: str) -> Callable[[Training], Training]:
-    if arm == "zero_shot":
+def _found_and_measured(
+    choice: Choice,
+    fitness: Callable[[LanguageModel, Method], float],
+    measure: Callable[..., dict[str, pd.DataFrame]],
+    model: LanguageModel,
+    advance: Advance,
+) -> dict[str, pd.DataFrame]:
+    """Measure a method, after searching for it where it is one that has to be found."""
+    return measure(model, method=choice.found(partial(fitness, model)), advance=advance)
+
+
+def _fitness(config: ExtrapolateConfig, task: str) -> Callable[[LanguageModel, Method], float]:
+    """What a search lowers: the loss beyond the trained length, on sequences not measured later."""
+    lengths = _lengths(config)
+    if task == "text":
+        return partial(text_loss_beyond, batches=config.read_corpus().windows, lengths=lengths)
+    return partial(retrieval_loss_beyond, trials=TRIALS[task], lengths=lengths)
+
+
+def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Training], Training]:
+    if arm == "zero_shot" or not isinstance(method, Method):
         return as_trained
     steps, length = config.finetune_steps, config.test_len
     return partial(finetuned, method=method, steps=steps, test_len=length)
