@@ -54,7 +54,7 @@ class DistanceTable:
     are the same numbers.
 
     Args:
-        make: from the distances to the rows; the last two axes are distance and feature.
+        make: from distances to rows; the last two axes of the rows are distance and feature.
         parameters: what `make` depends on.
     """
 
@@ -65,19 +65,25 @@ class DistanceTable:
         self._state: tuple[object, ...] = ()
         self._rows = torch.empty(0)
 
-    def __call__(
-        self, distance: Int[Tensor, "columns"]
-    ) -> Float[Tensor, "*heads columns head_dim"]:
-        """The rows of `distance`, which falls; negative ones get the row of 0."""
-        length = 1 << max(int(distance[0]), 0).bit_length()
-        return self._table(length, distance.device)[..., distance.clamp(min=0), :]
+    def __call__(self, falling: Int[Tensor, "columns"]) -> Float[Tensor, "*heads columns head_dim"]:
+        """The rows of `distances`; those below 0 get the row of 0. A view, if only one is."""
+        first = max(int(falling[0]), 0)
+        length = 1 << first.bit_length()
+        rows = self._table(length, falling.device)[..., length - 1 - first :, :]
+        missing = len(falling) - rows.shape[-2]
+        if missing <= 0:
+            return rows[..., : len(falling), :]
+        spare = rows[..., -1:, :].expand(*rows.shape[:-2], missing, -1)
+        return torch.cat((rows, spare), dim=-2)
 
     def _table(self, length: int, device: torch.device) -> Tensor:
+        """Rows of length - 1, ..., 1, 0 and once more 0."""
         state = (length, device, *((p.data_ptr(), p._version, p.dtype) for p in self._parameters))
         if torch.is_grad_enabled() or state != self._state:
+            falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
             # Positions are not computed in 16 bits, whatever the autocast around the model.
             with torch.autocast(device.type, enabled=False):
-                rows = self._make(torch.arange(length, device=device))
+                rows = self._make(falling)
             if torch.is_grad_enabled():
                 return rows
             self._rows, self._state = rows, state

@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from ropelab.encodings.base import Encoding
 from ropelab.encodings.layers import PerLayer
@@ -39,8 +40,10 @@ class ShawLayer(Encoding):
         k_positions: Int[Tensor, "keys"],
     ) -> Float[Tensor, "batch heads queries keys"]:
         q = q * q.shape[-1] ** -0.5
-        rows = self.keys[clipped(q_positions, k_positions)]
-        relative = relative_shift(q @ rows.mT.to(q.dtype), len(k_positions))
+        by_row = q @ self.keys.T.to(q.dtype)
+        relative = relative_shift(
+            rows_to_columns(by_row, distances(q_positions, k_positions)), len(k_positions)
+        )
         return q @ k.transpose(-1, -2) + relative
 
     def mix(
@@ -50,15 +53,42 @@ class ShawLayer(Encoding):
         q_positions: Int[Tensor, "queries"],
         k_positions: Int[Tensor, "keys"],
     ) -> Float[Tensor, "batch heads queries head_dim"]:
-        rows = self.values[clipped(q_positions, k_positions)]
-        return weights @ v + relative_unshift(weights) @ rows.to(weights.dtype)
+        columns = relative_unshift(weights)
+        by_row = columns_to_rows(columns, distances(q_positions, k_positions))
+        return weights @ v + by_row @ self.values.to(weights.dtype)
 
 
-def clipped(
-    q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]
-) -> Int[Tensor, "columns"]:
-    """The rows of a table for the `distances` of these queries and keys."""
-    return distances(q_positions, k_positions).clamp(0, CLIP)
+def rows_to_columns(
+    by_row: Float[Tensor, "*batch queries rows"], falling: Int[Tensor, "columns"]
+) -> Float[Tensor, "*batch queries columns"]:
+    """Row min(distance, CLIP) at every distance; later keys get row 0, which is masked."""
+    far, near = _far_and_near(falling)
+    later = len(falling) - far - near
+    return torch.cat(
+        (
+            by_row[..., CLIP:].expand(*by_row.shape[:-1], far),
+            by_row[..., :near].flip(-1),
+            by_row[..., :1].expand(*by_row.shape[:-1], later),
+        ),
+        dim=-1,
+    )
+
+
+def columns_to_rows(
+    by_column: Float[Tensor, "*batch queries columns"], falling: Int[Tensor, "columns"]
+) -> Float[Tensor, "*batch queries rows"]:
+    """The sum of all distances that share a row, the transpose of `rows_to_columns`."""
+    far, near = _far_and_near(falling)
+    beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
+    return torch.cat(
+        (pad(by_column[..., far : far + near].flip(-1), (0, CLIP - near)), beyond), dim=-1
+    )
+
+
+def _far_and_near(falling: Int[Tensor, "columns"]) -> tuple[int, int]:
+    """How many of the distances are clipped, and how many have a row of their own."""
+    first = int(falling[0])
+    return max(0, first - CLIP + 1), min(first + 1, CLIP)
 
 
 class Shaw(PerLayer):
