@@ -47,12 +47,7 @@ PANELS = (
 
 def collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     """Share of neighbours with the same stored code, against position, per code and format."""
-    found = [panel for panel in PANELS if not _code(table, *panel[:2]).empty]
-    if not found:
-        keys = table[["scheme", "channel"]].drop_duplicates().head(4)
-        found = [
-            (row.scheme, row.channel, f"{row.scheme}: {row.channel}") for row in keys.itertuples()
-        ]
+    found = _panels(table)
     figure, axes = plt.subplots(
         1, len(found), figsize=(2 + 2.2 * len(found), 4.2), sharey=True, squeeze=False
     )

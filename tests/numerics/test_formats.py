@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scalar_rounding import round_scalar
 
 from ropelab.errors import InputError
 from ropelab.numerics.formats import FORMATS, format_named, round_to, spacing
+from tests.numerics.scalar_rounding import round_scalar
 
 SMALL = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 NUMPY = {

@@ -1,0 +1,60 @@
+"""Cast plans and presets: reading, writing, repairing."""
+
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.numerics.casts import EXACT, STAGES, CastPlan, alone, everything, parse_cast
+from ropelab.numerics.formats import FORMATS
+from ropelab.numerics.presets import PRESETS, preset_named
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_every_preset_reads_back_from_its_label_and_names_its_source(preset):
+    label = preset.plan.label
+    assert parse_cast("" if label == "float64" else label) == preset.plan
+    assert preset.source and preset.models
+
+
+def test_all_sets_every_stage_and_later_parts_win():
+    plan = parse_cast("all=bfloat16, position=float32")
+    assert plan.position == FORMATS["float32"]
+    assert all(plan.format_of(stage) == FORMATS["bfloat16"] for stage in STAGES[1:])
+
+
+def test_alone_and_everything_differ_from_exact_in_what_they_name():
+    assert alone("angle", FORMATS["tf32"]).inexact() == [("angle", FORMATS["tf32"])]
+    assert [name for name, _ in everything(FORMATS["float16"]).inexact()] == list(STAGES)
+    assert CastPlan().inexact() == []
+    assert CastPlan().label == "float64"
+
+
+def test_repairing_every_stage_and_rule_gives_the_exact_plan():
+    plan = parse_cast("all=float16,frequencies=float32_pow,angles=recurrence")
+    for name, _ in plan.inexact():
+        plan = plan.repaired(name)
+    assert plan == CastPlan()
+
+
+def test_phase_and_code_keep_what_decides_angles_and_tables():
+    plan = everything(FORMATS["bfloat16"])
+    assert (plan.phase.angle, plan.phase.table) == (FORMATS["bfloat16"], EXACT)
+    assert (plan.code.table, plan.code.rotation) == (FORMATS["bfloat16"], EXACT)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("inv_frek=bfloat16", "unknown stage 'inv_frek'; did you mean 'inv_freq'"),
+        ("angle=bfloat61", "unknown format 'bfloat61'; did you mean 'bfloat16'"),
+        ("angles=recurence", "did you mean 'recurrence'"),
+        ("bfloat16", "write stage=format"),
+    ],
+)
+def test_bad_casts_get_one_clear_line(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_cast(text)
+
+
+def test_an_unknown_preset_gets_the_nearest_name():
+    with pytest.raises(InputError, match="did you mean 'nanochat'"):
+        preset_named("nanochatt")

@@ -1,0 +1,82 @@
+"""The search for the worst angle against a visit to every position, and against known numbers."""
+
+import math
+
+import pytest
+import torch
+
+from ropelab.numerics.casts import STAGES, alone, everything, parse_cast
+from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.formats import FORMATS
+from ropelab.numerics.phase import LOST_RAD, first_beyond, worst, worst_by_octave, wrapped
+from ropelab.numerics.presets import PRESETS
+from ropelab.numerics.ranges import span
+from ropelab.rope.frequencies import inverse_frequencies
+
+PLANS = {
+    **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:3] for f in list(FORMATS)[1:]},
+    **{name: preset.plan for name, preset in PRESETS.items()},
+}
+
+
+def rope(rotary_dim=64, base=1e6):
+    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)])
+def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
+    chain = Chain(PLANS[name], rope(32))
+    everything_ = wrapped(chain.angle_errors(span(offset, offset + length)))
+    for found in worst_by_octave(chain, offset, length):
+        part = everything_[:, found.start - offset : found.stop - offset]
+        at_place = part[found.pair, found.position - found.start].item()
+        if found.overflowed:
+            assert not part.isfinite().all()
+            assert not math.isfinite(at_place)
+            assert part[:, : found.position - found.start].isfinite().all()
+        elif part.max() > LOST_RAD:
+            assert found.error_rad == pytest.approx(at_place, abs=1e-9)
+            assert found.error_rad > LOST_RAD or found.error_rad == part.max()
+        else:
+            assert found.error_rad == pytest.approx(part.max().item(), abs=1e-15)
+            assert found.error_rad == pytest.approx(at_place, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_first_bad_position_is_the_first(name):
+    chain = Chain(PLANS[name], rope(32, 1e4))
+    errors = wrapped(chain.angle_errors(span(0, 5000))).amax(0)
+    for tolerance in (1e-6, 1e-2, 1.0):
+        bad = (~(errors <= tolerance)).nonzero()
+        expected = int(bad[0]) if bad.numel() else None
+        assert first_beyond(chain, worst_by_octave(chain, 0, 5000), tolerance) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [(2**17, 7.8e-3), (2**20, 6.2e-2), (10_000_000, 0.8)]
+)
+def test_known_phase_errors_of_the_float32_chain(length, expected):
+    found = worst(Chain(everything(FORMATS["float32"]), rope(128, 1e4)), 0, length)
+    assert found.error_rad == pytest.approx(expected, rel=0.01)
+    assert found.pair == 1
+
+
+def test_the_worst_octave_is_the_worst_of_the_range():
+    chain = Chain(parse_cast("inv_freq=float32,angle=float32"), rope())
+    octaves = worst_by_octave(chain, 100, 50_000)
+    assert [found.start for found in octaves][:2] == [100, 128]
+    assert octaves[-1].stop == 50_100
+    assert max(f.error_rad for f in octaves) == worst(chain, 100, 50_000).error_rad
+
+
+def test_float16_positions_overflow_where_the_format_ends():
+    found = worst(Chain(alone("position", FORMATS["float16"]), rope()), 0, 131072)
+    assert found.overflowed
+    assert found.position == 65520
+
+
+def test_wrapping_gives_the_distance_on_the_circle():
+    angles = torch.linspace(-50, 50, 1001, dtype=torch.float64)
+    expected = torch.acos(torch.cos(angles))
+    assert torch.allclose(wrapped(angles.clone()), expected, atol=1e-7)
