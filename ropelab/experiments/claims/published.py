@@ -3,18 +3,14 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from ropelab.experiments.claims.randoms import gaussian
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part
 from ropelab.experiments.claims.scaling import LLAMA_2
 from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.formats import round_to
 from ropelab.numerics.phase import first_beyond, worst, worst_by_octave
 from ropelab.numerics.presets import preset_named
+from ropelab.numerics.scores import draw, scores, shift_errors
 from ropelab.rope.frequencies import Geometry, inverse_frequencies, turns
-from ropelab.rope.rotary import rotate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,38 +61,26 @@ class Shifted(Angles):
     seed: int = 0
     broken: float = 0.1
 
-    def scores(self, preset: str, position: int) -> Float[Tensor, "draws"]:
-        """Scores of random q at a position and k `distance` later, rounded as the preset does."""
+    def changes(self, preset: str) -> list[float]:
+        """Typical change of a score at each shift, over the typical score."""
+        draws = draw(self.draws, self.head_dim // 2, "random", self.seed)
+        distance = torch.tensor([self.distance], dtype=torch.float64)
+        shifts = torch.tensor(self.shifts, dtype=torch.float64)
         chain = self.chain(preset)
-        q, k = gaussian(self.seed, 2, self.draws, self.head_dim)
-        q, k = (
-            self._rotated(chain, x, at) for x, at in ((q, position), (k, position + self.distance))
-        )
-        return (q * k).sum(-1)
-
-    def _rotated(self, chain: Chain, x: Float[Tensor, "draws d"], at: int) -> Tensor:
-        """Every row at one position, rounded once after the rotation."""
-        position = torch.tensor([at], dtype=torch.float64)
-        cos, sin = (table.T for table in chain.table(position))
-        return round_to(rotate(x, cos, sin), chain.plan.rotation)
-
-    def change(self, preset: str, shift: int) -> float:
-        """Typical change of a score when both positions move, over the typical score."""
-        here, there = self.scores(preset, 0), self.scores(preset, shift)
-        return float((there - here).square().mean().sqrt() / here.square().mean().sqrt())
+        moved = shift_errors(chain, draws, 0, distance, shifts).square().mean((1, 2)).sqrt()
+        typical = scores(chain, draws, distance, torch.zeros(1).double()).square().mean().sqrt()
+        return (moved / typical).tolist()
 
 
 def shift_breaks_scores(given: Shifted) -> Evidence:
     """Move both positions: how much does a score change, by where bfloat16 is used?"""
-    careless = [given.change(given.preset, shift) for shift in given.shifts]
-    careful = [given.change(given.careful, shift) for shift in given.shifts]
     moved = " and ".join(f"{shift:,}" for shift in given.shifts)
     what = f"change of a typical score when both positions move by {moved}"
     return Evidence(
         expected=f"changes of more than {given.broken:.0%} of the score",
         findings=(
-            part(f"{what}, {given.preset}", *_changes(careless, given.broken)),
-            limit(f"{given.careful}", *_changes(careful, given.broken)),
+            part(f"{what}, {given.preset}", *_changes(given.changes(given.preset), given.broken)),
+            limit(f"{given.careful}", *_changes(given.changes(given.careful), given.broken)),
         ),
     )
 

@@ -5,17 +5,22 @@ from dataclasses import dataclass
 
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
+from ropelab.numerics.casts import CastPlan
+from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.code import Channel, Code
 from ropelab.numerics.formats import FORMATS, round_to
+from ropelab.numerics.resolution import Census, take_census
 from ropelab.rope.frequencies import inverse_frequencies, wavelengths
 from ropelab.rope.rotary import cos_sin
 from ropelab.rope.scaling import RopePlan
 
 PERIOD = 1_000_000
 COMPARED = ("float32", "float16", "bfloat16")
+CHANNELS: dict[str, Channel] = {"cos": "cos", "cos and sin": "vector"}
 MORE = "ropelab precision --period 1e6 --base 1e6"
 
 
@@ -24,27 +29,19 @@ def one_frequency(period: float) -> Float[Tensor, "1"]:
     return torch.tensor([2 * math.pi / period], dtype=torch.float64)
 
 
-def codes(
-    positions: Shaped[Tensor, "n"], inv_freq: Float[Tensor, "pairs"], fmt: str
-) -> tuple[Float[Tensor, "n pairs"], Float[Tensor, "n pairs"]]:
-    """cos and sin of every pair, computed in float64 and rounded once to a format."""
-    cos, sin = cos_sin(positions, RopePlan(inv_freq))
-    return round_to(cos, FORMATS[fmt]), round_to(sin, FORMATS[fmt])
+def census(inv_freq: Float[Tensor, "pairs"], channel: Channel, length: int) -> dict[str, Census]:
+    """What each format can tell apart below `length`, of tables that are right before rounding."""
+    code = Code(Chain(CastPlan(), Spectrum(inv_freq)), channel, range(len(inv_freq)))
+    found = take_census(code, [FORMATS[fmt] for fmt in COMPARED], 0, length)
+    return dict(zip(COMPARED, found, strict=True))
 
 
-def neighbours_equal(
-    length: int, inv_freq: Float[Tensor, "pairs"], fmt: str
-) -> dict[str, Bool[Tensor, "n-1"]]:
-    """Whether positions m and m + 1 below `length` agree in all pairs: by cos, by cos and sin."""
-    positions = torch.arange(length)
-    by_cos, by_both = torch.ones(2, length - 1, dtype=torch.bool)
-    for pair in inv_freq:
-        if not by_cos.any():
-            break
-        cos, sin = (table[:, 0] for table in codes(positions, pair[None], fmt))
-        by_cos = by_cos & (cos[1:] == cos[:-1])
-        by_both = by_both & by_cos & (sin[1:] == sin[:-1])
-    return {"cos": by_cos, "cos and sin": by_both}
+def stored(
+    position: int, inv_freq: Float[Tensor, "pairs"], fmt: str
+) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "pairs"]]:
+    """cos and sin of every pair at one position, rounded once to a format."""
+    cos, sin = cos_sin(torch.tensor([position]), RopePlan(inv_freq))
+    return round_to(cos[0], FORMATS[fmt]), round_to(sin[0], FORMATS[fmt])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +59,7 @@ def cos_of_neighbours(given: Single) -> Evidence:
     """cos at positions 0 and 1, in float64 and in the format."""
     theta = 2 * math.pi / given.period
     cosine, difference = math.cos(theta), 2 * math.sin(theta / 2) ** 2
-    cos, _ = codes(torch.arange(2), one_frequency(given.period), given.format)
+    cos = torch.cat([stored(m, one_frequency(given.period), given.format)[0] for m in (0, 1)])
     return Evidence(
         expected=f"{given.printed_cos:.15f}, {given.printed_difference:g}, and 1.0 twice",
         findings=(
@@ -87,8 +84,7 @@ def neighbours_lost(given: Single) -> Evidence:
     table = resolution(given.period, given.length)
     shares = _shares_of_one(table)
     pair, alone = shares[given.format, "cos and sin"], shares[given.format, "cos"]
-    sin = codes(torch.arange(2), one_frequency(given.period), given.format)[1]
-    step = float(sin[1, 0] - sin[0, 0])
+    step = float(stored(1, one_frequency(given.period), given.format)[1])
     return Evidence(
         expected="most neighbours share their code",
         findings=(
@@ -117,12 +113,14 @@ def _shares_of_one(resolution: pd.DataFrame) -> dict[tuple[str, str], float]:
 def resolution(period: float, length: int, head_dim: int = 64, base: float = 1e6) -> pd.DataFrame:
     """Neighbours that share their code, for one frequency and for many, by format and channel."""
     schemes = {"one": one_frequency(period), "many": inverse_frequencies(head_dim, base)}
-    rows = []
-    for scheme, inv_freq in schemes.items():
-        for fmt in COMPARED:
-            for channel, same in neighbours_equal(length, inv_freq, fmt).items():
-                rows.append((scheme, len(inv_freq), fmt, channel, len(same), int(same.sum())))
-    columns = ["scheme", "pairs", "format", "channel", "neighbours", "adjacent_collisions"]
+    rows = [
+        (scheme, len(inv_freq), fmt, name, length - 1, found.adjacent_collisions, found.distinct)
+        for scheme, inv_freq in schemes.items()
+        for name, channel in CHANNELS.items()
+        for fmt, found in census(inv_freq, channel, length).items()
+    ]
+    columns = ["scheme", "pairs", "format", "channel", "neighbours"]
+    columns += ["adjacent_collisions", "distinct_codes"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -188,7 +186,6 @@ class Many:
 def fastest_pair_separates(given: Many) -> Evidence:
     """The angle between neighbours in the fastest pair, and neighbours that still collide."""
     degrees = math.degrees(float(given.inv_freq[0]))
-    fastest = given.inv_freq[:1]
     findings = [
         part(
             "angle between neighbours in pair 0",
@@ -197,8 +194,8 @@ def fastest_pair_separates(given: Many) -> Evidence:
             degrees,
         )
     ]
-    for fmt in COMPARED:
-        same = int(neighbours_equal(given.length, fastest, fmt)["cos and sin"].sum())
+    for fmt, found in census(given.inv_freq[:1], "pair", given.length).items():
+        same = found.adjacent_collisions
         what = f"neighbours below {given.length} with the same pair 0 in {fmt}"
         findings.append(part(what, str(same), same == 0, same))
     return Evidence(
@@ -207,12 +204,8 @@ def fastest_pair_separates(given: Many) -> Evidence:
 
 
 def positions_unique(given: Many) -> Evidence:
-    """Period of the slowest pair, and distinct codes after rounding to float32."""
+    """Period of the slowest pair, and distinct codes after rounding to each format."""
     period = float(wavelengths(given.inv_freq)[-1])
-    ends = given.inv_freq[[0, -1]]
-    cos, sin = codes(torch.arange(given.length), ends, "float32")
-    bits = torch.stack((cos[:, 0], sin[:, 1]), -1).float().contiguous().view(torch.int64)
-    distinct = len(bits.unique())
     return Evidence(
         expected=f"a code of its own for each of {given.length} positions",
         findings=(
@@ -222,11 +215,14 @@ def positions_unique(given: Many) -> Evidence:
                 period > given.length,
                 period,
             ),
-            part(
-                f"distinct first cosines and last sines of {given.length} positions in float32",
-                f"{distinct}",
-                distinct == given.length,
-                distinct,
+            *(
+                part(
+                    f"distinct codes of the first {given.length} positions in {fmt}",
+                    f"{found.distinct}",
+                    found.distinct == given.length,
+                    found.distinct,
+                )
+                for fmt, found in census(given.inv_freq, "vector", given.length).items()
             ),
         ),
     )
@@ -271,7 +267,7 @@ CLAIMS = (
         source="note 001 §5.5",
         statement="In the fastest pair neighbours are 57.3 degrees apart, which every format can "
         "tell apart.",
-        inputs=Many(),
+        inputs=Many(length=1 << 17),
         check=fastest_pair_separates,
         command="ropelab precision --base 1e6",
     ),

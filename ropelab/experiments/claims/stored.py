@@ -88,7 +88,7 @@ READ = (
     "distance_tokens",
     "accuracy",
 )
-"""The columns read here, for a table that a run does not have."""
+"""The columns read here, for a table that a run does not have or has in an older form."""
 
 
 class Methods(Trained):
@@ -113,7 +113,7 @@ class Methods(Trained):
     def zero_shot(self, name: str) -> pd.DataFrame:
         """The rows of a table that were measured without training on, with their labels."""
         table = self.table(name)
-        if table.empty:
+        if "arm" not in table:
             return pd.DataFrame(columns=[*READ])
         chosen = table[table["arm"] == "zero_shot"]
         return chosen.assign(label=row_labels(chosen))
