@@ -10,6 +10,7 @@ from ropelab.context import Stored
 from ropelab.experiments.claims.ledger import CLAIMS, find
 from ropelab.experiments.claims.record import Verdict
 from ropelab.experiments.claims.stored import Encodings, Methods, Tally, deciding
+from ropelab.lab import run
 from ropelab.labels import method_label
 from ropelab.stats import Interval, verdict
 
@@ -111,9 +112,9 @@ ON_TRAINED_LENGTHS = [
 ]
 
 
-@pytest.mark.parametrize(("id_", "run", "expected"), ON_TRAINED_LENGTHS)
-def test_verdicts_on_scaling_follow_the_stored_numbers(id_, run, expected):
-    evidence = find(id_).evidence(runs=(extrapolation(**run),))
+@pytest.mark.parametrize(("id_", "stored", "expected"), ON_TRAINED_LENGTHS)
+def test_verdicts_on_scaling_follow_the_stored_numbers(id_, stored, expected):
+    evidence = find(id_).evidence(runs=(extrapolation(**stored),))
     assert evidence.verdict == expected, evidence.measured
 
 
@@ -150,7 +151,7 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004) -> Stored:
 
 
 @pytest.mark.parametrize(
-    ("id_", "run", "expected"),
+    ("id_", "stored", "expected"),
     [
         ("alibi-extrapolates", {}, HOLDS),
         ("alibi-extrapolates", {"copies": FAR_COPIES | {"alibi": 0.3}}, CONDITION),
@@ -168,8 +169,8 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004) -> Stored:
         ("copy-order", {"near": 0.3}, OPEN),
     ],
 )
-def test_verdicts_on_encodings_follow_the_stored_numbers(id_, run, expected):
-    evidence = find(id_).evidence(runs=(encodings(**run),))
+def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
+    evidence = find(id_).evidence(runs=(encodings(**stored),))
     assert evidence.verdict == expected, evidence.measured
 
 
@@ -231,22 +232,52 @@ def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left)
         assert verdict_ == claim.evidence(runs=(full,)).verdict
 
 
+SMALL = {"train_len": 64, "test_len": 256, "text_steps": 2, "copy_steps": 2, "device": "cpu"}
+SMALL |= {"documents": 3, "sequences": 2}
+SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step": 128}
+
+
+@pytest.fixture(scope="module")
+def really_run() -> dict[str, Stored]:
+    """Runs of the labs themselves, too short to learn anything."""
+    few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
+    chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    made = {
+        "extrapolate": run("extrapolate", **SMALL, **few),
+        "encodings": run("encodings", **SMALL, **SMALLER, **chosen),
+        "base": run("base", context="256,512", windows_up_to=0),
+    }
+    return {
+        name: Stored(name, found.config.model_dump(mode="json"), dict(found.tables), "")
+        for name, found in made.items()
+    }
+
+
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.reads], ids=lambda claim: claim.id)
+def test_the_tables_of_the_labs_can_be_read(claim, really_run):
+    runs = (really_run[claim.reads],)
+    given = {"least_contexts": 2} if claim.reads == "base" else {"learned": 0.0}
+    evidence = claim.evidence(runs=runs, **given)
+    assert not {"none", "not measured", "not compared"} & {f.measured for f in evidence.findings}
+    assert claim.evidence(runs=runs).verdict == OPEN
+
+
 def test_the_longest_run_with_most_seeds_decides():
     small = extrapolation(train_len=512, test_len=1024)
     seeds = extrapolation(seeds=[0, 1, 2])
     same_length = extrapolation(test_len=L)
-    run = deciding(Methods, (small, seeds, extrapolation(), same_length))
-    assert run is not None
-    assert (run.train_len, run.seeds) == (L, 3)
+    chosen = deciding(Methods, (small, seeds, extrapolation(), same_length))
+    assert chosen is not None
+    assert (chosen.train_len, chosen.seeds) == (L, 3)
     assert deciding(Methods, (same_length,)) is None
     assert deciding(Encodings, ()) is None
 
 
 def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
-    run = extrapolation()
-    tuned = run.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
-    tables = {**run.tables, "copy_accuracy": pd.concat([tuned, run.tables["copy_accuracy"]])}
-    mixed = Methods(Stored("extrapolate", run.config, tables, ""))
+    plain = extrapolation()
+    tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
+    tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
+    mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
     assert mixed.copies_at_twice("unscaled") == 0.02
     assert mixed.label("ntk") == "ntk ×4"
     assert mixed.label("ntk", largest=True) == "ntk ×8"
