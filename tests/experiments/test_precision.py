@@ -1,0 +1,260 @@
+"""The precision experiment: its tables, its answer, real incidents, and a live implementation."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from ropelab.config import build, read_toml
+from ropelab.context import Context
+from ropelab.errors import InputError
+from ropelab.experiments.precision import report
+from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.experiments.precision.reported import parse_reported
+from ropelab.experiments.precision.run import run
+from ropelab.numerics.accuracy import TableSample
+from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.phase import wrapped
+from ropelab.numerics.presets import PRESETS
+from ropelab.numerics.ranges import span
+from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.store import to_records
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+SMALL = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
+
+
+def tables_of(**values):
+    return run(PrecisionConfig(**(SMALL | values)), Context())
+
+
+@pytest.fixture(scope="module")
+def small():
+    return tables_of(explain=1857)
+
+
+def test_the_tables_have_the_promised_columns(small):
+    promised = {
+        "resolution": "scheme format channel positions distinct_codes adjacent_collisions "
+        "first_collision_position median_step_ulp status",
+        "casts": "plan length offset max_angle_error_rad max_table_error worst_position worst_pair "
+        "first_bad_position distinct_positions rms_score_error grows_with_position status",
+        "pairs": "pair wavelength_tokens format angle_step_rad exceeds_tolerance",
+        "collisions": "scheme format channel position_start position_end adjacent_collisions",
+        "growth": "stage format position_end max_angle_error_rad",
+        "scores": "scheme format alignment delta_tokens median_step_ulp unchanged_fraction",
+        "drift": "plan alignment shift_tokens rms_score_change ci_low ci_high",
+        "explain": "format what position step_tokens angle_rad cos",
+    }
+    assert set(small) == set(promised)
+    for name, columns in promised.items():
+        assert set(columns.split()) <= set(small[name].columns), name
+
+
+def test_all_tables_are_json_without_nan_or_infinity(small):
+    json.dumps({name: to_records(table) for name, table in small.items()}, allow_nan=False)
+
+
+def test_the_same_config_gives_the_same_tables(small):
+    again = tables_of(explain=1857)
+    for name, table in small.items():
+        pd.testing.assert_frame_equal(table, again[name], check_exact=True)
+
+
+def test_the_ladder_has_every_stage_in_every_format(small):
+    stages = small["casts"].query("kind == 'stage'")
+    assert len(stages) == 36
+    before_the_cosine = stages["stage"].isin(["position", "inv_freq", "angle"])
+    assert (stages.loc[~before_the_cosine, "max_angle_error_rad"] == 0).all()
+    assert not stages.loc[~before_the_cosine, "grows_with_position"].any()
+
+
+def test_one_frequency_at_a_million_tokens_is_claim_seven():
+    rows = tables_of(length=131072, channels=["cos", "pair"], schemes=["single"])["resolution"]
+    found = rows.set_index(["format", "channel"])
+    assert math.cos(0) - math.cos(2 * math.pi / 1e6) == pytest.approx(1.97e-11, rel=0.01)
+    cos_alone = found.loc[("float32", "cos")]
+    assert cos_alone["first_collision_position"] == 0  # both are 1.0
+    assert cos_alone["adjacent_collisions"] == 755
+    assert found.loc[("float32", "pair"), "distinct_codes"] == 131072
+    for name in ("float16", "bfloat16"):
+        assert found.loc[(name, "pair"), "adjacent_collisions"] > 0.9 * 131072
+
+
+def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
+    rows = tables_of(length=131072, channels=["vector"], schemes=["rope"])["resolution"]
+    assert (rows["distinct_codes"] == 131072).all()
+
+
+def test_the_periods_of_claim_eight_and_the_code_of_claim_nine():
+    pairs = tables_of(schemes=["rope"])["pairs"].query("format == 'float64'")
+    periods = pairs.set_index("pair")["wavelength_tokens"]
+    assert periods[0] == pytest.approx(6.283, rel=1e-3)
+    assert periods[15] == pytest.approx(4.08e3, rel=1e-2)  # the note says 6,283
+    assert periods[31] == pytest.approx(4.08e6, rel=1e-2)  # the note says 6,283,185
+    cosines = [math.cos(theta) for theta in pairs["inv_freq_rad"]]
+    assert cosines[0] == pytest.approx(0.5403, abs=5e-5)
+    assert cosines[1] == pytest.approx(0.7965, abs=5e-5)  # the note says 0.9997
+    assert cosines[2] == pytest.approx(0.9124, abs=5e-5)  # the note says 0.9999
+
+
+def test_the_answer_says_what_collides_and_what_to_fix(small):
+    said = report.answer(tables_of(length=131072))
+    assert "tell neighbours apart in float32, but not in float16 and bfloat16" in said
+    assert "cos alone: 755 pairs of neighbours collide in float32" in said
+    assert "all neighbours apart in float32, float16 and bfloat16" in said
+    assert "Fix angle first" in said
+    assert len(report.summary(small)) == 8
+
+
+def test_an_implementation_gets_the_stage_to_fix():
+    tables = tables_of(schemes=[], preset=["transformers_to_bfloat16"])
+    assert "fixing inv_freq alone cures it" in report.answer(tables)
+    repairs = tables["casts"].query("kind == 'repair'")
+    cured = repairs[repairs["first_bad_position"].isna()]
+    assert cured["stage"].tolist() == ["inv_freq"]
+
+
+def test_a_scaling_method_changes_the_frequencies_that_are_judged():
+    plain, scaled = (
+        tables_of(schemes=["rope"], channels=["pair"], method=method)["pairs"]
+        for method in ("unscaled", "pi(factor=4)")
+    )
+    ratio = plain["inv_freq_rad"] / scaled["inv_freq_rad"]
+    assert ratio.to_numpy() == pytest.approx(4)
+
+
+def test_explaining_a_position_shows_what_is_stored_instead():
+    rows = tables_of(explain=15962)["explain"].set_index(["format", "what"])
+    assert rows.loc[("bfloat16", "stored"), "position"] == 15936
+    assert rows.loc[("bfloat16", "above"), "position"] == 16000
+    assert rows.loc[("bfloat16", "stored"), "step_tokens"] == 64
+    assert rows.loc[("float32", "stored"), "position"] == 15962
+    assert rows.loc[("bfloat16", "stored"), "cos"] == pytest.approx(math.cos(15936))
+
+
+def test_an_offset_looks_at_those_positions_only():
+    rows = tables_of(offset=65536, length=257, preset=["half_cache_bfloat16"])["casts"]
+    assert rows["worst_position"].between(65536, 65792).all()
+    assert rows["distinct_positions"].iloc[0] == 1
+
+
+# What the configs of real incidents find; a number that is not reproduced was wrong in the report.
+WRONG = {
+    "candle-3520": {
+        "stored_position(15968)": 16000,
+        "position_step(15962)": 64,
+        "exact_cos(15962,0)": math.cos(15962),
+        "exact_cos(15968,0)": math.cos(15968),
+    },
+    "diffusers-13920": {"stored_position(65793)": 66048, "distinct_positions": 2},
+    "mlx-lm-1076": {"adjacent_collisions": 0},
+}
+INCIDENTS = sorted((CONFIGS / "incidents").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", INCIDENTS, ids=lambda path: path.stem)
+def test_an_incident_is_reproduced_or_its_report_corrected(path):
+    _, values = read_toml(path)
+    tables = run(build(PrecisionConfig, values | {"draws": 4}), Context())
+    found = tables["incidents"].set_index("measure")
+    wrong = found[found["verdict"] == "differs"]["ours"].to_dict()
+    assert wrong == pytest.approx(WRONG.get(path.stem, {}))
+    assert found["source"].str.startswith("https://github.com/").all()
+
+
+def test_tf32_positions_are_wrong_for_half_of_8192():
+    tables = tables_of(
+        schemes=[], length=8192, preset=["tf32_matmul"], reported=["wrong_positions=4096"]
+    )
+    assert tables["incidents"]["verdict"].tolist() == ["agrees"]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("precision*.toml")), ids=lambda p: p.stem)
+def test_the_stored_configs_are_valid(path):
+    name, values = read_toml(path)
+    assert name == "precision"
+    assert build(PrecisionConfig, values).length >= 2048
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"head_dim": 63}, "must be even"),
+        ({"head_dim": 0}, "greater than or equal to 2"),
+        ({"base": 1}, "base must be greater than 1"),
+        ({"base": "nan"}, "base must be a number"),
+        ({"period": -5}, "period must be greater than 0"),
+        ({"period": 0}, "period must be greater than 0"),
+        ({"length": 0}, "length must be greater than or equal to 1"),
+        ({"offset": -1}, "offset must be greater than or equal to 0"),
+        ({"tolerance": 4}, "tolerance must be less than 3.14"),
+        ({"rotary_dim": 128}, r"rotary_dim must be at most head_dim \(64\), got 128"),
+        ({"formats": "bfloat61"}, "unknown format 'bfloat61'; did you mean 'bfloat16'"),
+        ({"channels": "vectro"}, "unknown channel 'vectro'; did you mean 'vector'"),
+        ({"schemes": "singel"}, "unknown scheme 'singel'; did you mean 'single'"),
+        ({"preset": "nanochatt"}, "unknown preset 'nanochatt'; did you mean 'nanochat'"),
+        ({"cast": "angel=tf32"}, "unknown stage 'angel'; did you mean 'angle'"),
+        ({"method": "yarm(factor=4)"}, "unknown method 'yarm'; did you mean 'yarn'"),
+        ({"explain_pair": 32}, "explain_pair must be below 32, got 32"),
+        ({"offset": 2**53}, "must stay below 2"),
+        ({"reported": "stored_positon(1)=1"}, "did you mean 'stored_position'"),
+        ({"reported": "stored_position=1"}, "takes 1 numbers in brackets, got 0"),
+        ({"reported": "max_cos_error=lots"}, "'lots' is not a number"),
+        ({"bases": 3}, "unknown key 'bases'; did you mean 'base'"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(values, message):
+    with pytest.raises(InputError, match=message) as caught:
+        build(PrecisionConfig, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_reported_number_is_met_to_its_last_printed_digit():
+    assert parse_reported("stored_angle(1857,1) = 1045").agrees(1044.6)
+    assert not parse_reported("stored_angle(1857,1) = 1045.0").agrees(1044.6)
+    assert parse_reported("max_cos_error = 2.8e-3").agrees(0.00279)
+    assert not parse_reported("max_cos_error = 2.80e-3").agrees(0.00279)
+
+
+def live_tables(module, positions):
+    """cos and sin as transformers' own module hands them to a bfloat16 model."""
+    cos, sin = module(torch.empty(1, dtype=torch.bfloat16), positions[None])
+    half = cos.shape[-1] // 2
+    return cos[0, :, :half].T.double(), sin[0, :, :half].T.double()
+
+
+def largest_phase_error(tables, sample):
+    """The largest angle between a stored (cos, sin) and the exact one, in radians."""
+    angles = sample.spectrum.inv_freq[:, None] * sample.positions
+    return wrapped(torch.atan2(tables[1], tables[0]) - angles).max().item()
+
+
+@pytest.mark.parametrize(
+    ("cast", "preset", "at_least", "at_most"),
+    [(False, "transformers_llama", 2e-3, 4e-3), (True, "transformers_to_bfloat16", 3.1, math.pi)],
+)
+def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least, at_most):
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+    config = llama.LlamaConfig(
+        head_dim=128, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}
+    )
+    module = llama.LlamaRotaryEmbedding(config)
+    if cast:
+        module.to(torch.bfloat16)
+    measured = live_tables(module, torch.arange(16384))
+
+    chain = Chain(PRESETS[preset].plan, Spectrum(inverse_frequencies(128, 1e4), 1e4, 128))
+    sample = TableSample(chain.spectrum, span(0, 16384))
+    predicted = chain.table(sample.positions)
+    # Equal but for entries whose float32 frequency or cosine lies on the edge of a rounding.
+    for ours, theirs in zip(predicted, measured, strict=True):
+        assert (ours == theirs).double().mean() > 0.999
+    live = largest_phase_error(measured, sample)
+    assert at_least < live < at_most
+    assert live == pytest.approx(largest_phase_error(predicted, sample), rel=0.01)
+    largest = max(float((a - b).abs().max()) for a, b in zip(measured, sample.exact, strict=True))
+    assert largest == pytest.approx(sample.largest_error(chain.plan), rel=0.01)
