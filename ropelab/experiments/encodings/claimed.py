@@ -78,7 +78,7 @@ def text_kept(expected: bool) -> Callable[[Tables, str], Finding]:
         )
         if row["ci_low"] <= HARMLESS <= row["ci_high"] or math.isnan(row["ci_low"]):
             return text, None
-        return text, (row["ci_high"] < HARMLESS) == expected
+        return text, bool(row["ci_high"] < HARMLESS) == expected
 
     return measure
 

@@ -1,0 +1,314 @@
+"""The encodings experiment: its tables, meters, verdicts, sentences, figures and refusals."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ropelab.config import build
+from ropelab.context import Context
+from ropelab.encodings.registry import ENCODINGS, make_encoding
+from ropelab.errors import InputError
+from ropelab.experiments.encodings import claimed, models, report, run, tables
+from ropelab.experiments.encodings.behaviour import behaviour
+from ropelab.experiments.encodings.config import ENCODINGS as NAMES
+from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
+from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
+from ropelab.figures.encodings import draw
+from ropelab.figures.style import use_style
+from ropelab.stats import Interval
+
+SMOKE = {
+    "train_len": 64,
+    "test_len": 256,
+    "width": 16,
+    "heads": 2,
+    "head_dim": 8,
+    "text_steps": 2,
+    "copy_steps": 2,
+    "tokens_per_step": 128,
+    "documents": 3,
+    "sequences": 2,
+    "device": "cpu",
+}
+FEW = "nope,learned,t5,transformer_xl,rope"
+
+
+def config(**changes: object) -> EncodingsConfig:
+    return build(EncodingsConfig, {**SMOKE, "encodings": FEW, **changes})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Forty short documents, so that no test reads the standard library."""
+    folder = tmp_path_factory.mktemp("corpus")
+    random = np.random.default_rng(0)
+    for number in range(40):
+        words = random.choice(["alpha", "beta", "gamma", "delta"], size=100)
+        (folder / f"{number}.txt").write_text(f"{number} " + " ".join(words))
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def found(corpus):
+    return run.run(config(corpus=corpus), Context())
+
+
+def test_the_config_knows_every_encoding():
+    assert set(NAMES) == set(ENCODINGS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encodings": "ropee"}, "did you mean 'rope'"),
+        ({"encodings": ""}, "at least one"),
+        ({"tasks": "cpy"}, "did you mean 'copy'"),
+        ({"train_len": 32}, "at least 64"),
+        ({"train_len": 512, "test_len": 256}, "at least train_len"),
+        ({"encodings": "rope_partial", "head_dim": 4}, "at least 8"),
+        ({"corpus": "/nowhere"}, "no corpus"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(changes, message):
+    with pytest.raises(InputError, match=message) as error:
+        config(**changes).inputs()
+    assert "\n" not in str(error.value)
+
+
+# Tables
+
+
+def test_every_encoding_has_a_row_at_every_place(found):
+    assert set(found) == {
+        "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
+        "comparisons", "extrapolation", "claimed_vs_measured",
+    }  # fmt: skip
+    for name, places in (("text_nll", 6), ("last_window", 5), ("copy_accuracy", 8)):
+        assert found[name].groupby("encoding").size().to_dict() == dict.fromkeys(
+            FEW.split(","), places
+        )
+    assert (found["quality"].groupby("encoding").size() == 6).all()
+    assert (found["text_nll"]["trained_len_tokens"] == 64).all()
+
+
+def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
+    for name, value, end in (
+        ("text_nll", "nll_nats_per_byte", "bucket_end_tokens"),
+        ("last_window", "nll_nats_per_byte", "context_tokens"),
+    ):
+        rows = found[name][found[name]["encoding"] == "learned"]
+        beyond = rows[end] > 64
+        assert (rows["status"] == np.where(beyond, "undefined", "ok")).all()
+        assert rows.loc[beyond, [value, "ci_low", "ci_high"]].isna().all(axis=None)
+        assert rows.loc[~beyond, value].notna().all()
+        assert (found[name][found[name]["encoding"] != "learned"]["status"] == "ok").all()
+    copies = found["copy_accuracy"][found["copy_accuracy"]["encoding"] == "learned"]
+    assert copies.set_index("distance_tokens")["status"].to_dict()[32] == "ok"
+    assert copies.set_index("distance_tokens")["status"].to_dict()[48] == "undefined"
+
+
+def test_the_same_config_gives_the_same_tables(found, corpus):
+    again = run.run(config(corpus=corpus, encodings="nope,rope"), Context())
+    for name in ("text_nll", "copy_accuracy", "behaviour"):
+        mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
+
+
+def test_another_encoding_trains_no_model_twice(corpus, monkeypatch):
+    trained = []
+
+    def noted(described, encoding, *rest):
+        trained.append((described.task.name, encoding))
+        return models.trained(described, encoding, *rest)
+
+    monkeypatch.setattr(run, "trained", noted)
+    context = Context()
+    run.run(config(corpus=corpus, encodings="nope"), context)
+    run.run(config(corpus=corpus, encodings="alibi,nope"), context)
+    assert trained == [("text", "nope"), ("copy", "nope"), ("text", "alibi"), ("copy", "alibi")]
+
+
+def units_of(values: dict[str, list[list[float]]]) -> pd.DataFrame:
+    """encoding -> one list per seed of values per unit, at the trained length and 2x."""
+    return pd.DataFrame(
+        [
+            (encoding, seed, times, unit, value + times * (encoding == "sinusoidal"))
+            for encoding, seeds in values.items()
+            for seed, row in enumerate(seeds)
+            for unit, value in enumerate(row)
+            for times in (1, 2, 4)
+        ],
+        columns=["encoding", "seed", "times_trained_len", "unit", "value"],
+    )
+
+
+def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
+    values = units_of({"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]})
+    both = config(encodings="nope,rope")
+    by_metric = tables.comparisons({"text loss": values, "copy accuracy": values}, both, "rope")
+    assert by_metric.groupby("metric")["verdict"].unique().map(list).to_dict() == {
+        "text loss": ["nope"],
+        "copy accuracy": ["rope"],
+    }
+    assert (by_metric["n"] == 3).all()
+    assert (by_metric["unit"] == "document or sequence").all()
+
+
+def test_three_seeds_are_paired_seed_by_seed():
+    values = units_of({"nope": [[1.0, 9.0], [2.0, 8.0], [3.0, 7.5]], "rope": [[4.0, 6.0]] * 3})
+    unit, gap = tables.paired(*(values[values["encoding"] == name] for name in ("nope", "rope")))
+    assert (unit, gap.n) == ("seed", 3)
+    assert gap.value == pytest.approx((5.0 + 5.0 + 5.25) / 3 - 5.0)
+
+
+def test_growth_against_the_trained_length():
+    values = units_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
+    grown = tables.extrapolation({"text loss": values}, config(encodings="nope,sinusoidal"))
+    assert grown.set_index("encoding")["verdict"].to_dict() == {"nope": "~", "sinusoidal": "worse"}
+    assert grown.set_index("encoding").loc["sinusoidal", "difference"] == pytest.approx(3.0)
+
+
+# Meters and behaviour
+
+
+def test_operations_of_a_product_are_two_per_multiply_add():
+    a, b = torch.zeros(3, 5), torch.zeros(5, 7)
+    assert flops_of(lambda: a @ b) == 2 * 3 * 5 * 7
+
+
+def test_the_largest_tensor_is_seen_inside_a_computation():
+    with LargestTensor() as largest:
+        (torch.zeros(100, 1) + torch.zeros(1, 50)).sum()
+    assert largest.bytes == 100 * 50 * 4
+
+
+def test_kept_bytes_are_those_of_parameters_and_tables():
+    shape = config().shape()
+    assert kept_bytes(make_encoding("nope", shape)) == 0
+    assert kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
+    rope = make_encoding("rope", shape)
+    rope.query(torch.zeros(1, 1, 64, 8), torch.arange(64))
+    assert kept_bytes(rope) == 2 * 64 * 4 * 4 + 4 * 8
+
+
+def test_work_and_parameters_of_known_encodings():
+    small = config()
+    plain = decode_flops(small, PLAIN, 64)
+    assert decode_flops(small, "alibi", 64) == plain
+    assert decode_flops(small, "transformer_xl", 64) > plain
+    assert parameters(small, "learned", 128) == 2 * parameters(small, "learned", 64) == 128 * 16
+
+
+def test_behaviour_of_models_with_random_weights():
+    tokens = torch.randint(256, (2, 64), generator=torch.Generator().manual_seed(0))
+    rows = {}
+    for name in ("nope", "sinusoidal", "rope"):
+        model = model_with(config(), name, 64)
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        rows[name] = behaviour(model, tokens).iloc[0]
+    for row in rows.values():
+        assert row["cache_bytes_per_token"] == 2 * 2 * 2 * 8 * 4
+        assert row["cache_logit_error"] < 1e-5
+        assert row["cache_same_choice"] == 1
+    # One causal layer without positions sees a set, two see an order.
+    assert rows["nope"]["order_first_layer"] < 1e-5 < 1e-2 < rows["nope"]["order_output"]
+    assert rows["rope"]["order_first_layer"] > 1e-2
+    assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
+
+
+# Claims of the notes
+
+
+def growth(metric: str, low: float, high: float, status: str = "ok") -> dict[str, pd.DataFrame]:
+    extrapolation = pd.DataFrame(
+        [(metric, 4, "rope", (low + high) / 2, low, high)],
+        columns=["metric", "times_trained_len", "encoding", "difference", "ci_low", "ci_high"],
+    )
+    quality = pd.DataFrame({"metric": metric, "encoding": "rope", "status": ["ok", status]})
+    return {"extrapolation": extrapolation, "quality": quality.assign(value=[low, high])}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "agrees"), [(-0.1, 0.0, True), (0.1, 0.2, False), (0.0, 0.1, None)]
+)
+def test_text_is_kept_if_the_interval_lies_below_a_harmless_growth(low, high, agrees):
+    assert claimed.text_kept(True)(growth("text loss", low, high), "rope")[1] is agrees
+
+
+def test_what_is_undefined_does_not_extrapolate():
+    given = growth("text loss", 0.0, math.nan, "undefined")
+    assert claimed.text_kept(False)(given, "rope") == ("undefined beyond its table", True)
+    assert claimed.text_kept(True)(given, "rope")[1] is False
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "agrees"), [(0.9, 0.8, True), (0.9, 0.1, False), (0.1, 0.1, None)]
+)
+def test_copying_is_kept_if_half_of_it_is_left(near, far, agrees):
+    assert claimed.copying_kept(True)(growth("copy accuracy", near, far), "rope")[1] is agrees
+
+
+def test_measured_claims_of_the_smoke_run(found):
+    rows = found["claimed_vs_measured"].set_index(["encoding", "about"])["differs"]
+    assert rows["transformer_xl", "KV cache"] == "yes"
+    assert rows["learned", "parameters"] == "no"
+    assert rows["learned", "extrapolates: text"] == "no"
+    assert rows["learned", "memory"] == "no"
+    assert rows["t5", "memory"] == "yes"
+    assert rows["rope", "memory"] == "yes"
+    assert rows["rope", "relative"] == "no"
+    assert set(rows) <= {"yes", "no", "~", "not measured"}
+    assert set(found["claimed_vs_measured"]["encoding"]) <= set(FEW.split(","))
+
+
+# Sentences and figures
+
+
+def test_the_answer_names_the_best_and_counts_the_claims(found):
+    text = report.answer(found)
+    far = found["quality"].query("metric == 'text loss' and times_trained_len == 4")
+    best = far.sort_values("value").iloc[0]
+    assert f"{ENCODINGS[best['encoding']].label} has the lowest loss" in text
+    assert f"{best['value']:.3f} nats per byte" in text
+    assert "None learned to copy." in text
+    assert "cells of the notes' tables" in text
+
+
+def test_the_summary_has_a_row_per_encoding(found):
+    table = report.summary(found)
+    assert table["encoding"].tolist() == FEW.split(",")
+    assert table.columns.tolist()[-4:] == ["text 1x", "text 4x", "copy 1x", "copy 4x"]
+    assert table.set_index("encoding")["text 4x"].isna().to_dict()["learned"]
+
+
+def test_one_task_alone_has_its_own_answer_and_figures(corpus):
+    for task, other in (("copy", "text"), ("text", "copy")):
+        only = run.run(config(corpus=corpus, encodings="nope", tasks=task), Context())
+        assert report.answer(only)
+        assert not any(column.startswith(other) for column in report.summary(only))
+        with use_style():
+            assert "cost_and_quality" in draw(only)
+
+
+def test_figures_name_every_encoding(found):
+    with use_style():
+        figures = draw(found)
+    assert list(figures) == ["cost_and_quality", "loss_by_position", "copy_heatmap"]
+    labels = {ENCODINGS[name].label for name in FEW.split(",")}
+    rows = [tick.get_text() for tick in figures["cost_and_quality"].axes[0].get_yticklabels()]
+    assert set(rows) == labels
+    legends = [ax.get_legend() for ax in figures["loss_by_position"].axes if ax.get_visible()]
+    assert {text.get_text() for legend in legends for text in legend.get_texts()} == labels
+    cells = [text.get_text() for text in figures["copy_heatmap"].axes[0].texts]
+    assert cells.count("undefined") == 5
+
+
+def test_intervals_are_not_made_up_for_one_seed(found):
+    assert found["quality"][["ci_low", "ci_high"]].isna().all(axis=None)
+    assert Interval(0.0, math.nan, math.nan, 1).n == found["quality"]["seeds"].max()
