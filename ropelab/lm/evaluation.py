@@ -6,19 +6,41 @@ context is the point. Everything runs in float32 and returns one value per token
 """
 
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropelab.lm.model import LanguageModel
+from ropelab.encodings.base import Encoding
 from ropelab.lm.tasks import Batch
 
 TOKENS_PER_PASS = 8192
 """Rows are put together up to so many tokens; more needs memory and is not faster on a CPU."""
 LOGITS_PER_CHUNK = 2**22
 """Logits held at once (16 MiB in float32): a long pass never makes all of its logits."""
+
+
+class Sized(Protocol):
+    """Something that says how many different tokens there are."""
+
+    @property
+    def vocabulary(self) -> int: ...
+
+
+class Readable(Protocol):
+    """A model as evaluation sees it: `LanguageModel`, or one that was trained elsewhere."""
+
+    encoding: Encoding
+    head: Any
+
+    @property
+    def size(self) -> Sized: ...
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """What `head` turns into logits, for every token."""
+        ...
 
 
 def row_blocks(tokens: Int[Tensor, "rows tokens"]) -> Iterator[Int[Tensor, "block tokens"]]:
@@ -28,7 +50,7 @@ def row_blocks(tokens: Int[Tensor, "rows tokens"]) -> Iterator[Int[Tensor, "bloc
 
 @torch.inference_mode()
 def token_losses(
-    model: LanguageModel, tokens: Int[Tensor, "rows tokens"], last: int | None = None
+    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
     """The loss of each token given all before it in its row, in nats.
 
@@ -40,7 +62,7 @@ def token_losses(
     return torch.cat(blocks)
 
 
-def _block_losses(model: LanguageModel, block: Tensor, last: int | None) -> Tensor:
+def _block_losses(model: Readable, block: Tensor, last: int | None) -> Tensor:
     block = block.to(model.head.weight.device)
     keep = slice(-(last or block.shape[1] - 1), None)
     hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
@@ -55,7 +77,7 @@ def _block_losses(model: LanguageModel, block: Tensor, last: int | None) -> Tens
 
 
 def sliding_losses(
-    model: LanguageModel, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
+    model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
     """The loss of each token given at most `window` tokens before it, in nats.
 
@@ -77,7 +99,7 @@ def sliding_losses(
 
 
 @torch.inference_mode()
-def correct(model: LanguageModel, batch: Batch) -> Bool[Tensor, "rows scored"]:
+def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
     """Whether each scored token is the most probable one given those before it.
 
     Every row must have the same number of scored tokens.
@@ -86,7 +108,7 @@ def correct(model: LanguageModel, batch: Batch) -> Bool[Tensor, "rows scored"]:
     return torch.cat(hits)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
 
 
-def _block_correct(model: LanguageModel, block: Tensor) -> Tensor:
+def _block_correct(model: Readable, block: Tensor) -> Tensor:
     block = block.to(model.head.weight.device)
     guess = torch.cat(
         [

@@ -13,7 +13,7 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import comparisons, grid, orderings, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.measure import Lengths, text_under
+from ropelab.experiments.extrapolate.measure import Lengths, Texts, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.search import search
@@ -108,7 +108,10 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read()
         for parameter in model.parameters():
             parameter.normal_(std=0.3, generator=generator)
     texts = torch.randint(256, (2, 257), generator=generator)
-    measured = text_under(model, dynamic, texts, Lengths(64, 256), advance=lambda *_, **__: None)
+    documents = Texts(texts, torch.ones(2, dtype=torch.float64))
+    measured = text_under(
+        model, dynamic, documents, Lengths(64, 256), advance=lambda *_, **__: None
+    )
     for start, end in grid.buckets(64, 256):
         model.encoding = dynamic.encoding(end)
         expected = token_losses(model, texts[:, : end + 1])[:, start:].double().mean(dim=1)

@@ -9,7 +9,7 @@ predicting text, so on text it mainly shows what a method breaks; whether a long
 used at all is measured by copying. The method that wins here need not win there.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -22,7 +22,9 @@ from ropelab.config import (
     Names,
     Naturals,
     read_list,
+    read_number,
 )
+from ropelab.experiments.extrapolate.facts import read_facts
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 
 if TYPE_CHECKING:
@@ -82,7 +84,22 @@ class ExtrapolateConfig(Config):
     corpus: str = Field(
         "", description="text file or folder to use; empty: the standard library of this Python"
     )
+    hf: str = Field(
+        "", description="folder of a Hugging Face causal language model to evaluate instead"
+    )
     device: Device = Field("auto", description="where tensors are computed")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Length, base and head of `hf` are those of its config.json."""
+        if not values.get("hf"):
+            return values
+        facts = read_facts(values["hf"])
+        for name, fact in facts.items():
+            if name in values and read_number(values[name]) != fact:
+                raise ValueError(f"{name} follows from the model ({fact}), leave it out")
+        return {**values, **facts}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -94,12 +111,26 @@ class ExtrapolateConfig(Config):
             )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
-        self.parsed_methods()
+        if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
+            raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
+        searched_or_not_rope = [m.name for m in self.parsed_methods() if not m.is_plain_rope]
+        if self.hf and searched_or_not_rope:
+            raise ValueError(f"a model given by hf cannot be read by {searched_or_not_rope[0]}")
         return self
 
     def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus, if text is measured; raises InputError if it is no use."""
-        return {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
+        """Fingerprints of the corpus and of a model given; InputError if the corpus is no use."""
+        corpus = {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
+        return {**corpus, **self._model_fingerprint()}
+
+    def _model_fingerprint(self) -> dict[str, str]:
+        if not self.hf:
+            return {}
+        from pathlib import Path
+
+        from ropelab.lm.huggingface import fingerprint_of
+
+        return {"hf": fingerprint_of(Path(self.hf))}
 
     @property
     def sizes(self) -> Preset:

@@ -14,8 +14,7 @@ from torch import Tensor
 from ropelab.context import Advance
 from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.methods import Method
-from ropelab.lm.evaluation import correct, sliding_losses, token_losses
-from ropelab.lm.model import LanguageModel
+from ropelab.lm.evaluation import Readable, correct, sliding_losses, token_losses
 from ropelab.lm.tasks import Batch
 
 ROWS_AT_ONCE = 5
@@ -29,6 +28,18 @@ Trials = Callable[[int, int, int, int], Batch]
 """Makes sequences from a seed, a distance, a length and their number."""
 
 
+class Texts(NamedTuple):
+    """Documents to measure on.
+
+    Attributes:
+        tokens: [documents, test length + 1].
+        bytes_per_token: [documents], float64; ones where tokens are bytes.
+    """
+
+    tokens: Tensor
+    bytes_per_token: Tensor
+
+
 class Lengths(NamedTuple):
     """The trained and the tested length, in tokens."""
 
@@ -37,15 +48,11 @@ class Lengths(NamedTuple):
 
 
 def text_under(
-    model: LanguageModel, method: Method, texts: Tensor, lengths: Lengths, advance: Advance
+    model: Readable, method: Method, texts: Texts, lengths: Lengths, advance: Advance
 ) -> dict[str, pd.DataFrame]:
-    """Losses under one method: `buckets` of positions in one pass, `last_window` by context.
-
-    Args:
-        texts: [documents, test length + 1] tokens.
-    """
+    """Losses under one method: `buckets` of positions in one pass, `last_window` by context."""
     pieces = []
-    for rows in texts.split(ROWS_AT_ONCE):
+    for rows in texts.tokens.split(ROWS_AT_ONCE):
         losses = _every_position(model, method, rows, lengths)
         last = {
             context: _final_losses(model, method, rows, context, grid.last_window(lengths.train))
@@ -57,12 +64,13 @@ def text_under(
     return _text_tables(
         torch.cat([losses for losses, _ in pieces]),
         {c: torch.cat([last[c] for _, last in pieces]) for c in pieces[0][1]},
+        texts.bytes_per_token,
         lengths,
     )
 
 
 def text_truncated(
-    model: LanguageModel, method: Method, texts: Tensor, lengths: Lengths, advance: Advance
+    model: Readable, method: Method, texts: Texts, lengths: Lengths, advance: Advance
 ) -> dict[str, pd.DataFrame]:
     """Losses when the model never sees more than the trained length: a sliding window.
 
@@ -70,15 +78,15 @@ def text_truncated(
     """
     model.encoding = method.encoding(lengths.train)
     pieces = []
-    for rows in texts.split(ROWS_AT_ONCE):
+    for rows in texts.tokens.split(ROWS_AT_ONCE):
         pieces.append(sliding_losses(model, rows, lengths.train, max(1, lengths.train // 4)))
         advance(len(rows))
     losses = torch.cat(pieces)
     final = losses[:, -grid.last_window(lengths.train) :].mean(dim=1)
-    return _text_tables(losses, {lengths.test: final}, lengths)
+    return _text_tables(losses, {lengths.test: final}, texts.bytes_per_token, lengths)
 
 
-def _every_position(model: LanguageModel, method: Method, rows: Tensor, lengths: Lengths) -> Tensor:
+def _every_position(model: Readable, method: Method, rows: Tensor, lengths: Lengths) -> Tensor:
     """The loss at every position, each bucket under the plan of the context that ends it."""
     losses = torch.empty(len(rows), lengths.test)
     starts = {end: start for start, end in grid.buckets(lengths.train, lengths.test)}
@@ -89,17 +97,20 @@ def _every_position(model: LanguageModel, method: Method, rows: Tensor, lengths:
     return losses
 
 
-def _final_losses(
-    model: LanguageModel, method: Method, rows: Tensor, context: int, last: int
-) -> Tensor:
+def _final_losses(model: Readable, method: Method, rows: Tensor, context: int, last: int) -> Tensor:
     """The mean loss of the `last` tokens when only `context` tokens are read, per row."""
     model.encoding = method.encoding(context)
     return token_losses(model, rows[:, -context - 1 :], last).mean(dim=1)
 
 
 def _text_tables(
-    losses: Tensor, last: dict[int, Tensor], lengths: Lengths
+    losses: Tensor, last: dict[int, Tensor], bytes_per_token: Tensor, lengths: Lengths
 ) -> dict[str, pd.DataFrame]:
+    """Mean losses per byte of each document, by bucket and by context."""
+
+    def per_byte(per_token: Tensor) -> list[float]:
+        return (per_token / bytes_per_token).tolist()
+
     by_bucket = [
         {
             "document": document,
@@ -108,18 +119,18 @@ def _text_tables(
             "nll_nats_per_byte": value,
         }
         for start, end in grid.buckets(lengths.train, lengths.test)
-        for document, value in enumerate(losses[:, start:end].double().mean(dim=1).tolist())
+        for document, value in enumerate(per_byte(losses[:, start:end].double().mean(dim=1)))
     ]
     by_context = [
         {"document": document, "context_tokens": context, "nll_nats_per_byte": value}
         for context, values in last.items()
-        for document, value in enumerate(values.double().tolist())
+        for document, value in enumerate(per_byte(values.double()))
     ]
     return {"buckets": pd.DataFrame(by_bucket), "last_window": pd.DataFrame(by_context)}
 
 
 def retrieved_under(
-    model: LanguageModel,
+    model: Readable,
     method: Method,
     trials: Trials,
     sequences: int,
@@ -151,7 +162,7 @@ def retrieved_under(
 
 
 def text_loss_beyond(
-    model: LanguageModel, method: Method, batches: Callable[..., Batch], lengths: Lengths
+    model: Readable, method: Method, batches: Callable[..., Batch], lengths: Lengths
 ) -> float:
     """The mean loss beyond the trained length on two windows of the text that is learned from."""
     texts = batches(seed=SEARCH_SEED, step=0, window=lengths.test + 1, rows=2).tokens
@@ -160,7 +171,7 @@ def text_loss_beyond(
 
 
 def retrieval_loss_beyond(
-    model: LanguageModel, method: Method, trials: Trials, lengths: Lengths
+    model: Readable, method: Method, trials: Trials, lengths: Lengths
 ) -> float:
     """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
     losses = []

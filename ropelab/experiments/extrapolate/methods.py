@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from typing import ClassVar
 
 from ropelab.config import split_list
 from ropelab.encodings.base import Encoding
@@ -33,6 +34,8 @@ class Choice(ABC):
     """What a user can name: a method, or one that has yet to be found for a trained model."""
 
     geometry: Geometry
+    is_plain_rope: ClassVar[bool] = False
+    """Whether frequencies and attention factor are all that changes, known beforehand."""
 
     @property
     @abstractmethod
@@ -76,6 +79,7 @@ class Scaled(Method):
     """Rotary frequencies changed by a scaling method."""
 
     scaling: Scaling
+    is_plain_rope: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

@@ -1,8 +1,10 @@
 """The models of the experiment: what they are trained on, how, and how they are trained on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.given import Given, GivenTask
 from ropelab.experiments.extrapolate.methods import PAIRING, Method, unscaled
 from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.lm.model import ModelSize
@@ -52,6 +54,13 @@ def _seeds(
         )
         for seed in config.seeds
     ]
+
+
+def subjects(config: ExtrapolateConfig, task_name: str) -> list[Training] | list[Given]:
+    """What is measured on a task: a model per training seed, or the one given."""
+    if config.hf:
+        return [Given(Path(config.hf), GivenTask(task_name))]
+    return trainings(config, task_name)
 
 
 def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Training:

@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import pandas as pd
-from torch import Tensor
+import torch
 
 from ropelab.context import Advance
 from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.facts import vocabulary_of
+from ropelab.experiments.extrapolate.given import Given, copy_trials_in
 from ropelab.experiments.extrapolate.measure import (
     Lengths,
+    Texts,
+    Trials,
     retrieval_loss_beyond,
     retrieved_under,
     text_loss_beyond,
@@ -21,7 +26,8 @@ from ropelab.experiments.extrapolate.measure import (
 )
 from ropelab.experiments.extrapolate.methods import Choice, Method, unscaled
 from ropelab.experiments.extrapolate.models import finetuned, trained_longer
-from ropelab.lm.model import LanguageModel
+from ropelab.lm.evaluation import Readable
+from ropelab.lm.huggingface import tokenized
 from ropelab.lm.tasks import copy_trials, recall_trials
 from ropelab.lm.trained import Training
 
@@ -30,10 +36,14 @@ LONGER = "trained_at_test_len"
 TRIALS = {"copy": copy_trials, "recall": recall_trials}
 
 
+Subject = Training | Given
+"""What can be measured: a model to be trained, or one's own."""
+
+
 class Measure(Protocol):
     """Measures a trained model, reporting progress; values per document or sequence."""
 
-    def __call__(self, model: LanguageModel, *, advance: Advance) -> dict[str, pd.DataFrame]: ...
+    def __call__(self, model: Readable, *, advance: Advance) -> dict[str, pd.DataFrame]: ...
 
 
 @dataclass(frozen=True)
@@ -49,12 +59,12 @@ class Row:
     method: str
     factor: float
     arm: str
-    model: Callable[[Training], Training]
+    model: Callable[[Subject], Subject]
     steps: int
     measure: Measure
 
 
-def as_trained(base: Training) -> Training:
+def as_trained(base: Subject) -> Subject:
     """The model of the zero-shot arm."""
     return base
 
@@ -75,31 +85,31 @@ def rows(config: ExtrapolateConfig, task: str) -> Iterator[Row]:
         yield Row(LONGER, 1.0, "ceiling", longer, steps, partial(measure, method=plain))
     if task == "text":
         truncated = partial(
-            text_truncated, method=plain, texts=_texts(config), lengths=_lengths(config)
+            text_truncated, method=plain, texts=texts(config), lengths=_lengths(config)
         )
         yield Row(TRUNCATED, 1.0, "zero_shot", as_trained, steps, truncated)
 
 
 def _found_and_measured(
     choice: Choice,
-    fitness: Callable[[LanguageModel, Method], float],
+    fitness: Callable[[Readable, Method], float],
     measure: Callable[..., dict[str, pd.DataFrame]],
-    model: LanguageModel,
+    model: Readable,
     advance: Advance,
 ) -> dict[str, pd.DataFrame]:
     """Measure a method, after searching for it where it is one that has to be found."""
     return measure(model, method=choice.found(partial(fitness, model)), advance=advance)
 
 
-def _fitness(config: ExtrapolateConfig, task: str) -> Callable[[LanguageModel, Method], float]:
+def _fitness(config: ExtrapolateConfig, task: str) -> Callable[[Readable, Method], float]:
     """What a search lowers: the loss beyond the trained length, on sequences not measured later."""
     lengths = _lengths(config)
     if task == "text":
         return partial(text_loss_beyond, batches=config.read_corpus().windows, lengths=lengths)
-    return partial(retrieval_loss_beyond, trials=TRIALS[task], lengths=lengths)
+    return partial(retrieval_loss_beyond, trials=_trials(config, task), lengths=lengths)
 
 
-def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Training], Training]:
+def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Subject], Subject]:
     if arm == "zero_shot" or not isinstance(method, Method):
         return as_trained
     steps, length = config.finetune_steps, config.test_len
@@ -111,16 +121,29 @@ def _measure(
 ) -> tuple[Callable[..., dict[str, pd.DataFrame]], int]:
     """What measures a task under a method still to be given, and how many advances it makes."""
     if task == "text":
-        measure = partial(text_under, texts=_texts(config), lengths=_lengths(config))
+        measure = partial(text_under, texts=texts(config), lengths=_lengths(config))
         return measure, config.documents
     lengths = _lengths(config)
     return partial(
-        retrieved_under, trials=TRIALS[task], sequences=config.sequences, lengths=lengths
+        retrieved_under, trials=_trials(config, task), sequences=config.sequences, lengths=lengths
     ), len(grid.distances(*lengths))
 
 
-def _texts(config: ExtrapolateConfig) -> Tensor:
-    return config.read_corpus().held_out_windows(config.test_len + 1, config.documents)
+def texts(config: ExtrapolateConfig) -> Texts:
+    """The held-out windows of the corpus, in bytes, or in the tokens of a model given."""
+    corpus = config.read_corpus()
+    length = config.test_len + 1
+    if config.hf:
+        return Texts(*tokenized(Path(config.hf), corpus.held_out, length, config.documents))
+    tokens = corpus.held_out_windows(length, config.documents)
+    return Texts(tokens, torch.ones(len(tokens), dtype=torch.float64))
+
+
+def _trials(config: ExtrapolateConfig, task: str) -> Trials:
+    """What makes the sequences of a retrieval task."""
+    if config.hf:
+        return copy_trials_in(vocabulary_of(config.hf))
+    return TRIALS[task]
 
 
 def _lengths(config: ExtrapolateConfig) -> Lengths:

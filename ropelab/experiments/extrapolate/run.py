@@ -10,11 +10,10 @@ from ropelab.experiments.extrapolate.comparisons import (
     text_metrics,
 )
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.models import trainings
+from ropelab.experiments.extrapolate.models import subjects
 from ropelab.experiments.extrapolate.orderings import orderings
-from ropelab.experiments.extrapolate.rows import Row, rows
+from ropelab.experiments.extrapolate.rows import Row, Subject, rows
 from ropelab.experiments.extrapolate.tables import last_window, retrieval_accuracy, text_nll
-from ropelab.lm.trained import Training
 
 CELLS = 1
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
@@ -47,7 +46,7 @@ def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, p
     """The measurements of all rows and seeds of a task, one below the other."""
     collected: dict[str, list[pd.DataFrame]] = {}
     wanted = list(rows(config, task))
-    for base in trainings(config, task):
+    for base in subjects(config, task):
         for row in wanted:
             for name, table in one_cell(base, row, config, context).items():
                 about = {
@@ -62,7 +61,7 @@ def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, p
 
 
 def one_cell(
-    base: Training, row: Row, config: ExtrapolateConfig, context: Context
+    base: Subject, row: Row, config: ExtrapolateConfig, context: Context
 ) -> dict[str, pd.DataFrame]:
     """One row on one trained model, from the cache if it was measured before."""
     training = row.model(base)
