@@ -120,6 +120,59 @@ def _bounds(given: Fit) -> dict[int, float]:
     return {int(context): float(base) for context, base in pairs}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trainings:
+    """Stored runs that trained one model under several bases; see the table `predictions`."""
+
+    runs: tuple[Stored, ...] = ()
+
+
+def bound_predicts(given: Trainings) -> Evidence:
+    """Where the bound says that retrieval fails: does it, and does the text loss stay low?"""
+    expected = "retrieval fails below the bound and nowhere else, text loss stays low"
+    judged = _judged(given)
+    below = judged[judged["first_failing_position_tokens"].notna()]
+    if below.empty:
+        missing = part("trained bases that the bound speaks about", "none", None)
+        return Evidence(expected=expected, findings=(missing,))
+    failing = below[below["accuracy_ci_high"] < 0]
+    low = int(failing["verdict"].eq("superficial, as predicted").sum())
+    above = judged[judged["first_failing_position_tokens"].isna()]
+    holding = int((above["accuracy_ci_high"] >= 0).sum())
+    return Evidence(
+        expected=expected,
+        findings=(
+            part(
+                "bases below the bound, times tasks, where retrieval is worse",
+                f"{len(failing)} of {len(below)}",
+                len(failing) == len(below),
+                len(failing),
+            ),
+            limit(
+                "of those with a low text loss",
+                f"{low} of {len(failing)}",
+                low == len(failing),
+                low,
+            ),
+            limit(
+                "admissible bases, times tasks, where retrieval is not worse",
+                f"{holding} of {len(above)}",
+                holding == len(above),
+                holding,
+            ),
+        ),
+    )
+
+
+def _judged(given: Trainings) -> pd.DataFrame:
+    """The predictions of the run with most seeds and the longest window that decide anything."""
+    runs = sorted(given.runs, key=lambda run: (len(run.config["seeds"]), run.config["train_len"]))
+    tables = [run.tables["predictions"] for run in runs if len(run.tables["predictions"])]
+    if not tables:
+        return pd.DataFrame(columns=["first_failing_position_tokens", "verdict"])
+    return tables[-1][tables[-1]["agrees"].notna()]
+
+
 CLAIMS = (
     Claim(
         id="base-bound-table",
@@ -147,5 +200,15 @@ CLAIMS = (
         check=fit_is_right,
         reads="base",
         command="ropelab base --context 1k,2k,4k,8k,16k,32k,64k --head-dim 128",
+    ),
+    Claim(
+        id="base-bound-predicts",
+        source="Men et al. 2024, arXiv:2405.14591",
+        statement="A base below the bound gives a superficial long context: the text loss stays "
+        "low, but retrieval fails where the sum of cosines is negative.",
+        inputs=Trainings(),
+        check=bound_predicts,
+        reads="base-empirical",
+        command="ropelab base-empirical",
     ),
 )

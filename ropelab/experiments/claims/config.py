@@ -19,7 +19,17 @@ CANNOT_SHOW = (
     "whether they hold at the size of a real one is not shown."
 )
 VERSION = 1
-READS = ("base", "extrapolate", "encodings")
+DECIDING: dict[str, dict[str, Any]] = {
+    "base": {
+        "context": [1024 * 2**i for i in range(11)],
+        "windows_up_to": 16384,
+        "from_": "10000@4k",
+    },
+    "base-empirical": {},
+    "extrapolate": {},
+    "encodings": {},
+}
+"""The experiments whose stored runs decide claims, and the run of each that `run` asks for."""
 
 
 class ClaimsConfig(Config):
@@ -40,14 +50,11 @@ class ClaimsConfig(Config):
 
     def reads(self) -> tuple[str, ...]:
         """The experiments whose stored runs decide the trained claims."""
-        return READS
+        return tuple(DECIDING)
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """A run of each, if asked for: bounds for several contexts, and the default trainings."""
-        if not self.run:
-            return ()
-        contexts = {"context": [1024 * 2**i for i in range(7)]}
-        return tuple((name, contexts if name == "base" else {}) for name in READS)
+        """A run of each, if asked for."""
+        return tuple(DECIDING.items()) if self.run else ()
 
 
 CONFIG = ClaimsConfig
