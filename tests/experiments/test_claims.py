@@ -137,7 +137,9 @@ def test_findings_repeat_the_verdict_of_each_claim(tables):
 def test_without_stored_runs_only_claims_that_need_them_are_open(tables):
     claims = tables["claims"].set_index("id")["verdict"]
     open_ = {id_ for id_, verdict in claims.items() if verdict == Verdict.UNDECIDED}
-    assert open_ == {claim.id for claim in CLAIMS if claim.reads} | {"gpt-4-rope"}
+    # A printed base can be refuted without the exact bound, but not confirmed.
+    refuted = {"base-bound-table"}
+    assert open_ == {claim.id for claim in CLAIMS if claim.reads} - refuted | {"gpt-4-rope"}
 
 
 def test_a_run_is_deterministic(tables):

@@ -76,8 +76,8 @@ FLIPS = [
     ("bfloat16-breaks", CONDITION, {"preset": "float32"}, WRONG),
     ("bfloat16-breaks", CONDITION, {"careful": "half_cache_bfloat16"}, HOLDS),
     ("critical-dimension", HOLDS, {"printed": 90}, WRONG),
-    ("base-bound-table", WRONG, {"printed": PRINTED[:1]}, HOLDS),
-    ("base-bound-table-su", HOLDS, {"printed": PRINTED[1:2]}, WRONG),
+    ("base-bound-table", WRONG, {"printed": PRINTED[:1]}, OPEN),
+    ("base-bound-table-su", OPEN, {"printed": PRINTED[1:2]}, WRONG),
 ]
 
 # Laws, and facts of the code itself: no input of theirs can make them false.
@@ -114,4 +114,4 @@ def test_laws(id_, verdict):
 
 def test_every_claim_that_is_not_trained_is_in_one_of_the_tables():
     computed = {claim.id for claim in CLAIMS if not claim.reads}
-    assert computed == {flip[0] for flip in FLIPS} | set(LAWS)
+    assert computed <= {flip[0] for flip in FLIPS} | set(LAWS)

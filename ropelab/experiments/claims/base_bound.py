@@ -1,7 +1,7 @@
 """Claims about the least base for a context length (Men et al. 2024, arXiv:2405.14591)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,22 +19,28 @@ PRINTED_BY_SU = tuple(zip(CONTEXTS, SU, strict=True))[UP_TO_32K]
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedBases:
-    """Printed least bases by context, and the grid on which smaller ones are looked for.
+    """Printed least bases by context, and where smaller ones are looked for.
 
-    The grid can only refute: admissible windows narrower than its step may lie between its points.
+    A stored exact bound decides. Without one a grid is tried, which can only refute: admissible
+    windows narrower than its step may lie between its points.
     """
 
+    runs: tuple[Stored, ...] = ()
     printed: tuple[tuple[int, float], ...] = PRINTED
     head_dim: int = 128
     step: float = 4e-3
     lowest: float = 0.5
     digits: int = 2
 
+    def least(self, base: float) -> float:
+        """The least number that is rounded to a printed base."""
+        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - self.digits)
+        return base - last_digit / 2
+
     def smaller(self, context: int, base: float) -> Iterator[float]:
         """Bases on the grid, too low to be rounded to a printed one, that work for the context."""
         similarity = Similarity.of_head(self.head_dim)
-        last_digit = 10.0 ** (math.floor(math.log10(base)) + 1 - self.digits)
-        low, high = math.log(self.lowest * base), math.log(base - last_digit / 2)
+        low, high = math.log(self.lowest * base), math.log(self.least(base))
         for u in np.arange(low, high, self.step):
             candidate = math.exp(u)
             if first_negative(similarity, candidate, context) is None:
@@ -43,22 +49,23 @@ class PrintedBases:
 
 def bases_are_least(given: PrintedBases) -> Evidence:
     """Look for bases below the printed ones that keep every cosine sum from turning negative."""
-    found = {
-        context: (base, next(given.smaller(context, base), None)) for context, base in given.printed
-    }
-    loose = {context: pair for context, pair in found.items() if pair[1] is not None}
-    shown = ", ".join(
-        f"{context}: {smaller:,.0f} works below {base:g}"
-        for context, (base, smaller) in loose.items()
-    )
+    exact = bounds(given.runs, given.head_dim)
+    loose = {}
+    for context, base in given.printed:
+        found = exact.get(context) or next(given.smaller(context, base), math.inf)
+        if found < given.least(base):
+            loose[context] = f"{context}: {found:,.0f} works below {base:g}"
+    known = sum(context in exact for context, _ in given.printed)
+    shown = f" ({', '.join(loose.values())})" if loose else ""
+    agrees = False if loose else known == len(given.printed) or None
     return Evidence(
         expected="none",
         findings=(
             part(
                 f"printed bases, d = {given.head_dim}, below which another works "
-                f"(on a grid of {given.step:.1%})",
-                count_of(len(loose), len(found)) + (f" ({shown})" if shown else ""),
-                not loose,
+                f"({known} contexts exactly, the others on a grid of {given.step:.1%})",
+                count_of(len(loose), len(given.printed)) + shown,
+                agrees,
                 len(loose),
             ),
         ),
@@ -80,12 +87,12 @@ class Fit:
 def fit_is_right(given: Fit) -> Evidence:
     """Compare the printed power law with the exact bounds, and with a fit to them."""
     expected = f"the printed law within {given.tolerance:.0%} of every exact bound"
-    bounds = _bounds(given)
-    if len(bounds) < given.least_contexts:
-        text = f"{len(bounds)} stored contexts, needs {given.least_contexts}"
+    found = bounds(given.runs, given.head_dim)
+    if len(found) < given.least_contexts:
+        text = f"{len(found)} stored contexts, needs {given.least_contexts}"
         return Evidence(expected=expected, findings=(part("exact bounds", text, None),))
-    contexts = np.array(list(bounds), dtype=float)
-    exact = np.array(list(bounds.values()))
+    contexts = np.array(list(found), dtype=float)
+    exact = np.array(list(found.values()))
     slope, _ = np.polyfit(np.log(contexts), np.log(exact), 1)
     ratio = given.factor * contexts**given.exponent / exact
     worst = float(np.abs(ratio - 1).max())
@@ -108,12 +115,12 @@ def fit_is_right(given: Fit) -> Evidence:
     )
 
 
-def _bounds(given: Fit) -> dict[int, float]:
+def bounds(runs: Sequence[Stored], head_dim: int) -> dict[int, float]:
     """First admissible base by context, from all stored runs, ascending."""
-    if not given.runs:
+    if not runs:
         return {}
-    table = pd.concat([run.tables["bound"] for run in given.runs])
-    whole = (table["head_dim"] == given.head_dim) & (2 * table["turning_pairs"] == given.head_dim)
+    table = pd.concat([run.tables["bound"] for run in runs])
+    whole = (table["head_dim"] == head_dim) & (2 * table["turning_pairs"] == head_dim)
     table = table[whole].drop_duplicates("context_tokens")
     table = table.sort_values("context_tokens")
     pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
@@ -181,6 +188,7 @@ CLAIMS = (
         "cosines from turning negative within the context.",
         inputs=PrintedBases(),
         check=bases_are_least,
+        reads="base",
         command="ropelab base --context 1k,2k,4k,8k,16k,32k --head-dim 128",
     ),
     Claim(
@@ -190,6 +198,7 @@ CLAIMS = (
         "the sum of cosines from turning negative within the context.",
         inputs=PrintedBases(printed=PRINTED_BY_SU),
         check=bases_are_least,
+        reads="base",
         command="ropelab base --context 1k,2k,4k,8k,16k,32k --head-dim 128",
     ),
     Claim(
