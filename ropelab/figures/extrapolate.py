@@ -19,6 +19,9 @@ from ropelab.labels import row_labels
 from ropelab.tables import Tables
 
 WIDE = (8.0, 4.5)
+WINDOW = "sliding_window"
+CEILING = 0.3
+"""Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line."""
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -28,8 +31,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
         figures["copy_by_distance"] = copy_by_distance(tables["copy_accuracy"])
         figures["copy_heatmap"] = copy_heatmap(tables["copy_accuracy"])
     if "text_nll" in tables:
-        figures["loss_by_position"] = loss_by_position(tables["text_nll"])
+        length = tables["text_nll"]["trained_len_tokens"].iloc[0]
+        figures["loss_by_position"] = loss_by_position(tables["comparisons"], length)
         figures["loss_by_context"] = loss_by_context(tables["last_window"])
+        figures["tax_and_gain"] = tax_and_gain(tables["last_window"])
     return figures
 
 
@@ -44,37 +49,90 @@ def copy_by_distance(table: pd.DataFrame) -> Figure:
         ylim=(-0.03, 1.05),
         title="How far back can each method copy, without training on?",
     )
-    return _finished(figure, ax, table)
+    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
 
 
-def loss_by_position(table: pd.DataFrame) -> Figure:
-    """Loss against position in one pass over held-out text, a line per method."""
+def loss_by_position(compared: pd.DataFrame, trained_len: int) -> Figure:
+    """Loss above that of the sliding window, by position; paired intervals over documents."""
     figure, ax = plt.subplots(figsize=WIDE)
-    for label, rows in _methods(table, "bucket_end_tokens"):
-        _line(ax, label, rows, "bucket_end_tokens", "nll_nats_per_byte")
+    rows = compared[(compared["metric"] == "nll_bucket") & (compared["method_b"] == WINDOW)]
+    lines = {str(label): group for label, group in rows.groupby("method_a", sort=False)}
+    outside = [label for label, group in lines.items() if group["difference"].min() > CEILING]
+    for label, group in lines.items():
+        if label not in outside:
+            bounds = {"low": group["ci_low"], "high": group["ci_high"]}
+            _line(ax, label, group.assign(**bounds), "at_tokens", "difference")
+    ax.axhline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     ax.set(
         xlabel="position in the text (tokens, end of bucket)",
-        ylabel="loss (nats per byte)",
-        title="What does a longer context do to the loss on text?",
+        ylabel="loss above the sliding window (nats per byte)",
+        title="Is a longer context better than a sliding window of the trained length?",
     )
-    return _finished(figure, ax, table)
+    ax.set_ylim(top=CEILING)
+    _say_outside(ax, {label: lines[label]["difference"].iloc[-1] for label in outside})
+    return _finished(figure, ax, trained_len)
 
 
 def loss_by_context(table: pd.DataFrame) -> Figure:
     """Loss of the same final tokens against how much was read before them."""
     figure, ax = plt.subplots(figsize=WIDE)
+    best = table["nll_nats_per_byte"].min()
+    outside = {}
     for label, rows in _methods(table, "context_tokens"):
-        if len(rows) == 1:
-            value = rows["nll_nats_per_byte"].iloc[0]
-            ax.axhline(value, color=look(label).color, linestyle=":", label=f"{label} (truncated)")
+        losses = rows["nll_nats_per_byte"]
+        if len(rows) == 1 and label == WINDOW:
+            ax.axhline(losses.iloc[0], color=look(label).color, linestyle=":", label=label)
+        elif losses.min() > best + CEILING:
+            outside[label] = losses.iloc[-1]
         else:
-            _line(ax, label, rows, "context_tokens", "nll_nats_per_byte")
+            _line(ax, label, rows.drop(columns=["low", "high"]), "context_tokens", "nll_nats_per_byte")
     ax.set(
         xlabel="context read before the same final tokens (tokens)",
         ylabel="loss (nats per byte)",
         title="Does reading more help to predict the same last tokens?",
     )
-    return _finished(figure, ax, table)
+    ax.set_ylim(top=best + CEILING)
+    _say_outside(ax, outside)
+    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
+
+
+def tax_and_gain(table: pd.DataFrame) -> Figure:
+    """What a method costs at the trained length against what the tested length brings."""
+    figure, ax = plt.subplots(figsize=WIDE)
+    trained_len, longest = table["trained_len_tokens"].iloc[0], table["context_tokens"].max()
+    losses = {
+        label: rows.set_index("context_tokens")["nll_nats_per_byte"]
+        for label, rows in _methods(table, "context_tokens")
+    }
+    plain = losses["unscaled"][trained_len] if "unscaled" in losses else None
+    outside = {}
+    for label, loss in losses.items():
+        if plain is None or trained_len not in loss:
+            continue
+        tax, change = loss[trained_len] - plain, loss[longest] - plain
+        if max(tax, change) > CEILING:
+            outside[label] = change
+            continue
+        style = look(label.split(" ×")[0])
+        ax.plot(tax, change, style.marker, color=style.color, markersize=8)
+        ax.annotate(label, (tax, change), xytext=(7, 4), textcoords="offset points", fontsize=9)
+    ax.axhline(0, color="#7F7F7F", linewidth=1)
+    ax.axvline(0, color="#7F7F7F", linewidth=1)
+    ax.margins(0.15)
+    ax.set(
+        xlabel=f"short-context tax: loss at {tokens_label(trained_len)} above unscaled",
+        ylabel=f"loss at {tokens_label(longest)} above\nunscaled at {tokens_label(trained_len)}",
+        title="What does a method cost where it is not needed, and is it worth it?",
+    )
+    _say_outside(ax, outside)
+    return figure
+
+
+def _say_outside(ax: Axes, values: dict[str, float]) -> None:
+    """Name the methods that are too bad for the scale, with their last value."""
+    if values:
+        text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
+        ax.text(0.02, 0.97, f"above the scale: {text}", transform=ax.transAxes, va="top", size=8)
 
 
 def copy_heatmap(table: pd.DataFrame) -> Figure:
@@ -112,23 +170,27 @@ def _methods(table: pd.DataFrame, x: str) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _line(ax: Axes, label: str, rows: pd.DataFrame, x: str, y: str) -> None:
-    """One method with its interval as a band; a second factor of a method is drawn thinner."""
+    """One method, its interval as a band; the second factor of a method has hollow markers."""
     style = look(label.split(" ×")[0])
+    again = any(str(line.get_label()).split(" ×")[0] == label.split(" ×")[0] for line in ax.lines)
     ax.plot(
         rows[x],
         rows[y],
         label=label,
         color=style.color,
         marker=style.marker,
-        linestyle=style.line,
+        markerfacecolor="white" if again else style.color,
+        linestyle=":" if again else style.line,
         markersize=5,
     )
-    ax.fill_between(rows[x], rows["low"], rows["high"], color=style.color, alpha=0.12, linewidth=0)
+    if "low" in rows:
+        low, high = rows["low"], rows["high"]
+        ax.fill_between(rows[x], low, high, color=style.color, alpha=0.12, linewidth=0)
 
 
-def _finished(figure: Figure, ax: Axes, table: pd.DataFrame) -> Figure:
+def _finished(figure: Figure, ax: Axes, trained_len: int) -> Figure:
     """Token axis, trained length and legend, the same on every line plot."""
     token_axis(ax)
-    trained_length_line(ax, table["trained_len_tokens"].iloc[0])
+    trained_length_line(ax, trained_len)
     legend_outside(ax)
     return figure

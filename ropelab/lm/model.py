@@ -76,7 +76,7 @@ class SquaredRelu(Function):
         """relu(x)^2."""
         positive = relu(x)
         ctx.save_for_backward(positive)
-        return positive.square()
+        return positive * positive  # square() is a power, at three times the cost
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:

@@ -49,21 +49,26 @@ class Metric:
 def text_metrics(
     buckets: pd.DataFrame, last_window: pd.DataFrame, train_len: int, test_len: int
 ) -> list[Metric]:
-    """Loss in the last bucket, loss of the last window, and loss at the trained length.
+    """Loss in every bucket, loss of the last window, and loss at the trained length.
 
     The last one is the tax: what a method costs where none was needed.
     """
-    ends = buckets[buckets["bucket_end_tokens"] == test_len]
     longest = last_window[last_window["context_tokens"] == test_len]
     trained = last_window[last_window["context_tokens"] == train_len]
-    loss = "nll_nats_per_byte"
-    return [
-        Metric("nll_last_bucket", test_len, by_method(ends, "document", loss), "document", True),
-        Metric("nll_last_window", test_len, by_method(longest, "document", loss), "document", True),
-        Metric(
-            "nll_short_context", train_len, by_method(trained, "document", loss), "document", True
-        ),
+    by_bucket = [
+        _loss("nll_bucket", int(str(end)), group)
+        for end, group in buckets.groupby("bucket_end_tokens")
     ]
+    return [
+        *by_bucket,
+        _loss("nll_last_window", test_len, longest),
+        _loss("nll_short_context", train_len, trained),
+    ]
+
+
+def _loss(name: str, at_tokens: int, values: pd.DataFrame) -> Metric:
+    wide = by_method(values, "document", "nll_nats_per_byte")
+    return Metric(name, at_tokens, wide, "document", smaller_is_better=True)
 
 
 def retrieval_metrics(name: str, counts: pd.DataFrame) -> list[Metric]:

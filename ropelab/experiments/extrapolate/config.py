@@ -80,7 +80,7 @@ class ExtrapolateConfig(Config):
     finetune_steps: Count = Field(30, description="steps of the finetuned arm, at test_len")
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")
-    sequences: Count = Field(8, description="sequences per distance of copy and recall")
+    sequences: Count = Field(6, description="sequences per distance of copy and recall")
     corpus: str = Field(
         "", description="text file or folder to use; empty: the standard library of this Python"
     )

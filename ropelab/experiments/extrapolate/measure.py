@@ -74,12 +74,12 @@ def text_truncated(
 ) -> dict[str, pd.DataFrame]:
     """Losses when the model never sees more than the trained length: a sliding window.
 
-    Its stride is a quarter of the trained length.
+    Its stride is half of the trained length, so between half and all of it is read.
     """
     model.encoding = method.encoding(lengths.train)
     pieces = []
     for rows in texts.tokens.split(ROWS_AT_ONCE):
-        pieces.append(sliding_losses(model, rows, lengths.train, max(1, lengths.train // 4)))
+        pieces.append(sliding_losses(model, rows, lengths.train, lengths.train // 2))
         advance(len(rows))
     losses = torch.cat(pieces)
     final = losses[:, -grid.last_window(lengths.train) :].mean(dim=1)

@@ -86,7 +86,8 @@ def _text(tables: Tables) -> str:
 
 def _verdict(tables: Tables, method: str) -> str:
     rows = tables["comparisons"]
-    rows = rows[(rows["metric"] == "nll_last_bucket") & (rows["method_b"] == WINDOW)]
+    rows = rows[(rows["metric"] == "nll_bucket") & (rows["method_b"] == WINDOW)]
+    rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     return str(rows.loc[rows["method_a"] == method, "verdict"].iloc[0])
 
 

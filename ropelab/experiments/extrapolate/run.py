@@ -1,6 +1,9 @@
 """From a config to tables: train what is not trained yet, measure every row, make intervals."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pandas as pd
+import torch
 
 from ropelab.context import Context
 from ropelab.experiments.extrapolate.comparisons import (
@@ -14,8 +17,9 @@ from ropelab.experiments.extrapolate.models import subjects
 from ropelab.experiments.extrapolate.orderings import orderings
 from ropelab.experiments.extrapolate.rows import Row, Subject, rows
 from ropelab.experiments.extrapolate.tables import last_window, retrieval_accuracy, text_nll
+from ropelab.lm.trained import Training
 
-CELLS = 1
+CELLS = 2
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
 
 
@@ -69,7 +73,7 @@ def one_cell(
     def make() -> dict[str, pd.DataFrame]:
         model = training.model(context, config.device)
         line = f"{training.task.name}, seed {training.seed}, {row.method}"
-        with context.progress(line, row.steps) as advance:
+        with context.progress(line, row.steps) as advance, precision(base, config.device):
             return row.measure(model, advance=advance)
 
     key = {
@@ -82,3 +86,8 @@ def one_cell(
     }
     kind = f"extrapolate-{training.task.name}"
     return context.cells.tables(kind=kind, version=CELLS, key=key, make=make)
+
+
+def precision(base: Subject, device: str) -> AbstractContextManager[object]:
+    """bfloat16 where it is safe, as our models were trained; one's own model is read in float32."""
+    return torch.autocast(device, torch.bfloat16) if isinstance(base, Training) else nullcontext()
