@@ -17,18 +17,17 @@ So no admissible window wider than ``EDGE`` (relative to the base) can be missed
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from ropelab.rope.bounds.cells import Cells, excluded, ranges
+from ropelab.rope.bounds.hunt import survivors
 from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
-from ropelab.rope.bounds.survey import blocks, scan, single
+from ropelab.rope.bounds.survey import blocks, scan
 
 EDGE = 1e-11
 """Width in ln b at which a change of sign is taken as located."""
-
-STRIDE = 8
-"""Distance in tokens between the positions that the hunt for excluding positions looks at first."""
 
 Interval = tuple[float, float]
 
@@ -92,52 +91,48 @@ class Walk:
 
     def _slabs(self, start: float, top: float) -> Iterator[tuple[float, list[Interval]]]:
         """(end of the slab, admissible pieces in it), slab after slab from ``start`` to ``top``."""
-        u, width = start, _Width()
+        u, pace = start, _Pace()
         while u < top:
-            end = min(top, u + width.turns / self._turns_per_u(u))
-            left = self._not_easily_excluded(u, end) if width.hunting else [(u, end)]
-            pieces = [piece for low, high in left for piece in self._resolved(low, high, width)]
-            width.learn(_length(left) / (end - u), _length(pieces) / (end - u))
+            end = min(top, u + pace.turns * self._turn(u, pace.share))
+            left = self._hunted(u, end, pace.share, pace) if pace.hunting else [(u, end)]
+            pieces = [piece for low, high in left for piece in self._resolved(low, high, pace)]
+            pace.learn(_length(left) / (end - u), _length(pieces) / (end - u))
             yield end, pieces
             u = end
 
-    def _turns_per_u(self, u: float) -> float:
-        """How fast the longest position's sum moves: the natural unit of slab widths."""
-        return self.context * self.similarity.slope_typical(u) + 1e-9
+    def _turn(self, u: float, share: float) -> float:
+        """The step in u in which the longest position's sum typically moves by about one."""
+        return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
-    def _not_easily_excluded(self, low: float, high: float) -> list[Interval]:
-        """What remains of [low, high] after the most promising positions have excluded cells."""
-        cells = Cells.parts(low, high, 16)
-        half = self.context // 2
-        for first, last in ((half, self.context), (1, half)):
-            positions = promising(self.similarity, (low + high) / 2, first, last)
-            cells = self._left_by(positions, cells)
-            if not len(cells):
-                return []
-        return _runs(cells)
+    def _hunted(self, low: float, high: float, share: float, pace: "_Pace") -> list[Interval]:
+        """What remains of [low, high] when promising positions have excluded what they can.
 
-    def _left_by(self, positions: Floats, cells: Cells) -> Cells:
-        """The cells, at last halved three times, that none of the positions excludes."""
-        for batch in range(0, len(positions), 24):
-            if len(cells):
-                chosen = positions[batch : batch + 24]
-                cells = cells.where(~excluded(self.similarity, chosen, cells))
-        for _ in range(3):
-            if len(cells) and len(positions):
-                cells = cells.halved()
-                cells = cells.where(~excluded(self.similarity, positions, cells))
-        return cells
+        First positions in a ``share`` of the context; what they leave goes to longer ones, in
+        slabs as narrow as those need.
+        """
+        reach = max(2, round(share * self.context))
+        runs = _runs(survivors(self.similarity, low, high, reach))
+        pace.escaped(share, _length(runs) / (high - low))
+        if share == 1:
+            return runs
+        longer = min(1.0, 2 * share)
+        return [
+            piece
+            for run in runs
+            for slab in _split(run, pace.turns * self._turn(low, longer))
+            for piece in self._hunted(*slab, longer, pace)
+        ]
 
-    def _resolved(self, low: float, high: float, width: "_Width") -> Iterator[Interval]:
+    def _resolved(self, low: float, high: float, pace: "_Pace") -> Iterator[Interval]:
         """The admissible pieces of [low, high], complete up to EDGE."""
         positions = self._threats(low, high)
-        width.saw(len(positions), self.context)
+        pace.saw(len(positions), self.context)
         if len(positions) > _too_many(self.context) and high - low > EDGE:
             if excluded(self.similarity, positions[:24], Cells.parts(low, high, 1)).all():
                 return
             middle = (low + high) / 2
-            yield from self._resolved(low, middle, width)
-            yield from self._resolved(middle, high, width)
+            yield from self._resolved(low, middle, pace)
+            yield from self._resolved(middle, high, pace)
         else:
             yield from self._bisected(positions, low, high)
 
@@ -163,7 +158,7 @@ class Walk:
                 yield low, high
                 continue
             cell = Cells(np.array([low]), np.array([high]))
-            exact = high - low < 1e-3 / self._turns_per_u(low)
+            exact = high - low < 1e-3 * self._turn(low, 1)
             lowest, highest = ranges(self.similarity, positions, cell, exact)
             if (highest < 0).any() or high - low < EDGE:
                 continue
@@ -175,13 +170,23 @@ class Walk:
                 yield low, high
 
 
-class _Width:
-    """How wide the next slab should be, and whether to hunt for excluding positions first."""
+class _Pace:
+    """How wide the next slab should be, and where to hunt for excluding positions, if at all.
+
+    ``share``: the part of the context in which they are looked for first. It shrinks while nothing
+    escapes, because shorter positions exclude wider slabs, and grows when something does.
+    """
 
     def __init__(self) -> None:
         self.hunting = True
+        self.share = 1.0
         self.turns = 3.0
         self._busy = 0.0
+
+    def escaped(self, share: float, part: float) -> None:
+        """After a hunt in the first ``share``: ``part`` of the slab is left."""
+        if share == self.share:
+            self.share = min(1.0, share * 1.15) if part > 0.01 else max(1 / 64, share * 0.97)
 
     def saw(self, threats: int, context: int) -> None:
         """Remember how long the list of threats was, relative to what is convenient."""
@@ -193,6 +198,7 @@ class _Width:
             self.hunting = left < 0.9
         else:
             self.turns *= 0.7 if self._busy > 1 else 1.3 if self._busy < 0.3 else 1
+            self.share = 1.0
             if found < 0.5:
                 self.hunting, self.turns = True, 3.0
         self._busy = 0.0
@@ -201,26 +207,6 @@ class _Width:
 def _too_many(context: int) -> int:
     """Above this many threats, splitting the cell and scanning again is cheaper."""
     return 200 + context // 100
-
-
-def promising(similarity: Similarity, u: float, start: int, stop: int) -> Floats:
-    """Positions in [start, stop) where S is low, lowest first (at most 150).
-
-    Nothing is proved here. Pairs slower than a radian in ``STRIDE`` tokens are the same for
-    neighbours, and where S is negative they must already be low: they are summed on every
-    STRIDE-th position, and only the neighbours of the lowest sums are looked at.
-    """
-    slow = int((similarity.inv_freq(u) > 1 / STRIDE).sum())
-    coarse = scan(similarity, u, start, max(stop, start + 1), STRIDE, slow)
-    places = np.flatnonzero(coarse <= coarse.mean() - 2.8 * coarse.std())
-    places = (
-        places[np.argsort(coarse[places])[:96]] if len(coarse) > 256 else np.arange(len(coarse))
-    )
-    near = start + STRIDE * places[:, None] + np.arange(STRIDE) - STRIDE // 2
-    positions = np.unique(near[(near >= start) & (near < stop)]).astype(np.float64)
-    sums = single(similarity, positions, u)
-    order = np.argsort(sums)[:150]
-    return positions[order][sums[order] < 3]
 
 
 def _runs(cells: Cells) -> list[Interval]:
@@ -232,6 +218,12 @@ def _runs(cells: Cells) -> list[Interval]:
         else:
             runs.append(piece)
     return runs
+
+
+def _split(interval: Interval, width: float) -> list[Interval]:
+    """Equal parts of an interval, none wider than ``width``."""
+    edges = np.linspace(*interval, math.ceil((interval[1] - interval[0]) / width) + 1).tolist()
+    return list(pairwise(edges))
 
 
 def _touch(first: Interval, second: Interval) -> bool:
