@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab import store
+from ropelab.terminal import format_value
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
@@ -46,9 +47,21 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield ""
     yield f"What it cannot show: {manifest['cannot_show']}"
+    yield ""
+    yield from _rows(manifest["summary"])
     for figure in manifest["figures"]:
         yield ""
         yield f"![{Path(figure).stem.replace('_', ' ')}]({where}/{figure})"
+
+
+def _rows(summary: list[dict[str, Any]]) -> Iterator[str]:
+    """The short table, as Markdown."""
+    if not summary:
+        return
+    yield f"| {' | '.join(name.replace('_', ' ') for name in summary[0])} |"
+    yield f"|{' --- |' * len(summary[0])}"
+    for row in summary:
+        yield f"| {' | '.join(format_value(value).replace('|', '&#124;') for value in row.values())} |"
 
 
 def _made_by(manifest: Mapping[str, Any]) -> str:

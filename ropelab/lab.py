@@ -115,6 +115,7 @@ class Lab:
             "question": experiment.question,
             "cannot_show": experiment.cannot_show,
             "answer": run.answer,
+            "summary": store.to_records(run.summary()),
             "command": store.command_of(identity),
             "start": start.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - clock, 3),
@@ -127,7 +128,7 @@ class Lab:
         return Context(
             self.progress,
             Cells(results / ".cells", self.force, self.waiting),
-            lambda name: store.stored_runs(results, name),
+            lambda name: store.stored_runs(results, name, experiments.load(name).version),
         )
 
     def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:

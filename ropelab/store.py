@@ -100,7 +100,7 @@ def save(
     """Write a run, whole or not at all. The caller holds the folder's lock.
 
     Args:
-        about: further manifest entries: question, answer, command, start, seconds.
+        about: further manifest entries: question, answer, summary, command, start, seconds.
     """
     with replaced(folder) as fresh:
         write_tables(tables, fresh / "tables")
@@ -157,12 +157,15 @@ def _undamaged(folder: Path, manifest: Mapping[str, Any]) -> bool:
     return all(path.exists() and sha256_of(path) == code for path, code in paths.items())
 
 
-def stored_runs(results: Path, experiment: str) -> list[Stored]:
-    """All finished runs of an experiment below `results`, by folder name."""
+def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
+    """All finished runs of an experiment below `results`, by folder name.
+
+    Runs of another version of the experiment are left out: their numbers mean something else.
+    """
     return [
         Stored(experiment, manifest["config"], read_tables(folder / "tables"), str(folder))
         for folder, manifest in finished(results)
-        if manifest["experiment"] == experiment
+        if (manifest["experiment"], manifest["version"]) == (experiment, version)
     ]
 
 

@@ -136,6 +136,7 @@ def test_without_results_nothing_is_written(tmp_path, monkeypatch):
 def test_stored_runs_are_found_with_their_tables(lab):
     lab.carry_out(toy(), ToyConfig(base=5e5))
     lab.carry_out(toy(), ToyConfig(base=7e5))
-    stored = store.stored_runs(lab.results, "toy")
+    stored = store.stored_runs(lab.results, "toy", 1)
     assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
-    assert store.stored_runs(lab.results, "other") == []
+    assert store.stored_runs(lab.results, "toy", 2) == []
+    assert store.stored_runs(lab.results, "other", 1) == []
