@@ -1,0 +1,46 @@
+"""The models: one shape, one recipe, one encoding but for its base."""
+
+from functools import partial
+
+from ropelab.encodings.rope import Rope
+from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.lm.model import ModelSize
+from ropelab.lm.trained import COPY, RECALL, Task, Training, text_task
+from ropelab.lm.training import Recipe
+from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.rope.scaling import RopePlan
+
+
+def task_named(config: BaseEmpiricalConfig, name: str) -> Task:
+    """The task: real text, copying, or looking up keys."""
+    return (
+        text_task(config.read_corpus())
+        if name == "text"
+        else {"copy": COPY, "recall": RECALL}[name]
+    )
+
+
+def training(config: BaseEmpiricalConfig, task: Task, base: float, seed: int) -> Training:
+    """The description of one model."""
+    return Training(
+        task=task,
+        size=ModelSize(
+            vocabulary=task.vocabulary,
+            layers=config.layers,
+            width=config.width,
+            heads=config.heads,
+            head_dim=config.head_dim,
+        ),
+        recipe=Recipe(
+            steps=config.text_steps if task.name == "text" else config.retrieval_steps,
+            window=config.train_len,
+            tokens_per_step=config.tokens_per_step,
+        ),
+        seed=seed,
+        encoding=partial(_rope, config.head_dim, base),
+        encoding_key={"name": "rope", "pairing": "half", "base": base},
+    )
+
+
+def _rope(head_dim: int, base: float) -> Rope:
+    return Rope(RopePlan(inverse_frequencies(head_dim, base)))

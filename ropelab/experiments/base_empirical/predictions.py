@@ -1,0 +1,140 @@
+"""The bound's prediction for every base, beside what was measured, with a verdict for each."""
+
+import math
+
+import pandas as pd
+
+from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical.tables import per_unit, reach
+from ropelab.rope.bounds import first_negative
+from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.stats import Interval, paired_difference
+
+LIKE_TEXT = 0.05
+"""A text loss within so many nats per byte of the reference counts as low: about a tenth of what
+separates a trained small model from one that only knows which bytes are frequent."""
+
+
+AGREES = {
+    "holds, as predicted": True,
+    "superficial, as predicted": True,
+    "retrieves worse, as predicted": True,
+    "worse in text and retrieval": True,
+    "worse although admissible": False,
+    "retrieves where failure was predicted": False,
+}
+"""Whether a verdict agrees with the bound; the others say neither."""
+
+
+def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
+    """For each base the first position whose sum is negative; infinite if none inside L is."""
+    similarity = config.similarity()
+    found = {base: first_negative(similarity, base, config.train_len) for base in config.bases}
+    return {base: math.inf if m is None else float(m) for base, m in found.items()}
+
+
+def predictions(
+    config: BaseEmpiricalConfig,
+    trials: dict[str, pd.DataFrame],
+    accuracies: dict[str, pd.DataFrame],
+    buckets: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """A row per base and retrieval task.
+
+    ``first_failing_position_tokens``: the bound's prediction, missing where it predicts no failure
+    inside the trained length. ``quarter_turn_tokens``: where the slowest pair alone would turn its
+    sign, the simplest rival prediction. ``reach_tokens``: longest distance up to which retrieval
+    works (accuracy at least 0.5). ``accuracy_difference``: at the distances predicted to fail (all
+    of them if none is), against the largest base, paired. ``text_difference_nats_per_byte``: in the
+    second half of the window, against the largest base, paired.
+    """
+    fails = first_fails(config)
+    rows = [
+        _row(config, task, base, fails[base], table, accuracies[task], buckets)
+        for task, table in trials.items()
+        for base in config.bases
+    ]
+    return pd.DataFrame(rows)
+
+
+def _row(
+    config: BaseEmpiricalConfig,
+    task: str,
+    base: float,
+    fails: float,
+    trials: pd.DataFrame,
+    accuracies: pd.DataFrame,
+    buckets: pd.DataFrame | None,
+) -> dict[str, object]:
+    slowest = float(inverse_frequencies(config.head_dim, base)[-1])
+    judged = trials[trials["distance_tokens"] >= fails] if math.isfinite(fails) else trials
+    lost, unit = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
+    text, _ = _difference(_second_half(buckets), base)
+    of_base, reference = (judged[judged["base"] == b] for b in (base, max(config.bases)))
+    learned = _share(reference) >= 0.5
+    verdict = judge(base == max(config.bases), learned, fails, lost, text)
+    return {
+        "task": task,
+        "base": base,
+        "first_failing_position_tokens": fails if math.isfinite(fails) else math.nan,
+        "quarter_turn_tokens": math.pi / 2 / slowest,
+        "reach_tokens": reach(accuracies[accuracies["base"] == base]),
+        "accuracy": _share(of_base),
+        "accuracy_difference": lost.value,
+        "accuracy_ci_low": lost.low,
+        "accuracy_ci_high": lost.high,
+        "text_difference_nats_per_byte": text.value,
+        "text_ci_low_nats_per_byte": text.low,
+        "text_ci_high_nats_per_byte": text.high,
+        "n": lost.n,
+        "unit": unit,
+        "verdict": verdict,
+        "agrees": AGREES.get(verdict),
+    }
+
+
+def _share(trials: pd.DataFrame) -> float:
+    return float(trials["correct"].sum() / trials["trials"].sum())
+
+
+def _second_half(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
+    if buckets is None:
+        return None
+    last = buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()
+    return buckets[last].rename(columns={"nll_nats_per_byte": "value", "document": "sequence"})
+
+
+def _difference(values: pd.DataFrame | None, base: float) -> tuple[Interval, str]:
+    """value under ``base`` minus value under the largest base, paired by seed or by sequence."""
+    if values is None or values.empty:
+        return Interval(math.nan, math.nan, math.nan, 0), ""
+    sides = []
+    for wanted in (base, values["base"].max()):
+        side = values[values["base"] == wanted]
+        means, unit = per_unit(side["value"], side["seed"], side["sequence"])
+        sides.append(means.to_numpy())
+    return paired_difference(sides[0], sides[1]), unit
+
+
+def judge(reference: bool, learned: bool, fails: float, lost: Interval, text: Interval) -> str:
+    """What one base shows about the bound.
+
+    Args:
+        reference: it is the largest base, which the others are compared to.
+        learned: the reference retrieves at least half of what is asked at the judged distances.
+        fails: the first position predicted to fail, infinite for none.
+        lost: accuracy minus that of the reference.  text: the same of the text loss, nan if unknown.
+    """
+    if reference:
+        return "reference"
+    if not learned:
+        return "open: the reference fails too"
+    worse = lost.high < 0
+    if math.isinf(fails):
+        return "worse although admissible" if worse else "holds, as predicted"
+    if not worse:
+        return "retrieves where failure was predicted"
+    if math.isnan(text.value):
+        return "retrieves worse, as predicted"
+    low = text.high < LIKE_TEXT
+    return "superficial, as predicted" if low else "worse in text and retrieval"

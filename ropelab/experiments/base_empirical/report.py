@@ -1,0 +1,45 @@
+"""The answer in words and the short table for the terminal, both from the tables alone."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def answer(tables: Tables) -> str:
+    """How often the bound was right, and whether it orders the bases."""
+    table = tables["predictions"]
+    if table.empty:
+        return "Only text was measured, which the bound does not speak about."
+    judged = table[table["agrees"].notna()]
+    if judged.empty:
+        return "Nothing can be said: the model with the largest base has not learned to retrieve."
+    right = int(judged["agrees"].astype(bool).sum())
+    refuted = judged[judged["verdict"] == "retrieves where failure was predicted"]
+    sentences = [f"The bound is right about {right} of {len(judged)} bases against the largest one"]
+    for task, part in refuted.groupby("task"):
+        bases = ", ".join(f"{base:g}" for base in part["base"])
+        sentences.append(f"{task} works where it predicts failure with base {bases}")
+    superficial = judged[judged["verdict"] == "superficial, as predicted"]
+    if len(superficial):
+        bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
+        sentences.append(f"text loss stays low while retrieval fails with base {bases}")
+    return "; ".join(sentences) + "."
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """The predictions: a row per base and task."""
+    table = tables["predictions"]
+    if table.empty:
+        return tables["text_nll"].head(12)
+    columns = {
+        "task": "task",
+        "base": "base",
+        "first_failing_position_tokens": "fails_at",
+        "reach_tokens": "reach",
+        "accuracy": "accuracy",
+        "text_difference_nats_per_byte": "text_difference",
+        "verdict": "verdict",
+    }
+    return table[list(columns)].rename(columns=columns).head(12)

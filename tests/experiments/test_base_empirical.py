@@ -1,0 +1,128 @@
+"""The empirical arm: verdicts follow from the numbers, and a tiny run has every table."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from ropelab.config import read_toml
+from ropelab.context import Context
+from ropelab.errors import InputError
+from ropelab.experiments.base_empirical import predictions as judged
+from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical.measure import distances, edges
+from ropelab.experiments.base_empirical.report import answer, summary
+from ropelab.experiments.base_empirical.run import run
+from ropelab.experiments.base_empirical.tables import accuracy, reach
+from ropelab.lab import run as run_by_name
+from ropelab.stats import Interval
+
+NOTHING = Interval(math.nan, math.nan, math.nan, 0)
+WORSE, SAME = Interval(-0.5, -0.6, -0.4, 8), Interval(0.0, -0.1, 0.1, 8)
+LOW, HIGH = Interval(0.01, 0.0, 0.02, 8), Interval(0.3, 0.2, 0.4, 8)
+
+
+@pytest.mark.parametrize(
+    ("fails", "lost", "text", "verdict", "agrees"),
+    [
+        (50, WORSE, LOW, "superficial, as predicted", True),
+        (50, WORSE, HIGH, "worse in text and retrieval", True),
+        (50, WORSE, NOTHING, "retrieves worse, as predicted", True),
+        (50, SAME, LOW, "retrieves where failure was predicted", False),
+        (math.inf, SAME, LOW, "holds, as predicted", True),
+        (math.inf, WORSE, LOW, "worse although admissible", False),
+    ],
+)
+def test_verdicts(fails, lost, text, verdict, agrees):
+    found = judged.judge(False, True, fails, lost, text)
+    assert found == verdict
+    assert judged.AGREES[found] is agrees
+
+
+def test_nothing_is_judged_by_a_reference_that_has_not_learned():
+    found = judged.judge(False, False, 50, WORSE, LOW)
+    assert found.startswith("open")
+    assert found not in judged.AGREES
+    assert judged.judge(True, True, 50, WORSE, LOW) == "reference"
+
+
+def test_predictions_are_those_of_the_bound():
+    config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",))
+    assert config.bases == (10.0, 100.0, 1e4)
+    assert judged.first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
+
+
+def trials(**hits):
+    """Two sequences of ten trials at distances 16 and 64; hits by name of base, as b100=(10, 2)."""
+    return pd.DataFrame(
+        [
+            {
+                "base": float(name[1:]),
+                "seed": 0,
+                "sequence": sequence,
+                "distance_tokens": distance,
+                "trials": 10,
+                "correct": count,
+            }
+            for name, counts in hits.items()
+            for distance, count in zip((16, 64), counts, strict=True)
+            for sequence in range(2)
+        ]
+    )
+
+
+def test_a_base_is_judged_at_the_distances_where_it_should_fail():
+    config = BaseEmpiricalConfig(bases=(100.0, 1e4), tasks=("copy",))
+    table = trials(b100=(10, 2), b10000=(10, 10))
+    fails = judged.first_fails(config)
+    accuracies = accuracy(table, fails)
+    assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
+    found = judged.predictions(config, {"copy": table}, {"copy": accuracies}, None)
+    row = found.iloc[0]
+    assert row["accuracy"] == pytest.approx(0.2)
+    assert row["accuracy_difference"] == pytest.approx(-0.8)
+    assert row["reach_tokens"] == 16
+    assert row["unit"] == "sequence"
+    assert row["verdict"] == "retrieves worse, as predicted"
+    assert "right about 1 of 1" in answer({"predictions": found})
+    assert len(summary({"predictions": found})) == 2
+
+
+def test_reach_ends_at_the_first_distance_that_fails():
+    table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [1, 0.9, 0.3, 0.8]})
+    assert reach(table) == 16
+    assert math.isnan(reach(table.assign(accuracy=0.1)))
+
+
+def test_everything_lies_inside_the_trained_length():
+    assert edges(512) == [32, 64, 128, 256, 512]
+    assert distances(512) == [16, 32, 64, 128, 256, 384]
+
+
+def test_a_tiny_run_has_every_table(request):
+    path = request.config.rootpath / "configs" / "smoke" / "base-empirical.toml"
+    name, values = read_toml(path)
+    assert name == "base-empirical"
+    tables = run(BaseEmpiricalConfig(**values), Context())
+    assert set(tables) == {"text_nll", "copy_accuracy", "recall_accuracy", "predictions"}
+    assert len(tables["predictions"]) == 4
+    assert len(tables["text_nll"]) == 2 * 5
+    assert tables["text_nll"]["nll_nats_per_byte"].between(3, 7).all()
+    assert answer(tables)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bases": "1000"}, "at least two different bases"),
+        ({"bases": "1,10"}, "greater than 1"),
+        ({"train_len": 64}, "at least 128"),
+        ({"tasks": "copying"}, "copy"),
+        ({"head_dim": 7}, "even"),
+        ({"corpus": "/nowhere/at/all"}, "nowhere"),
+    ],
+)
+def test_bad_input_gets_one_line(values, message):
+    with pytest.raises(InputError, match=message) as caught:
+        run_by_name("base-empirical", **values)
+    assert "\n" not in str(caught.value)
