@@ -61,7 +61,8 @@ def _rows(summary: list[dict[str, Any]]) -> Iterator[str]:
     yield f"| {' | '.join(name.replace('_', ' ') for name in summary[0])} |"
     yield f"|{' --- |' * len(summary[0])}"
     for row in summary:
-        yield f"| {' | '.join(format_value(value).replace('|', '&#124;') for value in row.values())} |"
+        cells = (format_value(value).replace("|", "&#124;") for value in row.values())
+        yield f"| {' | '.join(cells)} |"
 
 
 def _made_by(manifest: Mapping[str, Any]) -> str:

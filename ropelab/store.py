@@ -6,6 +6,7 @@ the experiment, another corpus, a damaged table) is not reused.
 """
 
 import json
+import math
 import os
 import platform
 import re
@@ -225,8 +226,9 @@ def _commit() -> dict[str, Any]:
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON, where a missing value is null."""
+    """Rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
     plain = table.astype(object).where(table.notna(), None)
+    plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
     return plain.to_dict(orient="records")  # type: ignore[return-value]
 
 

@@ -1,10 +1,12 @@
 """Runs are stored where their config says, reused while they fit, and never half-written."""
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -140,3 +142,12 @@ def test_stored_runs_are_found_with_their_tables(lab):
     assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
     assert store.stored_runs(lab.results, "toy", 2) == []
     assert store.stored_runs(lab.results, "other", 1) == []
+
+
+def test_records_for_json_have_no_numbers_that_json_lacks():
+    table = pd.DataFrame({"x": [1.5, math.nan, math.inf], "y": [1, 2, 3], "z": ["a", None, "nan"]})
+    assert store.to_records(table) == [
+        {"x": 1.5, "y": 1, "z": "a"},
+        {"x": None, "y": 2, "z": None},
+        {"x": "inf", "y": 3, "z": "nan"},
+    ]
