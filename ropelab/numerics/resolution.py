@@ -17,7 +17,7 @@ from ropelab.numerics.formats import FloatFormat
 from ropelab.numerics.ranges import BLOCK, blocks, octaves, span
 from ropelab.numerics.sieve import proves_distinct
 
-CAPACITY = 1 << 23
+CAPACITY = 1 << 22
 """Hashes held at once; a longer range is streamed several times, one share of the hashes each."""
 
 

@@ -116,6 +116,15 @@ def test_an_implementation_gets_the_stage_to_fix():
     repairs = tables["casts"].query("kind == 'repair'")
     cured = repairs[repairs["first_bad_position"].isna()]
     assert cured["stage"].tolist() == ["inv_freq"]
+    assert report.summary(tables)["fix_first"].tolist() == ["inv_freq"]
+
+
+def test_of_several_implementations_the_right_and_the_wrong_are_named():
+    tables = tables_of(schemes=[], preset=["torchtitan", "positions_bfloat16"])
+    said = report.answer(tables)
+    assert "Angles stay right in torchtitan" in said
+    assert "positions_bfloat16: angles are wrong from position 257" in said
+    assert "fixing position alone cures it" in said
 
 
 def test_a_scaling_method_changes_the_frequencies_that_are_judged():

@@ -21,8 +21,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         return tables["incidents"][["measure", "reported", "ours", "verdict"]]
     if "resolution" in tables:
         return _collisions(tables["resolution"])
-    columns = ["name", "stage", "max_angle_error_rad", "first_bad_position", "rms_score_error"]
-    return tables["casts"][columns].head(12)
+    return _ladder(tables["casts"])
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
@@ -33,6 +32,23 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     wide = cells.pivot(index=["scheme", "channel"], columns="format", values="cell")[formats]
     order = pd.MultiIndex.from_frame(resolution[["scheme", "channel"]].drop_duplicates())
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
+
+
+def _ladder(casts: pd.DataFrame) -> pd.DataFrame:
+    """Rows: implementations, else stages in bfloat16; with the stage to fix first."""
+    plans = _implementations(casts)
+    if plans.empty:
+        plans = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
+    fixes = [_first_fix(row, _repairs(casts, row["name"])) for row in plans.to_dict("records")]
+    return pd.DataFrame(
+        {
+            "plan": plans["name"],
+            "worst_rad": plans["max_angle_error_rad"],
+            "wrong_from": plans["first_bad_position"],
+            "score_rms": plans["rms_score_error"],
+            "fix_first": pd.Series(fixes, index=plans.index, dtype=object),
+        }
+    ).reset_index(drop=True)
 
 
 def _percent(share: float) -> str:
@@ -93,11 +109,26 @@ def _cos_alone(rows: pd.DataFrame) -> str:
 
 def _casts(tables: Tables) -> Iterator[str]:
     casts = tables["casts"]
-    plans = casts[casts["kind"].isin(["preset", "cast"])]
+    plans = _implementations(casts)
     if plans.empty:
         yield from _stages(casts[casts["kind"] == "stage"])
-    for row in plans.head(3).to_dict("records"):
-        yield _first_fix(row, casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])])
+        return
+    fine = plans[plans["first_bad_position"].isna()]
+    if not fine.empty:
+        worst = fine["max_angle_error_rad"].max()
+        names = _list(fine["name"].tolist())
+        yield f"Angles stay right in {names} (within {worst:.2g} rad)."
+    for row in plans[plans["first_bad_position"].notna()].to_dict("records"):
+        wrong = f"{row['name']}: angles are wrong from position {int(row['first_bad_position'])}"
+        yield f"{wrong}; {_cure(row, _repairs(casts, row['name']))}."
+
+
+def _implementations(casts: pd.DataFrame) -> pd.DataFrame:
+    return casts[casts["kind"].isin(["preset", "cast"])]
+
+
+def _repairs(casts: pd.DataFrame, name: str) -> pd.DataFrame:
+    return casts[(casts["kind"] == "repair") & (casts["name"] == name)]
 
 
 def _stages(stages: pd.DataFrame) -> Iterator[str]:
@@ -115,34 +146,33 @@ def _stages(stages: pd.DataFrame) -> Iterator[str]:
     )
 
 
-def _first_fix(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str:
-    """Name the stage whose repair helps an implementation most."""
-    name, bad = row["name"], row["first_bad_position"]
-    if pd.isna(bad):
-        largest = _best_repair(repairs, "rms_score_error")
-        worst = f"{row['max_angle_error_rad']:.2g} rad, within the tolerance"
-        noise = f"; most score noise comes from {largest}" if largest else ""
-        return f"{name}: the worst angle error is {worst}{noise}."
-    cured = repairs[repairs["first_bad_position"].isna()]["stage"].tolist()
-    wrong = f"{name}: angles are wrong from position {int(bad)}"
-    if cured:
-        return f"{wrong}; fixing {_or(cured)} alone cures it."
-    later = repairs.sort_values(["first_bad_position", "rms_score_error"], ascending=[False, True])
-    best = later.iloc[0]
+def _cure(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str:
+    """The stages of which each alone, made exact, would do; else the one that helps most."""
+    if cured := _cured(repairs):
+        return f"fixing {' or '.join(cured)} alone cures it"
+    best = _best(repairs)
     then = int(best["first_bad_position"])
-    effect = f"then from {then}" if then > bad else "although that alone delays nothing"
-    return f"{wrong}; no single fix cures it, fix {best['stage']} first ({effect})."
+    delayed = then > row["first_bad_position"]
+    effect = f"then from {then}" if delayed else "although that alone delays nothing"
+    return f"no single fix cures it, fix {best['stage']} first ({effect})"
 
 
-def _best_repair(repairs: pd.DataFrame, column: str) -> str:
-    if repairs.empty:
-        return ""
-    return str(repairs.sort_values(column)["stage"].iloc[0])
+def _first_fix(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str | None:
+    """The stage to fix first, in one word or two."""
+    if pd.isna(row["first_bad_position"]) or repairs.empty:
+        return None
+    return " or ".join(_cured(repairs)) or str(_best(repairs)["stage"])
+
+
+def _cured(repairs: pd.DataFrame) -> list[str]:
+    return repairs[repairs["first_bad_position"].isna()]["stage"].tolist()
+
+
+def _best(repairs: pd.DataFrame) -> pd.Series:
+    """The repair that delays the trouble longest; of equals, the one with the best scores."""
+    order = ["first_bad_position", "rms_score_error"]
+    return repairs.sort_values(order, ascending=[False, True]).iloc[0]
 
 
 def _list(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _or(names: list[str]) -> str:
-    return " or ".join(names)
