@@ -66,7 +66,7 @@ class ExtrapolateConfig(Config):
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     preset: Literal["small", "base", "large"] = Field(
-        "small", description="size of the models: about 0.5, 10 or 120 million parameters"
+        "small", description="size of the models: about 1, 10 or 120 million parameters"
     )
     text_steps: Count | None = Field(
         None, description="training steps on text, if not the preset's"

@@ -44,6 +44,7 @@ class Ordering:
     Attributes:
         reaches: least and largest test_len / train_len it was claimed for.
         groups: the best first; equals together.
+        ties: whether the methods of one group were said to be equal, or nothing was said.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Ordering:
     metric: str
     groups: tuple[tuple[Entry, ...], ...]
     reaches: tuple[float, float] = (1.0, float("inf"))
+    ties: bool = True
 
 
 PLAIN = Entry("unscaled", 0)
@@ -79,6 +81,7 @@ ORDERINGS = (
         "nll_bucket",
         ((YARN,), (PARTS,), (NTK_TWICE,), (PI, PLAIN)),
         (4, 8),
+        ties=False,
     ),
     Ordering(
         "fine-tuned, inside the window",
@@ -136,24 +139,29 @@ def orderings(compared: pd.DataFrame, reach: float, train_len: int) -> pd.DataFr
 
 
 def _record(ordering: Ordering, groups: list[list[str]], rows: pd.DataFrame) -> tuple[object, ...]:
-    found = list(_pairs(groups, rows))
+    found = [*(_ties(groups, rows) if ordering.ties else ()), *_steps(groups, rows)]
     if any(outcome == "against" for _, outcome in found):
         result = "not reproduced"
     else:
         result = "within noise" if any(o == "open" for _, o in found) else "reproduced"
-    published = " > ".join(" ~ ".join(group) for group in groups)
+    equal = " ~ " if ordering.ties else ", "
+    published = " > ".join(equal.join(group) for group in groups)
     measured = "; ".join(text for text, _ in found)
     at = rows["at_tokens"].iloc[0]
     return (ordering.name, ordering.source, ordering.metric, at, published, measured, result)
 
 
-def _pairs(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Every claimed pair with what was measured: `for`, `against` or `open`."""
+def _ties(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Pairs claimed to be equal, and whether the measurement is `for` or `against` it."""
     for group in groups:
         for a, b in combinations(group, 2):
             difference, better = _look_up(rows, a, b)
             equal = better == "~" or abs(difference) < CLOSE
             yield _said(a, b, difference, better), "for" if equal else "against"
+
+
+def _steps(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """Pairs claimed to differ, and whether the measurement is `for`, `against` or `open`."""
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
             difference, better = _look_up(rows, a, b)
