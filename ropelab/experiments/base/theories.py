@@ -79,7 +79,8 @@ def _all(config: BaseConfig, bound: Bound) -> Iterator[Theory]:
 
 def _exact(bound: Bound) -> Iterator[Theory]:
     yield Theory("first admissible base", "at least", bound.first, f"{MEN}, computed here")
-    yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
+    if bound.complete:
+        yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
 
 
 def _bound_rules(config: BaseConfig, context: int) -> Iterator[Theory]:

@@ -123,7 +123,8 @@ def judge(reference: bool, learned: bool, fails: float, lost: Interval, text: In
         reference: it is the largest base, which the others are compared to.
         learned: the reference retrieves at least half of what is asked at the judged distances.
         fails: the first position predicted to fail, infinite for none.
-        lost: accuracy minus that of the reference.  text: the same of the text loss, nan if unknown.
+        lost: accuracy minus that of the reference.
+        text: text loss minus that of the reference, nan if it was not measured.
     """
     if reference:
         return "reference"
