@@ -56,3 +56,5 @@ class Context:
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
     stored: Callable[[str], list[Stored]] = nothing_stored
+    times: dict[str, Any] = field(default_factory=dict)
+    """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""

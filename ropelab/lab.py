@@ -109,7 +109,8 @@ class Lab:
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
-        tables = experiment.run(identity.config, self._context())
+        context = self._context()
+        tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
         about = {
             "question": experiment.question,
@@ -119,6 +120,7 @@ class Lab:
             "command": store.command_of(identity),
             "start": start.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - clock, 3),
+            **({"times": context.times} if context.times else {}),
         }
         store.save(folder, identity, tables, run.figures(), about)
 

@@ -78,7 +78,7 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
         )  # fmt: skip
     wide = rows.pivot(index="encoding", columns="times_trained_len", values="value").loc[order]
     ax.hlines(range(len(order)), wide[1], wide[longest], color=GREY, linewidth=0.8, zorder=1)
-    x, side = (0.02, "left") if wide[1].max() <= 1 else (0.98, "right")
+    x, side = (0.02, "left") if rows["metric"].iloc[0] == COPY else (0.98, "right")
     for row in np.flatnonzero(wide[longest].isna()):
         ax.annotate(
             f"undefined at {longest}x", (x, row), xycoords=("axes fraction", "data"),

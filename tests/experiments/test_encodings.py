@@ -11,7 +11,7 @@ from ropelab.config import build
 from ropelab.context import Context
 from ropelab.encodings.registry import ENCODINGS, make_encoding
 from ropelab.errors import InputError
-from ropelab.experiments.encodings import claimed, models, report, run, tables
+from ropelab.experiments.encodings import claimed, models, report, run, tables, times
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.config import ENCODINGS as NAMES
 from ropelab.experiments.encodings.config import EncodingsConfig
@@ -53,8 +53,13 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(corpus):
-    return run.run(config(corpus=corpus), Context())
+def context():
+    return Context()
+
+
+@pytest.fixture(scope="module")
+def found(corpus, context):
+    return run.run(config(corpus=corpus), context)
 
 
 def test_the_config_knows_every_encoding():
@@ -220,6 +225,24 @@ def test_behaviour_of_models_with_random_weights():
     assert rows["nope"]["order_first_layer"] < 1e-5 < 1e-2 < rows["nope"]["order_output"]
     assert rows["rope"]["order_first_layer"] > 1e-2
     assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
+
+
+def test_times_stand_beside_the_tables_and_not_in_them(found, context):
+    rows = {row["encoding"]: row for row in context.times["encodings"]}
+    assert list(rows) == FEW.split(",")
+    assert rows["learned"]["decode_context_tokens"] == 64
+    assert rows["rope"]["decode_context_tokens"] == 256
+    for row in rows.values():
+        assert row["training_tokens_per_second"] > 0
+        assert row["training_time_ratio"] > 0
+        assert row["decode_time_ratio"] > 0
+    assert not any("second" in column for table in found.values() for column in table)
+
+
+def test_ratios_are_those_of_medians_in_turns(monkeypatch):
+    clock = iter([0, 3, 10, 11, 20, 29, 30, 31, 40, 43, 50, 51])
+    monkeypatch.setattr(times.time, "perf_counter", lambda: next(clock))
+    assert times.in_turns(lambda: None, lambda: None, rounds=3) == (3, 3)
 
 
 # Claims of the notes

@@ -1,7 +1,7 @@
 """What each encoding costs, before anything is trained: parameters, work and memory.
 
 Work is counted in operations of matrix products, as ratios to the model without positions, because
-a table must be the same on every machine; `benchmarks/bench_encodings.py` measures times.
+a table must be the same on every machine; `times.py` measures times, for the manifest.
 """
 
 from dataclasses import replace

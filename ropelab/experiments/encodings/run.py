@@ -14,6 +14,7 @@ from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs, memory
 from ropelab.experiments.encodings.models import trained, training
 from ropelab.experiments.encodings.quality import copies, text_losses
+from ropelab.experiments.encodings.times import times
 from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.measure import Lengths
 from ropelab.lm.model import LanguageModel
@@ -23,6 +24,8 @@ from ropelab.lm.trained import COPY, Task, text_task
 CELLS = 1
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
 BASELINE = "rope"
+ROUNDS = 5
+"""How often an encoding and NoPE are timed in turns."""
 TEXTS = 4
 """Texts on which caches and shuffled orders are tried."""
 
@@ -42,6 +45,8 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     found["comparisons"] = tables.comparisons(units, config, baseline)
     found["extrapolation"] = tables.extrapolation(units, config)
     found["claimed_vs_measured"] = claimed_vs_measured(found)
+    with context.progress("timing against nope", len(config.encodings)) as advance:
+        context.times["encodings"] = times(config, ROUNDS, advance)
     return found
 
 

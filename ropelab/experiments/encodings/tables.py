@@ -7,7 +7,8 @@ quality        the three above where contexts are 1x, 2x, 4x ... the trained len
 comparisons    every encoding against one baseline, paired
 extrapolation  every encoding against itself at the trained length, paired
 
-The first four name the trained length. Where an encoding is not defined the row is there, its status `undefined` and its value missing.
+The first four name the trained length. Where an encoding is not defined the row is there, its
+status `undefined` and its value missing.
 """
 
 from collections.abc import Sequence

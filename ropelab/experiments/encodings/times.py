@@ -1,0 +1,98 @@
+"""How long training and decoding take, against the model without positions in the same run.
+
+Each encoding takes turns with NoPE, so that both see the same machine, and medians are compared.
+Times differ from run to run, so they go into the manifest and not into a table.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ropelab.context import Advance
+from ropelab.encodings.registry import make_encoding
+from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings.cost import PLAIN
+from ropelab.experiments.encodings.models import recipe_of, size_of
+from ropelab.experiments.encodings.quality import defined_length
+from ropelab.lm.model import Cache, LanguageModel
+from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
+from ropelab.lm.training import make_optimizers, one_step
+
+DECODED = 16
+"""Tokens decoded between two readings of the clock."""
+Work = Callable[[], object]
+
+
+def times(config: EncodingsConfig, rounds: int, advance: Advance) -> list[dict[str, Any]]:
+    """One record per encoding: throughput, time per decoded token, and both against NoPE."""
+    return [_row(config, name, rounds, advance) for name in config.encodings]
+
+
+def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> dict[str, Any]:
+    context = defined_length(make_encoding(name, config.shape()), config.test_len)
+    step, slower = in_turns(training_step(config, name), training_step(config, PLAIN), rounds)
+    mine, plain = (decoding(config, each, context) for each in (name, PLAIN))
+    token, longer = in_turns(mine, plain, rounds)
+    advance(1)
+    tokens = config.tokens_per_step // config.train_len * config.train_len
+    return {
+        "encoding": name,
+        "training_tokens_per_second": round(tokens / step, 1),
+        "training_time_ratio": round(slower, 3),
+        "decode_context_tokens": context,
+        "decode_seconds": token / DECODED,
+        "decode_time_ratio": round(longer, 3),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def training_step(config: EncodingsConfig, name: str) -> Work:
+    """One optimizer step on a batch of the copy task at the full trained length."""
+    model, recipe = model_with(config, name), recipe_of(config, "copy")
+    optimizers, last = make_optimizers(model, recipe), recipe.steps - 1
+
+    def data(step: int, window: int, rows: int) -> Batch:
+        return copy_batch(0, step, window, rows)
+
+    return lambda: one_step(model, optimizers, data, recipe, last)
+
+
+def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
+    """A few tokens, one by one, at the end of a context whose keys and values are cached."""
+    model, full = model_with(config, name), Cache()
+    device = model.head.weight.device
+    with torch.inference_mode():
+        model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
+
+    @torch.inference_mode()
+    def work() -> None:
+        cache = Cache(full.tokens, dict(full.layers))
+        for _ in range(DECODED):
+            model(torch.zeros(1, 1, dtype=torch.long, device=device), cache)
+
+    return work
+
+
+def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
+    """The model of the copy task, untrained: times do not depend on weights."""
+    encoding = make_encoding(name, config.shape())
+    return LanguageModel(size_of(config, SYMBOLS), encoding).to(config.device)
+
+
+def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:
+    """Median seconds of `mine`, and how many times those of `plain`, measured in turns."""
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for work in (mine, plain):
+        work()
+    for _ in range(rounds):
+        for work, taken in zip((mine, plain), seconds, strict=True):
+            start = time.perf_counter()
+            work()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - start)
+    first, second = map(statistics.median, seconds)
+    return first, first / second
