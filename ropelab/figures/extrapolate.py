@@ -118,7 +118,7 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
         ax.annotate(label, (tax, change), xytext=(7, 4), textcoords="offset points", fontsize=9)
     ax.axhline(0, color="#7F7F7F", linewidth=1)
     ax.axvline(0, color="#7F7F7F", linewidth=1)
-    ax.margins(0.15)
+    ax.margins(x=0.15, y=0.25)
     ax.set(
         xlabel=f"short-context tax: loss at {tokens_label(trained_len)} above unscaled",
         ylabel=f"loss at {tokens_label(longest)} above\nunscaled at {tokens_label(trained_len)}",
