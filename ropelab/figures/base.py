@@ -125,7 +125,7 @@ def _theories(tables: Tables) -> Figure:
     ax.set_yticks(rows, table["theory"])
     ax.set(xscale="log", xlabel="base")
     figure.suptitle(_theories_title(table, context), x=0.01, ha="left", weight="bold", size=11)
-    ax.set_xlim(table["base"].min() / 3, table["base"].max() * 60)
+    ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
     ax.grid(axis="y", visible=False)
     figure.legend(loc="outside lower center", ncols=len(KINDS))
     return figure
@@ -134,9 +134,14 @@ def _theories(tables: Tables) -> Figure:
 def _theories_title(table: pd.DataFrame, context: int) -> str:
     spread = table["base"].max() / table["base"].min()
     return (
-        f"Bases for {tokens_label(context)} tokens: the theories lie {spread:,.0f}-fold apart "
+        f"Bases for {tokens_label(context)} tokens: the theories lie {_round(spread)}-fold apart "
         f"(dashed: the exact bound)"
     )
+
+
+def _round(value: float) -> str:
+    """One significant digit, written out."""
+    return f"{float(f'{value:.1g}'):,.0f}"
 
 
 def _windows(tables: Tables) -> Figure:
