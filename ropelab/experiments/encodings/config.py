@@ -61,6 +61,9 @@ class EncodingsConfig(Config):
     text_steps: Count = Field(600, description="training steps on text")
     copy_steps: Count = Field(600, description="training steps on copying")
     tokens_per_step: Count = Field(4096, description="tokens in one training step")
+    first_window: Count = Field(
+        16, description="tokens in a window when training begins; doubled up to train_len"
+    )
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")
     sequences: Count = Field(8, description="copy sequences per distance")

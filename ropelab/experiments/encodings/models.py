@@ -30,6 +30,7 @@ def recipe_of(config: EncodingsConfig, task: str) -> Recipe:
         steps=config.copy_steps if task == "copy" else config.text_steps,
         window=config.train_len,
         tokens_per_step=config.tokens_per_step,
+        first_window=min(config.first_window, config.train_len),
     )
 
 
