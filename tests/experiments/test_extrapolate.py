@@ -29,6 +29,7 @@ SMOKE = {
     "head_dim": 16,
     "text_steps": 4,
     "copy_steps": 4,
+    "recall_steps": 4,
     "documents": 3,
     "sequences": 2,
     "device": "cpu",
