@@ -28,12 +28,14 @@ Tables = Mapping[str, pd.DataFrame]
 def draw(tables: Tables) -> dict[str, Figure]:
     """All figures the tables have the rows for, the most telling first."""
     figures = {}
-    if "collisions" in tables and not tables["collisions"].empty:
+    if "collisions" in tables:
         figures["collisions"] = collisions(tables["collisions"], tables["resolution"])
     if (tables["casts"]["kind"] == "stage").any():
         figures["ladder"] = ladder(tables["casts"])
-    figures["angle_error"] = angle_error(tables["growth"])
-    figures["score_drift"] = score_drift(tables["drift"])
+    if (tables["growth"]["max_angle_error_rad"] > 0).any():
+        figures["angle_error"] = angle_error(tables["growth"])
+    if (tables["drift"]["rms_score_change"] > 0).any():
+        figures["score_drift"] = score_drift(tables["drift"])
     return figures
 
 

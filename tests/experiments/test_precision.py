@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from matplotlib import pyplot as plt
 
 from ropelab.config import build, read_toml
 from ropelab.context import Context
@@ -15,6 +16,8 @@ from ropelab.experiments.precision import report
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.reported import parse_reported
 from ropelab.experiments.precision.run import run
+from ropelab.figures.precision import draw
+from ropelab.figures.style import use_style
 from ropelab.numerics.accuracy import TableSample
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.phase import wrapped
@@ -145,6 +148,40 @@ def test_explaining_a_position_shows_what_is_stored_instead():
     assert rows.loc[("bfloat16", "stored"), "cos"] == pytest.approx(math.cos(15936))
 
 
+EVERY_FIGURE = ["collisions", "ladder", "angle_error", "score_drift"]
+NO_LADDER = ["collisions", "angle_error", "score_drift"]
+
+
+@pytest.mark.parametrize(
+    ("values", "figures"),
+    [
+        ({}, EVERY_FIGURE),
+        ({"schemes": ["single"], "channels": ["vector"]}, EVERY_FIGURE[1:]),
+        ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
+        ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
+        (
+            {"length": 2, "schemes": ["sinusoidal"]},
+            ["collisions", "ladder", "angle_error", "score_drift"],
+        ),
+        (
+            {"method": "p_rope(p=0.25)", "preset": ["ggml"]},
+            ["collisions", "angle_error", "score_drift"],
+        ),
+        ({"offset": 2**40, "preset": ["all"]}, NO_LADDER),
+    ],
+)
+def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
+    tables = tables_of(**({"length": 600} | values))
+    with use_style():
+        drawn = draw(tables)
+        for figure in drawn.values():
+            figure.canvas.draw()
+    plt.close("all")
+    assert list(drawn) == figures
+    assert report.answer(tables).endswith(".")
+    assert 1 <= len(report.summary(tables)) <= 12
+
+
 def test_an_offset_looks_at_those_positions_only():
     rows = tables_of(offset=65536, length=257, preset=["half_cache_bfloat16"])["casts"]
     assert rows["worst_position"].between(65536, 65792).all()
@@ -198,7 +235,7 @@ def test_the_stored_configs_are_valid(path):
         ({"base": "nan"}, "base must be a number"),
         ({"period": -5}, "period must be greater than 0"),
         ({"period": 0}, "period must be greater than 0"),
-        ({"length": 0}, "length must be greater than or equal to 1"),
+        ({"length": 1}, "length must be greater than or equal to 2"),
         ({"offset": -1}, "offset must be greater than or equal to 0"),
         ({"tolerance": 4}, "tolerance must be less than 3.14"),
         ({"rotary_dim": 128}, r"rotary_dim must be at most head_dim \(64\), got 128"),

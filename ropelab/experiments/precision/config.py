@@ -58,7 +58,7 @@ class PrecisionConfig(Config):
     trained_len: Count = Field(8192, description="trained length the scaling method starts from")
     model_dim: EvenCount = Field(512, description="width of the sinusoidal code (its base: 10000)")
     period: Positive = Field(1e6, description="period of the single-frequency code, in tokens")
-    length: Count = Field(131072, description="number of positions")
+    length: Count = Field(131072, ge=2, description="number of positions")
     offset: Natural = Field(0, description="first position")
     schemes: Names = Field(
         ("single", "rope"), description="position codes: single, rope, sinusoidal"

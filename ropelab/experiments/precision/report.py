@@ -9,6 +9,12 @@ from ropelab.numerics.casts import STAGES
 
 Tables = Mapping[str, pd.DataFrame]
 
+TITLES = {
+    "single": "One frequency",
+    "rope": "Many frequencies",
+    "sinusoidal": "The sinusoidal code",
+}
+
 
 def answer(tables: Tables) -> str:
     """One or two sentences: what neighbours keep, and which cast to undo first."""
@@ -77,7 +83,7 @@ def _codes(tables: Tables) -> Iterator[str]:
         return
     resolution = tables["resolution"]
     coarse = [name for name in resolution["format"].unique() if name != "float64"]
-    for scheme, title in (("single", "One frequency"), ("rope", "Many frequencies")):
+    for scheme, title in TITLES.items():
         rows = resolution[(resolution["scheme"] == scheme) & resolution["format"].isin(coarse)]
         whole = rows[rows["channel"].isin(["pair"] if scheme == "single" else ["vector"])]
         if whole.empty:

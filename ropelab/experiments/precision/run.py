@@ -35,9 +35,10 @@ def one_thread() -> Iterator[None]:
 
 def _tables(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:
     tables: dict[str, pd.DataFrame] = {}
-    if config.schemes:
+    if codes(config):
         with context.progress("which positions collide", total=len(codes(config))) as advance:
             tables |= code_tables(config, advance)
+    if config.schemes:
         tables["pairs"] = pairs_table(config)
         tables["scores"] = scores_table(config)
     with context.progress("which cast is wrong", total=1) as advance:
