@@ -262,17 +262,19 @@ def test_the_answer_follows_from_the_tables():
             "factor": [1.0] * 3 + [4.0] * 3,
             "arm": "zero_shot",
             "distance_tokens": [512, 2048, 4096] * 2,
-            "accuracy": [0.99, 0.1, 0.95, 0.99, 0.98, 0.95],
+            "accuracy": [0.99, 0.1, 0.02, 0.99, 0.98, 0.95],
+            "trained_len_tokens": 2048,
         }
     )
     assert report.answer({"copy_accuracy": copies}) == (
-        "yarn ×4 copies (accuracy 0.9) from 4096 tokens back, unscaled from 512."
+        "Copying from 4096 tokens back, 2 times the trained length: "
+        "yarn ×4 gets 0.95 right, unscaled 0.02."
     )
 
 
 def test_answer_and_summary_fit_a_real_run(tables):
     assert "sliding window of the trained length" in report.answer(tables)
-    assert "No method copies" in report.answer(tables)
+    assert "Copying from 128 tokens back" in report.answer(tables)
     summary = report.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
     assert len(summary.columns) <= 7

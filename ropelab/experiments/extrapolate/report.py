@@ -8,8 +8,6 @@ from ropelab.labels import row_labels
 
 Tables = Mapping[str, pd.DataFrame]
 WINDOW = "sliding_window"
-WORKS = 0.9
-"""From this accuracy on a method is said to copy."""
 
 
 def answer(tables: Tables) -> str:
@@ -47,23 +45,15 @@ def _spread(table: pd.DataFrame, most: int = 2) -> Sequence[Hashable]:
 def _copying(tables: Tables) -> str:
     if "copy_accuracy" not in tables:
         return ""
+    trained_len = int(tables["copy_accuracy"]["trained_len_tokens"].iloc[0])
     accuracy = _by_label(tables["copy_accuracy"], "distance_tokens", "accuracy")
-    reach = {label: _reach(row) for label, row in accuracy.iterrows()}
-    farthest = max(reach.values())
-    if farthest == 0:
-        return f"No method copies with an accuracy of {WORKS:g} at any distance measured."
-    best = [str(label) for label, distance in reach.items() if distance == farthest]
-    sentence = f"{_listed(best)} {_copy(best)} (accuracy {WORKS:g}) from {farthest} tokens back"
-    if "unscaled" in reach and "unscaled" not in best:
-        sentence += f", unscaled from {reach['unscaled']}"
-    return f"{sentence}."
-
-
-def _reach(accuracies: pd.Series) -> int:
-    """The largest distance up to which every one measured is copied; 0 if the first is not."""
-    fails = accuracies[accuracies < WORKS]
-    within = accuracies.index[accuracies.index < fails.index[0]] if len(fails) else accuracies.index
-    return int(within[-1]) if len(within) else 0
+    distance = min(2 * trained_len, int(accuracy.columns[-1]))
+    at = accuracy[distance].sort_values(ascending=False, kind="stable")
+    share = f"{distance / trained_len:g} times the trained length"
+    best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
+    sentence = f"Copying from {distance} tokens back, {share}: {best}"
+    plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
+    return f"{sentence}{plain}."
 
 
 def _text(tables: Tables) -> str:
@@ -89,11 +79,3 @@ def _verdict(tables: Tables, method: str) -> str:
     rows = rows[(rows["metric"] == "nll_bucket") & (rows["method_b"] == WINDOW)]
     rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     return str(rows.loc[rows["method_a"] == method, "verdict"].iloc[0])
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _copy(names: list[str]) -> str:
-    return "copies" if len(names) == 1 else "copy"
