@@ -47,7 +47,7 @@ def test_nothing_is_judged_by_a_reference_that_has_not_learned():
 
 
 def test_predictions_are_those_of_the_bound():
-    config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",))
+    config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",), train_len=512)
     assert config.bases == (10.0, 100.0, 1e4)
     assert judged.first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 

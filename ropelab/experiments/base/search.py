@@ -55,7 +55,7 @@ def bounds(
     work = sum(length**2 for length in contexts)
     with context.progress("searching admissible bases", total=work) as advance:
         for length in steps(contexts):
-            complete = length <= windows_up_to
+            complete = length in contexts and length <= windows_up_to
             walk = Walk(similarity, length, settled)
             windows = _searched(walk, start, complete)
             if windows:

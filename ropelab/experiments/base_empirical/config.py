@@ -33,19 +33,19 @@ class BaseEmpiricalConfig(Config):
     """One model, trained at one length under several bases."""
 
     bases: Bases = Field(
-        (10.0, 100.0, 1000.0, 10000.0),
+        (30.0, 300.0, 10000.0),
         description="bases to train with, the largest is compared to",
     )
-    train_len: Count = Field(512, description="length the models are trained at, in tokens")
+    train_len: Count = Field(256, description="length the models are trained at, in tokens")
     tasks: tuple[Literal["text", "copy", "recall"], ...] = Field(
         ("text", "copy"), description="what is trained and measured"
     )
     layers: Count = Field(2, description="layers of the model")
     width: EvenCount = Field(128, description="width of the model")
-    heads: Count = Field(2, description="heads of a layer")
+    heads: Count = Field(1, description="heads of a layer")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
-    text_steps: Count = Field(400, description="training steps on text")
-    retrieval_steps: Count = Field(500, description="training steps on copying and on looking up")
+    text_steps: Count = Field(300, description="training steps on text")
+    retrieval_steps: Count = Field(800, description="training steps on copying and on looking up")
     tokens_per_step: Count = Field(4096, description="tokens in one training step")
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")
