@@ -41,7 +41,8 @@ def cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     )
     for ax, metric in zip(axes, metrics, strict=False):
         _dumbbells(ax, quality[quality["metric"] == metric], order)
-    axes[0].set(xlabel="text loss at the end\n(nats per byte)")
+    if TEXT in metrics:
+        axes[0].set(xlabel="text loss at the end\n(nats per byte)")
     if COPY in metrics:
         axes[metrics.index(COPY)].set(xlabel="tokens copied\ncorrectly", xlim=(-0.05, 1.05))
     _work(axes[-2], cost, order)
@@ -66,7 +67,10 @@ def _best_first(cost: pd.DataFrame, quality: pd.DataFrame, metric: str) -> list[
 
 
 def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
-    """From the trained length (open) to the longest context (full), with intervals over seeds."""
+    """From the trained length (open) to the longest context (full), with intervals over seeds.
+
+    What is undefined says so, on the side where its only marker is not.
+    """
     longest = rows["times_trained_len"].max()
     for times, color, face, size in ((1, GREY, "white", 6), (longest, BLUE, BLUE, 6)):
         at = rows[rows["times_trained_len"] == times].set_index("encoding").loc[order]
@@ -78,11 +82,12 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
         )  # fmt: skip
     wide = rows.pivot(index="encoding", columns="times_trained_len", values="value").loc[order]
     ax.hlines(range(len(order)), wide[1], wide[longest], color=GREY, linewidth=0.8, zorder=1)
-    x, side = (0.02, "left") if rows["metric"].iloc[0] == COPY else (0.98, "right")
     for row in np.flatnonzero(wide[longest].isna()):
+        right = wide[1].iloc[row] > np.mean(ax.get_xlim())
         ax.annotate(
-            f"undefined at {longest}x", (x, row), xycoords=("axes fraction", "data"),
-            ha=side, va="center", fontsize=8, color=GREY,
+            f"undefined at {longest}x", (0.02 if right else 0.98, row),
+            xycoords=("axes fraction", "data"), ha="left" if right else "right", va="center",
+            fontsize=8, color=GREY,
         )  # fmt: skip
     ax.xaxis.set_major_locator(MaxNLocator(4))
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, handletextpad=0.1, fontsize=8)
