@@ -82,4 +82,5 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         fresh.replace(path)
     except OSError as error:
+        fresh.unlink(missing_ok=True)
         raise MachineError(f"cannot write {path}: {error.strerror}") from None

@@ -95,8 +95,8 @@ def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
 def make_optimizers(model: LanguageModel, recipe: Recipe) -> list[Optimizer]:
     """Muon for the matrices of the layers, AdamW for embedding, head and encoding.
 
-    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. On the copy task it finds out
-    how to copy in a third of the steps that AdamW needs; `rate_at` scales both rates.
+    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. Copying is found out sooner with
+    it than with AdamW where steps are small (4096 tokens); `rate_at` scales both rates.
     """
     matrices = [matrix for layer in model.matrices_by_layer() for matrix in layer.values()]
     known = {id(matrix) for matrix in matrices}
