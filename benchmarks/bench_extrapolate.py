@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ropelab.context import Advance
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.rope import Rope
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize, fused_attention
 from ropelab.lm.tasks import SYMBOLS, copy_batch

@@ -85,7 +85,9 @@ def loss_by_context(table: pd.DataFrame) -> Figure:
         elif losses.min() > best + CEILING:
             outside[label] = losses.iloc[-1]
         else:
-            _line(ax, label, rows.drop(columns=["low", "high"]), "context_tokens", "nll_nats_per_byte")
+            _line(
+                ax, label, rows.drop(columns=["low", "high"]), "context_tokens", "nll_nats_per_byte"
+            )
     ax.set(
         xlabel="context read before the same final tokens (tokens)",
         ylabel="loss (nats per byte)",

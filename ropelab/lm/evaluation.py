@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 from ropelab.lm.tasks import Batch
 
 TOKENS_PER_PASS = 8192

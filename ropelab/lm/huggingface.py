@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 
 ENDS = 2**20

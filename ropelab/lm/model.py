@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 
 SCORES_PER_BLOCK = 2**23
 """How many scores an encoding without a fused kernel may hold at once (32 MiB in float32)."""

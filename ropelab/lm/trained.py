@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ropelab.context import Context
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.tasks import SYMBOLS, copy_batch, recall_batch

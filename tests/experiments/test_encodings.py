@@ -9,7 +9,7 @@ import torch
 
 from ropelab.config import build
 from ropelab.context import Context
-from ropelab.encodings.registry import ENCODINGS, make_encoding
+from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.errors import InputError
 from ropelab.experiments.encodings import claimed, models, report, run, tables, times
 from ropelab.experiments.encodings.behaviour import behaviour

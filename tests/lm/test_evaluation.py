@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 from ropelab.lm import evaluation
 from ropelab.lm.evaluation import correct, sliding_losses, token_losses
 from ropelab.lm.model import LanguageModel

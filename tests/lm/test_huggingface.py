@@ -11,8 +11,8 @@ from transformers import PreTrainedTokenizerFast as FastTokenizer
 
 from ropelab.config import build
 from ropelab.context import Context
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.run import run

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.rope import Rope
 from ropelab.lm import model as module
 from ropelab.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
 from ropelab.rope.frequencies import Geometry

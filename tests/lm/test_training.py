@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ropelab.context import Advance, silent
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.rope import Rope
 from ropelab.errors import MachineError
 from ropelab.lm import checkpoints, training
 from ropelab.lm.checkpoints import FILE

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.lm.model import ModelSize
 from ropelab.lm.trained import COPY, RECALL, Task, Training, text_task

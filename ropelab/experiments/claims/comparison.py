@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.registry import make_encoding
-from ropelab.encodings.shape import Shape
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.registry import make_encoding
+from ropelab.encoding.shape import Shape
 from ropelab.experiments.claims.randoms import gaussian, largest
 from ropelab.experiments.claims.record import Claim, Evidence, Finding, limit, part, tiny
 

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from ropelab.config import Config, Count, Device, EvenCount, Names, Naturals, read_list
 
 if TYPE_CHECKING:
-    from ropelab.encodings.shape import Shape
+    from ropelab.encoding.shape import Shape
     from ropelab.lm.corpus import Corpus
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
@@ -117,7 +117,7 @@ class EncodingsConfig(Config):
 
     def shape(self) -> "Shape":
         """What the encodings must know of the model."""
-        from ropelab.encodings.shape import Shape
+        from ropelab.encoding.shape import Shape
 
         return Shape(
             layers=self.layers,

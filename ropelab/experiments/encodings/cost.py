@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import torch
 
-from ropelab.encodings.registry import ENCODINGS, make_encoding
+from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.models import size_of

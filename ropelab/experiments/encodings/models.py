@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ropelab.context import Context
-from ropelab.encodings.registry import make_encoding
+from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.trained import Task, Training

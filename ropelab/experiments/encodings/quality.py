@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ropelab.context import Advance
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.measure import Lengths
 from ropelab.lm.evaluation import correct, token_losses

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ropelab.context import Advance
-from ropelab.encodings.registry import make_encoding
+from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
 from ropelab.experiments.encodings.models import recipe_of, size_of

@@ -14,9 +14,9 @@ from itertools import groupby
 from typing import ClassVar
 
 from ropelab.config import split_list
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.extended import LogN, ReRope, SelfExtend
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.extended import LogN, ReRope, SelfExtend
+from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments.extrapolate.search import search
 from ropelab.rope.frequencies import Geometry

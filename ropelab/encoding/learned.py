@@ -5,7 +5,7 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 
 
 class Learned(Encoding):

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.additive import DistanceBias
+from ropelab.encoding.additive import DistanceBias
 
 BUCKETS = 32
 FARTHEST = 128

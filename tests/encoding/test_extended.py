@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.extended import LogN, ReRope, SelfExtend
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.extended import LogN, ReRope, SelfExtend
+from ropelab.encoding.rope import Rope
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
 

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.layers import PerLayer
-from ropelab.encodings.relative import DistanceTable, distances, relative_shift
-from ropelab.encodings.sinusoidal import sinusoid
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.layers import PerLayer
+from ropelab.encoding.relative import DistanceTable, distances, relative_shift
+from ropelab.encoding.sinusoidal import sinusoid
 
 
 class TransformerXLLayer(Encoding):

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 from ropelab.rope.rotary import Pairing, cos_sin, rotate
 from ropelab.rope.scaling.plan import RopePlan
 

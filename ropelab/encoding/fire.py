@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.additive import AdditiveBias
-from ropelab.encodings.layers import PerLayer
+from ropelab.encoding.additive import AdditiveBias
+from ropelab.encoding.layers import PerLayer
 
 HIDDEN = 32
 """Width of the network."""

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.relative import distances
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.relative import distances
 
 
 class AdditiveBias(Encoding):

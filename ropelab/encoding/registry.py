@@ -1,7 +1,7 @@
 """Every encoding by name, with what its table row says: source, parameters, what it promises.
 
 To add one: a class behind the hooks of `Encoding` in a file of its own, a record here, and a row in
-the table of tests/encodings/test_encoding_formulas.py.
+the table of tests/encoding/test_encoding_formulas.py.
 """
 
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from typing import Literal
 
 import torch
 
-from ropelab.encodings.alibi import Alibi
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.deberta import Deberta
-from ropelab.encodings.fire import Fire
-from ropelab.encodings.kerple import KerpleLog, KerplePower
-from ropelab.encodings.learned import Learned
-from ropelab.encodings.rope import Rope
-from ropelab.encodings.shape import Shape
-from ropelab.encodings.shaw import Shaw
-from ropelab.encodings.sinusoidal import Sinusoidal
-from ropelab.encodings.t5 import T5Bias
-from ropelab.encodings.transformer_xl import TransformerXL
+from ropelab.encoding.alibi import Alibi
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.deberta import Deberta
+from ropelab.encoding.fire import Fire
+from ropelab.encoding.kerple import KerpleLog, KerplePower
+from ropelab.encoding.learned import Learned
+from ropelab.encoding.rope import Rope
+from ropelab.encoding.shape import Shape
+from ropelab.encoding.shaw import Shaw
+from ropelab.encoding.sinusoidal import Sinusoidal
+from ropelab.encoding.t5 import T5Bias
+from ropelab.encoding.transformer_xl import TransformerXL
 from ropelab.errors import unknown_name
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.rotary import Pairing

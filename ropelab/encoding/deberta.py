@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.relative import DistanceTable, distances, relative_shift
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.relative import DistanceTable, distances, relative_shift
 
 
 class DebertaLayer(Encoding):

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encodings.additive import DistanceBias
+from ropelab.encoding.additive import DistanceBias
 
 SMALLEST = 1e-2
 """No parameter starts below this, where the authors' code clamps."""

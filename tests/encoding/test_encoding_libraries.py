@@ -23,14 +23,14 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
 )
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
-from ropelab.encodings.alibi import Alibi, slopes
-from ropelab.encodings.deberta import Deberta
-from ropelab.encodings.registry import rope
-from ropelab.encodings.shape import Shape
-from ropelab.encodings.shaw import CLIP, ShawLayer
-from ropelab.encodings.sinusoidal import sinusoid
-from ropelab.encodings.t5 import FARTHEST, T5Bias, bucket
-from ropelab.encodings.transformer_xl import TransformerXLLayer
+from ropelab.encoding.alibi import Alibi, slopes
+from ropelab.encoding.deberta import Deberta
+from ropelab.encoding.registry import rope
+from ropelab.encoding.shape import Shape
+from ropelab.encoding.shaw import CLIP, ShawLayer
+from ropelab.encoding.sinusoidal import sinusoid
+from ropelab.encoding.t5 import FARTHEST, T5Bias, bucket
+from ropelab.encoding.transformer_xl import TransformerXLLayer
 
 HEADS, HEAD_DIM, TOKENS = 2, 8, 50
 WIDTH = HEADS * HEAD_DIM

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 
 BASE = 10000.0
 

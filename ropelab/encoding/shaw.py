@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.layers import PerLayer
-from ropelab.encodings.relative import distances, relative_shift, relative_unshift
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.layers import PerLayer
+from ropelab.encoding.relative import distances, relative_shift, relative_unshift
 
 CLIP = 16
 """The paper's k: all keys at this distance or farther look the same."""

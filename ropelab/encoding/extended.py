@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.rope import Rope
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.rope import Rope
 
 
 class LogN(Encoding):

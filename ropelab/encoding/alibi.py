@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.encodings.additive import DistanceBias
+from ropelab.encoding.additive import DistanceBias
 
 
 def slopes(heads: int) -> Float[Tensor, "heads"]:

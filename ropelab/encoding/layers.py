@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from ropelab.encodings.base import Encoding
+from ropelab.encoding.base import Encoding
 
 
 class PerLayer(Encoding):

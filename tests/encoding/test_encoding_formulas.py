@@ -14,17 +14,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ropelab.encodings.alibi import Alibi
-from ropelab.encodings.base import Encoding
-from ropelab.encodings.deberta import DebertaLayer
-from ropelab.encodings.fire import FireBias
-from ropelab.encodings.kerple import KerpleLog, KerplePower
-from ropelab.encodings.registry import ENCODINGS, make_encoding
-from ropelab.encodings.rope import Rope
-from ropelab.encodings.shape import Shape
-from ropelab.encodings.shaw import ShawLayer
-from ropelab.encodings.t5 import T5Bias
-from ropelab.encodings.transformer_xl import TransformerXLLayer
+from ropelab.encoding.alibi import Alibi
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.deberta import DebertaLayer
+from ropelab.encoding.fire import FireBias
+from ropelab.encoding.kerple import KerpleLog, KerplePower
+from ropelab.encoding.registry import ENCODINGS, make_encoding
+from ropelab.encoding.rope import Rope
+from ropelab.encoding.shape import Shape
+from ropelab.encoding.shaw import ShawLayer
+from ropelab.encoding.t5 import T5Bias
+from ropelab.encoding.transformer_xl import TransformerXLLayer
 
 Score = Callable[..., float]
 
