@@ -9,7 +9,6 @@ ropelab/figures/<name>.py   draw(tables) -> figures
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.config import Config
@@ -23,19 +22,7 @@ if TYPE_CHECKING:
     from ropelab.tables import Tables
 
 # In the order in which a newcomer would ask.
-NAMES = tuple(
-    name
-    for name in (
-        "precision",
-        "freqs",
-        "base",
-        "base-empirical",
-        "extrapolate",
-        "encodings",
-        "claims",
-    )
-    if (Path(__file__).parent / name.replace("-", "_") / "config.py").exists()
-)
+NAMES = ("precision", "freqs", "base", "base-empirical", "extrapolate", "encodings", "claims")
 
 
 @dataclass(frozen=True)
