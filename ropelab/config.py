@@ -87,10 +87,12 @@ Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
-Names = Annotated[tuple[str, ...], BeforeValidator(read_list)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(read_list), Field(min_length=1)]
-Naturals = Annotated[tuple[Natural, ...], BeforeValidator(read_list), Field(min_length=1)]
-Bases = Annotated[tuple[Base, ...], BeforeValidator(read_list), Field(min_length=1)]
+AsList = BeforeValidator(read_list)
+"""Marks a tuple field that may be typed as `a,b`."""
+Names = Annotated[tuple[str, ...], AsList]
+Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
+Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
+Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
 
 

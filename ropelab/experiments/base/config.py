@@ -12,9 +12,10 @@ unequally. Whether it predicts where retrieval fails is measured by `ropelab bas
 
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ropelab.config import (
+    AsList,
     Base,
     Config,
     Count,
@@ -23,7 +24,6 @@ from ropelab.config import (
     Names,
     Natural,
     Real,
-    read_list,
     read_number,
 )
 
@@ -51,7 +51,7 @@ class BaseConfig(Config):
     kept: Real = Field(
         1.0, gt=0, le=1, description="share of the pairs that turn, fastest first (p-RoPE)"
     )
-    dropped: Annotated[tuple[Natural, ...], BeforeValidator(read_list)] = Field(
+    dropped: Annotated[tuple[Natural, ...], AsList] = Field(
         (), description="single pairs that do not turn, by number"
     )
     base: Base | None = Field(None, description="a base to judge: where does it fail first?")

@@ -10,11 +10,11 @@ What it cannot show: what a large model does. Two layers trained for minutes cho
 a base that they get by with may not do for many heads with many tasks, and the other way round.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import Bases, Config, Count, Device, EvenCount, Naturals
+from ropelab.config import AsList, Bases, Config, Count, Device, EvenCount, Naturals
 
 if TYPE_CHECKING:
     from ropelab.lm.corpus import Corpus
@@ -37,8 +37,8 @@ class BaseEmpiricalConfig(Config):
         description="bases to train with, the largest is compared to",
     )
     train_len: Count = Field(256, description="length the models are trained at, in tokens")
-    tasks: tuple[Literal["text", "copy", "recall"], ...] = Field(
-        ("text", "copy"), description="what is trained and measured"
+    tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
+        ("text", "copy"), description="what is trained and measured: text, copy, recall"
     )
     layers: Count = Field(2, description="layers of the model")
     width: EvenCount = Field(128, description="width of the model")

@@ -12,9 +12,9 @@ learning rate for all and without the tricks that later made some of them reach 
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import Config, Count, Device, EvenCount, Names, Naturals, read_list
+from ropelab.config import AsList, Config, Count, Device, EvenCount, Names, Naturals
 
 if TYPE_CHECKING:
     from ropelab.encoding.shape import Shape
@@ -51,7 +51,7 @@ class EncodingsConfig(Config):
     train_len: Count = Field(512, description="length the models are trained at, in tokens")
     test_len: Count = Field(2048, description="length they are measured at, in tokens")
     encodings: Names = Field(ENCODINGS, description="position encodings to compare")
-    tasks: Annotated[tuple[Literal["text", "copy"], ...], BeforeValidator(read_list)] = Field(
+    tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"), description="what is trained and measured"
     )
     layers: Count = Field(2, description="layers of the model")

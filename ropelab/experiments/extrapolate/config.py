@@ -11,9 +11,10 @@ used at all is measured by copying. The method that wins here need not win there
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from ropelab.config import (
+    AsList,
     Base,
     Config,
     Count,
@@ -21,7 +22,6 @@ from ropelab.config import (
     EvenCount,
     Names,
     Naturals,
-    read_list,
     read_number,
 )
 from ropelab.experiments.extrapolate.facts import read_facts
@@ -55,10 +55,10 @@ class ExtrapolateConfig(Config):
         description="scaling methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); "
         "the factor defaults to test_len/train_len (ntk: that and twice that)",
     )
-    tasks: Annotated[tuple[TaskName, ...], BeforeValidator(read_list)] = Field(
+    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy"), description="what is trained and measured: text, copy, recall"
     )
-    arms: Annotated[tuple[ArmName, ...], BeforeValidator(read_list)] = Field(
+    arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
         description="zero_shot: as trained; finetuned: trained on at test_len under each method; "
         "ceiling: trained at test_len from the start, on as many tokens",

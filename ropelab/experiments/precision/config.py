@@ -12,9 +12,10 @@ are modelled after the formats, not measured on hardware; kernels may fuse, and 
 
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from ropelab.config import (
+    AsList,
     Base,
     Config,
     Count,
@@ -22,7 +23,6 @@ from ropelab.config import (
     Names,
     Natural,
     Positive,
-    read_list,
 )
 from ropelab.errors import unknown_name
 
@@ -43,7 +43,7 @@ CHANNELS = ("cos", "sin", "pair", "vector", "score")
 LARGEST_POSITION = 2**53
 """Positions beyond this are not exact in float64, the reference."""
 
-Lengths = Annotated[tuple[Count, ...], BeforeValidator(read_list)]
+Lengths = Annotated[tuple[Count, ...], AsList]
 
 
 class PrecisionConfig(Config):
