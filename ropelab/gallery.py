@@ -49,18 +49,23 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
     yield f"What it cannot show: {manifest['cannot_show']}"
     yield ""
     yield from _rows(manifest["summary"])
+    for name, records in manifest.get("times", {}).items():
+        yield ""
+        yield f"Times of {name} (they differ from run to run; {manifest['threads']} threads):"
+        yield ""
+        yield from _rows(records)
     for figure in manifest["figures"]:
         yield ""
         yield f"![{Path(figure).stem.replace('_', ' ')}]({where}/{figure})"
 
 
-def _rows(summary: list[dict[str, Any]]) -> Iterator[str]:
-    """The short table, as Markdown."""
-    if not summary:
+def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
+    """A short table, as Markdown."""
+    if not records:
         return
-    yield f"| {' | '.join(name.replace('_', ' ') for name in summary[0])} |"
-    yield f"|{' --- |' * len(summary[0])}"
-    for row in summary:
+    yield f"| {' | '.join(name.replace('_', ' ') for name in records[0])} |"
+    yield f"|{' --- |' * len(records[0])}"
+    for row in records:
         cells = (format_value(value).replace("|", "&#124;") for value in row.values())
         yield f"| {' | '.join(cells)} |"
 
