@@ -171,10 +171,17 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
     assert not list(Path("results").glob("*/*/*"))
 
 
+def hear_interrupts():
+    """In the child: undo an inherited 'ignore Ctrl-C', as under nohup or a CI runner."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("stop", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
     command = [sys.executable, "-m", "ropelab", "precision", "--length", "64M"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+    ) as process:
         while not (tmp_path / "results").exists():
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.05)
@@ -186,7 +193,9 @@ def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
     assert not list((tmp_path / "results").glob("*/*/*"))
 
 
-def test_shell_completion_is_offered(call):
-    status, out, _ = call("--show-completion", "bash")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_is_offered(call, monkeypatch, shell):
+    monkeypatch.setenv("_ROPELAB_COMPLETE", f"source_{shell}")
+    status, out, _ = call()
     assert status == 0
     assert "_ROPELAB_COMPLETE" in out
