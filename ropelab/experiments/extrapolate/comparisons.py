@@ -106,7 +106,7 @@ def comparisons(metrics: list[Metric]) -> pd.DataFrame:
 def _compare(metric: Metric, a: str, b: str) -> tuple[int, float, float, float, str]:
     difference = paired_difference(metric.values[a], metric.values[b])
     better = difference if metric.smaller_is_better else _negative(difference)
-    return difference.n, difference.value, difference.low, difference.high, verdict(better)
+    return difference.n, difference.value, difference.low, difference.high, verdict(better, (a, b))
 
 
 def _negative(interval: Interval) -> Interval:

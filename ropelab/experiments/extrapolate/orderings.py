@@ -165,12 +165,12 @@ def _steps(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[tuple[str, s
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
             difference, better = _look_up(rows, a, b)
-            outcome = {"a": "for", "b": "against", "~": "open"}[better]
+            outcome = {a: "for", b: "against", "~": "open"}[better]
             yield _said(a, b, difference, better), outcome
 
 
 def _said(a: str, b: str, difference: float, better: str) -> str:
-    sign = {"a": ">", "b": "<", "~": "~"}[better]
+    sign = {a: ">", b: "<", "~": "~"}[better]
     return f"{a} {sign} {b} ({difference:+.3f})"
 
 
@@ -180,4 +180,4 @@ def _look_up(rows: pd.DataFrame, a: str, b: str) -> tuple[float, str]:
     if len(there):
         return float(there["difference"].iloc[0]), str(there["verdict"].iloc[0])
     difference, better = _look_up(rows, b, a)
-    return -difference, {"a": "b", "b": "a", "~": "~"}[better]
+    return -difference, better

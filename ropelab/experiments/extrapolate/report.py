@@ -64,8 +64,8 @@ def _text(tables: Tables) -> str:
     best, window = str(methods.idxmin()), losses[WINDOW]
     verdict = _verdict(tables, best)
     found = {
-        "a": "beats the sliding window of the trained length",
-        "b": "is worse than the sliding window of the trained length",
+        best: "beats the sliding window of the trained length",
+        WINDOW: "is worse than the sliding window of the trained length",
         "~": "cannot be told from the sliding window of the trained length",
     }[verdict]
     return (
