@@ -255,6 +255,11 @@ def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
         assert table.loc[("low", "high"), "difference"] == pytest.approx(-1.0)
 
 
+def test_every_stored_verdict_names_one_of_its_pair(tables):
+    for row in tables["comparisons"].itertuples():
+        assert row.verdict in (row.method_a, row.method_b, "~")
+
+
 def test_the_answer_follows_from_the_tables():
     copies = pd.DataFrame(
         {
