@@ -18,7 +18,7 @@ CANNOT_SHOW = (
     "Claims that need a trained model are decided on the small models of this laboratory; "
     "whether they hold at the size of a real one is not shown."
 )
-VERSION = 1
+VERSION = 2
 DECIDING: dict[str, dict[str, Any]] = {
     "base": {
         "context": [1024 * 2**i for i in range(11)],

@@ -66,9 +66,9 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """Larger for the run that should decide: it measured copying, is longer, has more seeds."""
-        measured = not math.isnan(self.copies_within())
-        return int(measured), self.train_len, self.seeds, self.documents, self.test_len
+        """Larger for the run that should decide: copying and text, longer, more seeds."""
+        measured = int(not math.isnan(self.copies_within())) + int("last_window" in self.tables)
+        return measured, self.train_len, self.seeds, self.documents, self.test_len
 
     def table(self, name: str) -> pd.DataFrame:
         """A stored table, empty if there is none."""
