@@ -28,7 +28,7 @@ def _lines(results: Path, title: str) -> Iterator[str]:
 
 
 def _entry(results: Path, folder: Path, manifest: Mapping[str, Any]) -> str:
-    anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").lower()
+    anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").replace("+", "").lower()
     return f"- [{_title(folder, manifest)}](#{anchor}): {manifest['question']}"
 
 
