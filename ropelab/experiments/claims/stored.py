@@ -7,13 +7,13 @@ tables `comparisons` (and `extrapolation`), and a difference inside the noise is
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import pandas as pd
 
 from ropelab.context import Stored
-from ropelab.experiments.claims.record import Evidence, Finding, limit, part
+from ropelab.experiments.claims.record import Claim, Evidence, Finding, limit, part
 from ropelab.labels import method_label, row_labels
 
 
@@ -246,6 +246,28 @@ def decided_by(
         weak = part(what, text, None, copied)
         return Evidence(expected=expected, findings=(weak,))
     return Evidence(expected=expected, findings=findings(run, given))
+
+
+def trained_claim(
+    kind: type[R],
+    reads: str,
+    command: str,
+    id_: str,
+    source: str,
+    statement: str,
+    expected: str,
+    findings: Callable[[R, FromRuns], tuple[Finding, ...]],
+) -> Claim:
+    """A claim that the stored runs of the experiment `reads` decide."""
+    return Claim(
+        id=id_,
+        source=source,
+        statement=statement,
+        inputs=FromRuns(),
+        check=partial(decided_by, kind, expected, findings),
+        reads=reads,
+        command=command,
+    )
 
 
 def deciding(kind: type[R], runs: Sequence[Stored]) -> R | None:

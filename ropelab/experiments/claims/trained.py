@@ -5,14 +5,13 @@ unscaled model with no more context than it was trained on; copying at distances
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from scipy.stats import spearmanr
 
-from ropelab.experiments.claims.record import Claim, Finding, limit, part
-from ropelab.experiments.claims.stored import FromRuns, Methods, at_least, decided_by
+from ropelab.experiments.claims.record import Finding, limit, part
+from ropelab.experiments.claims.stored import FromRuns, Methods, at_least, trained_claim
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TEXT, SHORT, COPYING = "nll_last_window", "nll_short_context", "copy_accuracy"
@@ -168,22 +167,7 @@ def extension_beats_window(run: Methods, given: FromRuns) -> tuple[Finding, ...]
     return (run.against(yarn, WINDOW, TEXT).mostly_better(_on_text(run, yarn, WINDOW)),)
 
 
-def _claim(
-    id_: str,
-    source: str,
-    statement: str,
-    expected: str,
-    findings: Callable[[Methods, FromRuns], tuple[Finding, ...]],
-) -> Claim:
-    return Claim(
-        id=id_,
-        source=source,
-        statement=statement,
-        inputs=FromRuns(),
-        check=partial(decided_by, Methods, expected, findings),
-        reads="extrapolate",
-        command=COMMAND,
-    )
+_claim = partial(trained_claim, Methods, "extrapolate", COMMAND)
 
 
 CLAIMS = (

@@ -1,11 +1,10 @@
 """Claims about trained position encodings, decided by the stored run of the encodings lab."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
-from ropelab.experiments.claims.record import Claim, Finding, limit, part
-from ropelab.experiments.claims.stored import Encodings, FromRuns, decided_by
+from ropelab.experiments.claims.record import Finding, limit, part
+from ropelab.experiments.claims.stored import Encodings, FromRuns, trained_claim
 
 COMMAND = "ropelab encodings --train-len 512 --test-len 2048"
 TEXT, COPYING = "text loss", "copy accuracy"
@@ -53,22 +52,7 @@ def ordered(
     return tuple(findings)
 
 
-def _claim(
-    id_: str,
-    source: str,
-    statement: str,
-    expected: str,
-    findings: Callable[[Encodings, FromRuns], tuple[Finding, ...]],
-) -> Claim:
-    return Claim(
-        id=id_,
-        source=source,
-        statement=statement,
-        inputs=FromRuns(),
-        check=partial(decided_by, Encodings, expected, findings),
-        reads="encodings",
-        command=COMMAND,
-    )
+_claim = partial(trained_claim, Encodings, "encodings", COMMAND)
 
 
 KEPT = "no higher loss beyond the trained length"
