@@ -3,6 +3,10 @@
 ``trained_len`` is the length of the training that fixed the frequencies (config key
 ``original_max_position_embeddings`` where there is one); ``context_len`` is what the configuration
 promises. A family's members share a row where their rotary numbers are the same.
+
+``source`` says where to read the numbers: first the model's repository on the Hugging Face Hub and
+what its file says, then public code (a GitHub repository and its path; transformers is
+huggingface/transformers), documentation or papers for what that file leaves to defaults.
 """
 
 from dataclasses import dataclass
@@ -36,7 +40,12 @@ class Model:
 
 
 K = 1024
-_LLAMA3 = "meta-llama/{}, config.json: rope_theta, rope_scaling"
+_LLAMA3 = (
+    "meta-llama/{}, config.json: rope_theta, rope_scaling, max_position_embeddings, "
+    "hidden_size / num_attention_heads; meta-llama/llama-models models/llama3/model.py: {}"
+)
+_EIGHT = "scale_factor 8, old_context_len 8192"
+_NOT_EIGHT = "scale_factor 8 for every model, which its issue 166 says is wrong for this one"
 
 _KNOWN = (
     Model(
@@ -45,7 +54,9 @@ _KNOWN = (
         head_dim=256,
         rotary_dim=64,
         trained_len=2048,
-        source="EleutherAI/gpt-j-6b, config.json: rotary_dim, n_positions",
+        source="EleutherAI/gpt-j-6b, config.json: rotary_dim, n_embd / n_head, n_positions; "
+        "kingoflolz/mesh-transformer-jax configs/6B_roto_256.json: pe_rotary_dims, seq, and "
+        "mesh_transformer/layers.py: 10000 in fixed_pos_embedding, rotate_every_two",
         note="interleaved pairs",
     ),
     Model(
@@ -54,7 +65,8 @@ _KNOWN = (
         head_dim=96,
         rotary_dim=24,
         trained_len=2048,
-        source="EleutherAI/gpt-neox-20b, config.json: rotary_pct 0.25, rotary_emb_base",
+        source="EleutherAI/gpt-neox-20b, config.json: rotary_pct 0.25, rotary_emb_base, "
+        "hidden_size 6144, 64 heads; EleutherAI/gpt-neox configs/20B.yml: rotary_pct, seq-length",
     ),
     Model(
         name="pythia-6.9b",
@@ -62,35 +74,47 @@ _KNOWN = (
         head_dim=128,
         rotary_dim=32,
         trained_len=2048,
-        source="EleutherAI/pythia-6.9b, config.json: rotary_pct 0.25, rotary_emb_base",
+        source="EleutherAI/pythia-6.9b, config.json: rotary_pct 0.25, rotary_emb_base, "
+        "hidden_size 4096, 32 heads; EleutherAI/pythia models/6.9B/pythia-6.9b.yml: rotary_pct, "
+        "seq-length",
     ),
     Model(
         name="falcon-7b",
         base=1e4,
         head_dim=64,
         trained_len=2048,
-        source="tiiuae/falcon-7b, config.json: hidden_size 4544, 71 heads; paper arXiv:2311.16867",
+        source="tiiuae/falcon-7b, config.json: hidden_size 4544, 71 heads, and neither base nor "
+        "length: these are defaults of FalconConfig, transformers "
+        "src/transformers/models/falcon/configuration_falcon.py",
     ),
     Model(
         name="llama-2-7b",
         base=1e4,
         head_dim=128,
         trained_len=4 * K,
-        source="meta-llama/Llama-2-7b-hf, config.json; also 13b and 70b",
+        source="meta-llama/Llama-2-7b-hf, config.json: hidden_size 4096, 32 heads, "
+        "max_position_embeddings; transformers "
+        "src/transformers/models/llama/convert_llama_weights_to_hf.py: base 10000 by default, 4096 "
+        "for version 2; meta-llama/llama-models models/llama2/MODEL_CARD.md: context length 4k; "
+        "also 13b and 70b",
     ),
     Model(
         name="code-llama-7b",
         base=1e6,
         head_dim=128,
         trained_len=16 * K,
-        source="codellama/CodeLlama-7b-hf, config.json: rope_theta; arXiv:2308.12950, section 2.4",
+        source="codellama/CodeLlama-7b-hf, config.json: rope_theta, max_position_embeddings; "
+        "arXiv:2308.12950, section 2.4: sequences of 16,384 tokens",
     ),
     Model(
         name="llama-3-8b",
         base=5e5,
         head_dim=128,
         trained_len=8 * K,
-        source="meta-llama/Meta-Llama-3-8B, config.json: rope_theta; also 70B",
+        source="meta-llama/Meta-Llama-3-8B, config.json: rope_theta, max_position_embeddings; "
+        "meta-llama/llama-models models/llama3/args.py: rope_theta, and "
+        "models/llama3/MODEL_CARD.md: trained on sequences of 8,192; arXiv:2407.21783, section "
+        "3.2: base 500,000; also 70B",
     ),
     Model(
         name="llama-3.1-8b",
@@ -99,7 +123,7 @@ _KNOWN = (
         trained_len=8 * K,
         context_len=128 * K,
         method="llama3(factor=8)",
-        source=_LLAMA3.format("Llama-3.1-8B") + "; also 70B and 405B",
+        source=_LLAMA3.format("Llama-3.1-8B", _EIGHT) + "; also 70B and 405B",
     ),
     Model(
         name="llama-3.2-1b",
@@ -108,7 +132,7 @@ _KNOWN = (
         trained_len=8 * K,
         context_len=128 * K,
         method="llama3(factor=32)",
-        source=_LLAMA3.format("Llama-3.2-1B"),
+        source=_LLAMA3.format("Llama-3.2-1B", _NOT_EIGHT),
     ),
     Model(
         name="llama-3.2-3b",
@@ -117,7 +141,7 @@ _KNOWN = (
         trained_len=8 * K,
         context_len=128 * K,
         method="llama3(factor=32)",
-        source=_LLAMA3.format("Llama-3.2-3B"),
+        source=_LLAMA3.format("Llama-3.2-3B", _NOT_EIGHT),
     ),
     Model(
         name="mistral-7b-v0.1",
@@ -125,8 +149,9 @@ _KNOWN = (
         head_dim=128,
         trained_len=8 * K,
         context_len=32 * K,
-        source="mistralai/Mistral-7B-v0.1, config.json: rope_theta, sliding_window 4096; "
-        "arXiv:2310.06825, table 1: context_len 8192",
+        source="mistralai/Mistral-7B-v0.1, config.json: rope_theta, sliding_window 4096, "
+        "max_position_embeddings 32768; arXiv:2310.06825, table 1: context_len 8192; transformers "
+        "docs/source/en/model_doc/mistral.md: trained with 8K",
         note="sliding window of 4096",
     ),
     Model(
@@ -134,14 +159,16 @@ _KNOWN = (
         base=1e6,
         head_dim=128,
         trained_len=32 * K,
-        source="mistralai/Mistral-7B-v0.3, config.json: rope_theta, max_position_embeddings",
+        source="mistralai/Mistral-7B-v0.3, config.json: rope_theta, max_position_embeddings, "
+        "sliding_window null",
     ),
     Model(
         name="mixtral-8x7b",
         base=1e6,
         head_dim=128,
         trained_len=32 * K,
-        source="mistralai/Mixtral-8x7B-v0.1, config.json: rope_theta; arXiv:2401.04088",
+        source="mistralai/Mixtral-8x7B-v0.1, config.json: rope_theta, max_position_embeddings; "
+        "arXiv:2401.04088, abstract (trained with a context of 32k) and table 1: context_len",
     ),
     Model(
         name="qwen2.5-7b",
@@ -150,7 +177,10 @@ _KNOWN = (
         trained_len=32 * K,
         context_len=128 * K,
         method="yarn(factor=4)",
-        source="Qwen/Qwen2.5-7B-Instruct, config.json and its model card: YaRN beyond 32768",
+        source="Qwen/Qwen2.5-7B-Instruct, config.json: rope_theta, hidden_size 3584, 28 heads, "
+        "max_position_embeddings 32768; QwenLM/Qwen3, branch v2.5, "
+        "docs/source/getting_started/concepts.md (trained with 32,768, 131,072 with YaRN) and "
+        "docs/source/deployment/vllm.md: rope_scaling",
         note="YaRN is switched on by the user",
     ),
     Model(
@@ -160,15 +190,18 @@ _KNOWN = (
         trained_len=32 * K,
         context_len=128 * K,
         method="yarn(factor=4)",
-        source="Qwen/Qwen3-8B, config.json and its model card: YaRN beyond 32768",
-        note="YaRN is switched on by the user",
+        source="Qwen/Qwen3-8B, config.json: rope_theta, head_dim, max_position_embeddings 40960; "
+        "QwenLM/Qwen3 docs/source/inference/transformers.md: pre-trained with 32,768, rope_scaling "
+        "for 131,072",
+        note="YaRN is switched on by the user; without it the configuration allows 40960",
     ),
     Model(
         name="gemma-2-9b",
         base=1e4,
         head_dim=256,
         trained_len=8 * K,
-        source="google/gemma-2-9b, config.json: head_dim, rope_theta; also 2b (27b: head_dim 128)",
+        source="google/gemma-2-9b, config.json: head_dim, rope_theta, max_position_embeddings; "
+        "google/gemma_pytorch gemma/config.py: get_config_for_9b; also 2b (27b: head_dim 128)",
         note="every second layer has a sliding window of 4096",
     ),
     Model(
@@ -178,7 +211,10 @@ _KNOWN = (
         trained_len=32 * K,
         context_len=128 * K,
         method="pi(factor=8)",
-        source="google/gemma-3-4b-it, config.json: rope_theta, rope_scaling; arXiv:2503.19786",
+        source="google/gemma-3-4b-it, config.json: rope_scaling linear by 8; google/gemma_pytorch "
+        "gemma/config.py: get_config_for_4b; transformers "
+        "src/transformers/models/gemma3/convert_gemma3_weights.py: gemma3_4b; arXiv:2503.19786, "
+        "section 5.3: trained with 32K, then 128K; also 12b (27b: head_dim 128)",
         note="global layers; local layers have base 10000, unscaled, window 1024",
     ),
     Model(
@@ -187,14 +223,17 @@ _KNOWN = (
         head_dim=80,
         rotary_dim=32,
         trained_len=2048,
-        source="microsoft/phi-2, config.json: partial_rotary_factor 0.4, rope_theta",
+        source="microsoft/phi-2, config.json: partial_rotary_factor 0.4, rope_theta, "
+        "hidden_size 2560, 32 heads, max_position_embeddings",
     ),
     Model(
         name="phi-3-mini-4k",
         base=1e4,
         head_dim=96,
         trained_len=4 * K,
-        source="microsoft/Phi-3-mini-4k-instruct, config.json: rope_theta",
+        source="microsoft/Phi-3-mini-4k-instruct, config.json: rope_theta, hidden_size 3072, "
+        "32 heads, original_max_position_embeddings, sliding_window 2047",
+        note="sliding window of 2047",
     ),
     Model(
         name="deepseek-v3",
@@ -204,8 +243,12 @@ _KNOWN = (
         trained_len=4 * K,
         context_len=160 * K,
         method="yarn(factor=40, mscale=1, mscale_all_dim=1)",
-        source="deepseek-ai/DeepSeek-V3, config.json: qk_rope_head_dim, rope_scaling",
-        note="the model code multiplies the softmax scale by (0.1 ln 40 + 1)^2; interleaved pairs",
+        source="deepseek-ai/DeepSeek-V3, config.json: qk_nope_head_dim 128, qk_rope_head_dim 64, "
+        "rope_theta, rope_scaling, max_position_embeddings 163840; its GitHub repository, "
+        "inference/model.py: ModelArgs, MLA, apply_rotary_emb; arXiv:2412.19437, section 4.3: "
+        "YaRN with s = 40 from 4K",
+        note="the model code multiplies the softmax scale by (0.1 ln 40 + 1)^2; interleaved pairs; "
+        "the model card promises 128K",
     ),
     Model(
         name="gpt-oss-20b",
@@ -214,7 +257,9 @@ _KNOWN = (
         trained_len=4 * K,
         context_len=128 * K,
         method="yarn(factor=32, truncate=false)",
-        source="openai/gpt-oss-20b, config.json: rope_theta, rope_scaling; also 120b",
+        source="openai/gpt-oss-20b, config.json: rope_theta, rope_scaling, head_dim, "
+        "max_position_embeddings; openai/gpt-oss gpt_oss/torch/model.py: ModelConfig; also 120b",
+        note="every second layer has a sliding window of 128",
     ),
 )
 

@@ -1,6 +1,23 @@
-"""Known models are possible, sourced, and their methods run."""
+"""Known models are possible, sourced, their methods run, and transformers agrees with them."""
+
+import math
 
 import pytest
+import torch
+from transformers import (
+    DeepseekV3Config,
+    FalconConfig,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GPTJConfig,
+    GPTNeoXConfig,
+    GptOssConfig,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    Phi3Config,
+)
+from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
@@ -28,6 +45,79 @@ def test_llama_3_1():
         131072,
     )
     assert model.method == "llama3(factor=8)"
+
+
+# Configuration classes whose defaults are these models' numbers, and the length that theirs names
+# (None where the default is not the model's).
+DEFAULTS = {
+    "gpt-neox-20b": (GPTNeoXConfig, "trained_len"),
+    "falcon-7b": (FalconConfig, "trained_len"),
+    "llama-2-7b": (LlamaConfig, None),
+    "mistral-7b-v0.1": (MistralConfig, None),
+    "mixtral-8x7b": (MixtralConfig, None),
+    "gemma-2-9b": (Gemma2Config, "trained_len"),
+    "gemma-3-4b": (Gemma3TextConfig, "promised"),
+    "phi-3-mini-4k": (Phi3Config, "trained_len"),
+    "deepseek-v3": (DeepseekV3Config, "trained_len"),
+    "gpt-oss-20b": (GptOssConfig, "promised"),
+}
+
+
+def rope_of(config):
+    """theta, the rotated share of a head and the scaling: one dict since transformers 5."""
+    rope = getattr(config, "rope_parameters", None)
+    if rope is None:
+        share = getattr(config, "partial_rotary_factor", 1)
+        rope = {"rope_theta": config.rope_theta, "partial_rotary_factor": share}
+        rope |= getattr(config, "rope_scaling", None) or {}
+    return rope.get("full_attention", rope)
+
+
+def head_of(config):
+    """Features of a query head."""
+    if hasattr(config, "qk_nope_head_dim"):
+        return config.qk_nope_head_dim + config.qk_rope_head_dim
+    given = getattr(config, "head_dim", None)
+    return given or config.hidden_size // config.num_attention_heads
+
+
+def rotated_of(config):
+    """Rotated features of a query head."""
+    whole = getattr(config, "qk_rope_head_dim", None) or head_of(config)
+    return round(whole * rope_of(config).get("partial_rotary_factor", 1))
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_transformers_has_the_same_numbers(name):
+    config_class, length = DEFAULTS[name]
+    config, model = config_class(), MODELS[name]
+    assert rope_of(config)["rope_theta"] == model.base
+    assert (head_of(config), rotated_of(config)) == (model.head_dim, model.rotated)
+    if length is not None:
+        assert config.max_position_embeddings == getattr(model, length)
+
+
+def test_transformers_turns_gpt_j_alike():
+    config, model = GPTJConfig(), MODELS["gpt-j-6b"]
+    assert (head_of(config), config.rotary_dim) == (model.head_dim, model.rotated)
+    assert config.n_positions == model.trained_len
+    sines = create_sinusoidal_positions(2, config.rotary_dim)[1, : config.rotary_dim // 2]
+    exact = [math.sin(model.base ** (-2 * i / model.rotated)) for i in range(model.rotated // 2)]
+    torch.testing.assert_close(sines.double(), torch.tensor(exact).double(), rtol=1e-5, atol=0)
+
+
+def test_transformers_scales_gpt_oss_alike():
+    given, model = rope_of(GptOssConfig()), MODELS["gpt-oss-20b"]
+    scaling = parse_method(model.method)
+    assert (scaling.name, scaling.factor) == (given["rope_type"], given["factor"])
+    assert (scaling.beta_fast, scaling.beta_slow) == (given["beta_fast"], given["beta_slow"])
+    assert scaling.truncate is given["truncate"] is False
+    assert given["original_max_position_embeddings"] == model.trained_len
+
+
+def test_transformers_pairs_deepseek_v3_alike():
+    assert DeepseekV3Config().rope_interleave
+    assert "interleaved" in MODELS["deepseek-v3"].note
 
 
 def test_an_unknown_model_gets_the_nearest():
