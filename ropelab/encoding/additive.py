@@ -9,7 +9,7 @@ from ropelab.encoding.relative import distances
 
 
 class AdditiveBias(Encoding):
-    """scores = q k^T * scale + bias, where the bias depends on head and positions alone.
+    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions alone.
 
     The bias exists for the queries and keys of one call only; a model that asks for a block of
     queries at a time never holds more than that block.
@@ -24,15 +24,11 @@ class AdditiveBias(Encoding):
         q_positions: Int[Tensor, "queries"],
         k_positions: Int[Tensor, "keys"],
     ) -> Float[Tensor, "batch heads queries keys"]:
-        scores = (q * self.scale(q.shape[-1])) @ k.transpose(-1, -2)
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         # Distances do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(q.device.type, enabled=False):
             bias = self.bias(q_positions, k_positions)
         return scores + bias.to(scores.dtype)
-
-    def scale(self, head_dim: int) -> float:
-        """What q k^T is multiplied by: 1 / sqrt(head_dim)."""
-        return head_dim**-0.5
 
     def bias(
         self, q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]

@@ -27,7 +27,11 @@ def bucket(distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
 
 
 class T5Bias(DistanceBias):
-    """scores = q k^T + bias[head, bucket(distance)]; not divided by sqrt(head_dim), as in T5.
+    """scores = q k^T / sqrt(head_dim) + bias[head, bucket(distance)].
+
+    T5 leaves the division out and starts its query weights smaller by the same factor instead.
+    Here all encodings share the initial weights, so the division stays: without it a softmax over
+    random keys starts out nearly one-hot, and the model does not learn.
 
     One table serves all layers. It starts as N(0, 1 / width), as in the authors' code.
     """
@@ -37,9 +41,6 @@ class T5Bias(DistanceBias):
     def __init__(self, heads: int, width: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.randn(heads, BUCKETS) * width**-0.5)
-
-    def scale(self, head_dim: int) -> float:
-        return 1.0
 
     def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
         return self.table[:, bucket(distance)]

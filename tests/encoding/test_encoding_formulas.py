@@ -52,11 +52,11 @@ def shaw(encoding: ShawLayer, q: Tensor, k: Tensor, i: int, j: int, head: int) -
 
 
 def t5(encoding: T5Bias, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
-    """Not scaled; 32 buckets, 16 of them exact, the others growing up to distance 128."""
+    """32 buckets, 16 of them exact, the others growing up to distance 128."""
     distance = i - j
     if distance >= 16:
         distance = min(31, 16 + int(16 * math.log(distance / 16) / math.log(128 / 16)))
-    return dot(q, k) + encoding.table[head, distance].item()
+    return dot(q, k) / math.sqrt(len(q)) + encoding.table[head, distance].item()
 
 
 def transformer_xl(

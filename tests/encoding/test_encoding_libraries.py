@@ -66,7 +66,7 @@ def test_t5_bias() -> None:
     ours = T5Bias(HEADS, WIDTH)
     theirs.relative_attention_bias.weight.copy_(ours.table.T)
     q, k = heads(), heads()
-    want = q @ k.mT + theirs.compute_bias(TOKENS, TOKENS)
+    want = q @ k.mT / HEAD_DIM**0.5 + theirs.compute_bias(TOKENS, TOKENS)
     assert_same_earlier(ours.scores(q, k, POSITIONS, POSITIONS), want)
 
 

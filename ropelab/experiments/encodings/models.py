@@ -13,6 +13,10 @@ from ropelab.lm.trained import Task, Training
 from ropelab.lm.training import Recipe
 
 
+ENCODING = 2
+"""Raise it when an encoding starts or learns differently: its models are then trained anew."""
+
+
 def size_of(config: EncodingsConfig, vocabulary: int) -> ModelSize:
     """The shape of every model of a task."""
     return ModelSize(
@@ -42,7 +46,7 @@ def training(config: EncodingsConfig, task: Task, encoding: str, seed: int) -> T
         recipe=recipe_of(config, task.name),
         seed=seed,
         encoding=partial(make_encoding, encoding, config.shape(), seed),
-        encoding_key={"name": encoding, "trained_len": config.train_len},
+        encoding_key={"name": encoding, "trained_len": config.train_len, "version": ENCODING},
     )
 
 
