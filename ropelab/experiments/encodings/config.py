@@ -6,8 +6,8 @@ encodings usually put into adjectives: parameters, work, memory, caches, sense o
 
 What it cannot show: how large models rank. A small model trained for minutes learns some encodings
 faster than others, and what an encoding reaches after a long training may differ; nor does a small
-model use a long context of text for much. Every encoding runs as its paper states it, trained by one
-recipe and without the tricks that later made some of them reach farther.
+model use a long context of text for much. Every encoding runs as its paper states it, trained by
+one recipe and without the tricks that later made some of them reach farther.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self

@@ -12,7 +12,6 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.trained import Task, Training
 from ropelab.lm.training import Recipe
 
-
 ENCODING = 2
 """Raise it when an encoding starts or learns differently: its models are then trained anew."""
 
