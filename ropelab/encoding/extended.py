@@ -1,6 +1,6 @@
 """Reading beyond the trained length by changing attention itself, not the frequencies.
 
-LogN sharpens the logits as the context grows. ReRope and SelfExtend never let a distance occur
+LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and SelfExtend never let a distance occur
 that was not trained: near keys keep their exact distance, far ones get a bounded one, which needs
 two scores per pair of tokens and hence no fused kernel.
 """
@@ -59,6 +59,25 @@ class LogN(Encoding):
         k_positions: Int[Tensor, "keys"],
     ) -> Float[Tensor, "batch heads queries keys"]:
         return self.inner.scores(q, k, q_positions, k_positions)
+
+
+class Dropped(Encoding):
+    """No positions, logits times a constant: a model read after DroPE (arXiv:2512.12167).
+
+    Args:
+        sharper: what the logits are multiplied by.
+    """
+
+    name: ClassVar[str] = "drope"
+
+    def __init__(self, sharper: float = 1.0) -> None:
+        super().__init__()
+        self.sharper = sharper
+
+    def query(
+        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
+    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+        return q * self.sharper
 
 
 class SelfExtend(Encoding):

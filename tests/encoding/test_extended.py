@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ropelab.encoding.base import Encoding
-from ropelab.encoding.extended import LogN, ReRope, SelfExtend
+from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.encoding.rope import Rope
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
@@ -75,3 +75,10 @@ def test_log_n_multiplies_logits_beyond_the_trained_length_only():
         torch.testing.assert_close(
             sharpened[:, :, i], plain[:, :, i] * factor, rtol=1e-4, atol=1e-5
         )
+
+
+def test_dropped_positions_leave_only_the_content_and_the_temperature():
+    q, k = queries_and_keys()
+    for i, j in ((0, 0), (39, 3)):
+        want = 1.7 * (q[:, :, i] * k[:, :, j]).sum(-1) / math.sqrt(WIDTH)
+        torch.testing.assert_close(all_scores(Dropped(1.7))[:, :, i, j], want)

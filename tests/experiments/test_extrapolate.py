@@ -82,6 +82,7 @@ def test_methods_of_attention_are_read_with_their_knobs():
         "rerope",
         "self_extend",
         "self_extend(group=9)",
+        "drope(sharpen=0.4)",
     ]
     methods = parse_methods(texts, GEOMETRY, 256)
     assert [(method.name, method.factor) for method in methods] == [
@@ -90,6 +91,7 @@ def test_methods_of_attention_are_read_with_their_knobs():
         ("rerope(window=32)", 1),
         ("self_extend(window=32, group=7)", 1),
         ("self_extend(window=32, group=9)", 1),
+        ("drope(steps=160, sharpen=0.4)", 1),
     ]
 
 
@@ -210,6 +212,23 @@ def test_all_arms_and_recall_on_one_run():
     assert ends["finetuned"] < ends["zero_shot"].min()
 
 
+def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
+    methods = "unscaled,drope(steps=2),drope(steps=2, sharpen=0)"
+    lines: list[str] = []
+
+    def progress(line: str, total: float | None = None):
+        lines.append(line)
+        return Context().progress(line, total)
+
+    changes = {"methods": methods, "tasks": ("copy",), "copy_steps": 60}
+    table = run(config(**changes), Context(progress=progress))["copy_accuracy"]
+    assert [line for line in lines if "fine-tuning" in line] == ["fine-tuning copy model, seed 0"]
+    wide = table.pivot_table(index="distance_tokens", columns="method", values="accuracy")
+    cool, sharp = wide["drope(steps=2, sharpen=0)"], wide["drope(steps=2, sharpen=0.1)"]
+    assert (cool[cool.index <= 32] == sharp[sharp.index <= 32]).all()
+    assert (wide["unscaled"] != cool).any()
+
+
 def test_an_interval_of_clusters_is_wider_when_clusters_differ():
     even = clustered_proportion(np.full(8, 50), np.full(8, 100))
     uneven = clustered_proportion(np.array([0, 100] * 4), np.full(8, 100))
@@ -300,6 +319,10 @@ def test_answer_and_summary_fit_a_real_run(tables):
         (
             {"methods": "self_extend(group=0)"},
             "group must be a whole number of at least 1, not '0'",
+        ),
+        (
+            {"methods": "drope(sharpen=much)"},
+            "drope: sharpen must be a number of at least 0, not 'much'",
         ),
         ({"methods": ""}, "methods, tasks and arms must name at least one"),
         ({"head_dim": 15}, "head_dim must be even"),

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from ropelab.config import split_list
 from ropelab.encoding.base import Encoding
-from ropelab.encoding.extended import LogN, ReRope, SelfExtend
+from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments.extrapolate.search import search
@@ -25,6 +25,8 @@ from ropelab.rope.scaling import METHODS, Scaling, Unscaled, parse_method
 
 NEEDS_TWICE = {"ntk"}
 """Good to about half its factor only, so without a factor given twice the factor is tried too."""
+RECALIBRATION = 160
+"""Steps after which DroPE reads without positions, unless told: a tenth of the default training."""
 PAIRING: Pairing = "interleaved"
 """Which features of a head form a pair; trained weights belong to one of the two layouts."""
 
@@ -55,6 +57,11 @@ class Choice(ABC):
 @dataclass(frozen=True, kw_only=True)
 class Method(Choice):
     """A way to read a long context with a model of one trained geometry."""
+
+    @property
+    def recalibration(self) -> int:
+        """Steps at the trained length that belong to the method; 0: the model stays as trained."""
+        return 0
 
     def found(self, loss_under: Callable[["Method"], float]) -> "Method":
         return self
@@ -138,6 +145,33 @@ class Bounded(Method):
         if self.group is None:
             return ReRope(rope, self.window)
         return SelfExtend(rope, self.window, self.group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unrotated(Method):
+    """DroPE: rotations dropped, `steps` of training without them, then logits * (1 + c ln s).
+
+    s is the context over the trained length, at least 1, so recalibrating at the trained length
+    does not depend on c = `sharpen`, which its authors choose for each model.
+    """
+
+    steps: int
+    sharpen: float
+
+    @property
+    def name(self) -> str:
+        return f"drope(steps={self.steps}, sharpen={self.sharpen:g})"
+
+    @property
+    def recalibration(self) -> int:
+        return self.steps
+
+    def encoding(self, length: int) -> Encoding:
+        reach = max(1.0, length / self.geometry.trained_len)
+        return Dropped(1 + self.sharpen * math.log(reach))
+
+    def signature(self, length: int) -> Hashable:
+        return max(length, self.geometry.trained_len) if self.sharpen else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +278,18 @@ def _self_extend(knobs: dict[str, str], geometry: Geometry, test_len: int, facto
     return Bounded(geometry=geometry, window=window, group=group)
 
 
+def _drope(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Method:
+    text = knobs.get("sharpen", "0.1")
+    try:
+        sharpen = float(text)
+    except ValueError:
+        sharpen = math.nan
+    if not 0 <= sharpen < math.inf:
+        raise InputError(f"drope: sharpen must be a number of at least 0, not '{text}'")
+    steps = _whole("drope", knobs, "steps", RECALIBRATION)
+    return Unrotated(geometry=geometry, steps=steps, sharpen=sharpen)
+
+
 def _longrope(knobs: dict[str, str], geometry: Geometry, test_len: int, factor: float) -> Choice:
     only = knobs.get("beyond_critical", "false").lower()
     if only not in ("true", "false"):
@@ -256,11 +302,13 @@ KNOBS = {
     "log_n": ("inner",),
     "rerope": ("window",),
     "self_extend": ("window", "group"),
+    "drope": ("steps", "sharpen"),
     "longrope": ("budget", "beyond_critical"),
 }
 OTHERS: dict[str, Callable[[dict[str, str], Geometry, int, float], Choice]] = {
     "log_n": _log_n,
     "rerope": _rerope,
     "self_extend": _self_extend,
+    "drope": _drope,
     "longrope": _longrope,
 }

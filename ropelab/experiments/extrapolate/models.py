@@ -63,6 +63,20 @@ def subjects(config: ExtrapolateConfig, task_name: str) -> list[Training] | list
     return trainings(config, task_name)
 
 
+def recalibrated(base: Training, method: Method, steps: int) -> Training:
+    """`base` trained on at its own length, at full rates, reading it by `method`."""
+    length = base.recipe.window
+    recipe = replace(base.recipe, steps=steps, first_window=length, warmup=min(5, steps))
+    encoding = method.encoding(length)
+    return replace(
+        base,
+        recipe=recipe,
+        encoding=lambda: encoding,
+        encoding_key={**base.encoding_key, "name": encoding.name},
+        start=base,
+    )
+
+
 def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Training:
     """`base` trained on at the test length, reading it by `method`."""
     recipe = replace(

@@ -25,7 +25,7 @@ from ropelab.experiments.extrapolate.measure import (
     text_under,
 )
 from ropelab.experiments.extrapolate.methods import Choice, Method, unscaled
-from ropelab.experiments.extrapolate.models import finetuned, trained_longer
+from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trained_longer
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.huggingface import tokenized
 from ropelab.lm.tasks import copy_trials, recall_trials
@@ -110,8 +110,11 @@ def _fitness(config: ExtrapolateConfig, task: str) -> Callable[[Readable, Method
 
 
 def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Subject], Subject]:
-    if arm == "zero_shot" or not isinstance(method, Method):
+    if not isinstance(method, Method):
         return as_trained
+    if arm == "zero_shot":
+        steps = method.recalibration
+        return partial(recalibrated, method=method, steps=steps) if steps else as_trained
     steps, length = config.finetune_steps, config.test_len
     return partial(finetuned, method=method, steps=steps, test_len=length)
 
