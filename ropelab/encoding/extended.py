@@ -1,8 +1,8 @@
 """Reading beyond the trained length by changing attention itself, not the frequencies.
 
-LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and SelfExtend never let a distance occur
-that was not trained: near keys keep their exact distance, far ones get a bounded one, which needs
-two scores per pair of tokens and hence no fused kernel.
+LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and
+SelfExtend never let a distance occur that was not trained: near keys keep their exact distance, far
+ones get a bounded one, which needs two scores per pair of tokens and hence no fused kernel.
 """
 
 import math

@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.figures.finetuned import against_zero_shot
 from ropelab.figures.style import (
     legend_outside,
     look,
@@ -20,42 +21,69 @@ from ropelab.tables import Tables
 
 WIDE = (8.0, 4.5)
 WINDOW = "sliding_window"
+WORDS = {"copy": ("copied segment", "copy"), "recall": ("key and its value", "recall")}
+HOW = {"zero_shot": "without training on", "finetuned": "after training on"}
 CEILING = 0.3
 """Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line."""
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """The figures of one run; those whose tables it has."""
+    """The figures of one run; those whose tables it has, for each arm that it has."""
+    accuracies = [name for name in ("copy_accuracy", "recall_accuracy") if name in tables]
+    losses = [name for name in ("text_nll", "last_window") if name in tables]
+    measured = {name: tables[name] for name in (*accuracies, *losses)}
+    arms = set().union(*(table["arm"] for table in measured.values()))
     figures: dict[str, Figure] = {}
-    if "copy_accuracy" in tables:
-        figures["copy_by_distance"] = copy_by_distance(tables["copy_accuracy"])
-        figures["copy_heatmap"] = copy_heatmap(tables["copy_accuracy"])
-    if "text_nll" in tables:
-        length = tables["text_nll"]["trained_len_tokens"].iloc[0]
-        figures["loss_by_position"] = loss_by_position(tables["comparisons"], length)
-        figures["loss_by_context"] = loss_by_context(tables["last_window"])
-        figures["tax_and_gain"] = tax_and_gain(tables["last_window"])
+    for arm in ("zero_shot", "finetuned"):
+        if arm in arms:
+            shown = {name: _of_arm(table, arm) for name, table in measured.items()}
+            shown["comparisons"] = tables["comparisons"]
+            suffix = "" if arm == "zero_shot" else f"_{arm}"
+            figures |= {f"{name}{suffix}": figure for name, figure in _of_one_arm(shown, arm)}
+    if {"zero_shot", "finetuned"} <= arms:
+        figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
 
 
-def copy_by_distance(table: pd.DataFrame) -> Figure:
+def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The rows of an arm, and the baselines, which stand beside both."""
+    baseline = (table["arm"] == "ceiling") | (table["method"] == WINDOW)
+    return table[(table["arm"] == arm) | baseline]
+
+
+def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:
+    for task in ("copy", "recall"):
+        if f"{task}_accuracy" in tables:
+            yield f"{task}_by_distance", by_distance(tables[f"{task}_accuracy"], task, arm)
+            yield f"{task}_heatmap", heatmap(tables[f"{task}_accuracy"], task, arm)
+    if "text_nll" in tables:
+        yield "loss_by_position", loss_by_position(tables, arm)
+        yield "loss_by_context", loss_by_context(tables["last_window"], arm)
+        if arm == "zero_shot":
+            yield "tax_and_gain", tax_and_gain(tables["last_window"])
+
+
+def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
     """Accuracy against distance, a line per method."""
     figure, ax = plt.subplots(figsize=WIDE)
     for label, rows in _methods(table, "distance_tokens"):
         _line(ax, label, rows, "distance_tokens", "accuracy")
+    what, does = WORDS[task]
     ax.set(
-        xlabel="distance of the copied segment (tokens)",
-        ylabel="tokens copied correctly",
+        xlabel=f"distance of the {what} (tokens)",
+        ylabel="share found correctly",
         ylim=(-0.03, 1.05),
-        title="How far back can each method copy, without training on?",
+        title=f"How far back can each method {does}, {HOW[arm]}?",
     )
     return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
 
 
-def loss_by_position(compared: pd.DataFrame, trained_len: int) -> Figure:
+def loss_by_position(tables: Tables, arm: str) -> Figure:
     """Loss above that of the sliding window, by position; paired intervals over documents."""
     figure, ax = plt.subplots(figsize=WIDE)
+    shown, compared = tables["text_nll"], tables["comparisons"]
     rows = compared[(compared["metric"] == "nll_bucket") & (compared["method_b"] == WINDOW)]
+    rows = rows[rows["method_a"].isin(row_labels(shown))]
     lines = {str(label): group for label, group in rows.groupby("method_a", sort=False)}
     outside = [label for label, group in lines.items() if group["difference"].min() > CEILING]
     for label, group in lines.items():
@@ -66,14 +94,14 @@ def loss_by_position(compared: pd.DataFrame, trained_len: int) -> Figure:
     ax.set(
         xlabel="position in the text (tokens, end of bucket)",
         ylabel="loss above the sliding window (nats per byte)",
-        title="Is a longer context better than a sliding window of the trained length?",
+        title=f"Is a longer context better than a sliding window, {HOW[arm]}?",
     )
     ax.set_ylim(top=CEILING)
     _say_outside(ax, {label: lines[label]["difference"].iloc[-1] for label in outside})
-    return _finished(figure, ax, trained_len)
+    return _finished(figure, ax, shown["trained_len_tokens"].iloc[0])
 
 
-def loss_by_context(table: pd.DataFrame) -> Figure:
+def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     """Loss of the same final tokens against how much was read before them."""
     figure, ax = plt.subplots(figsize=WIDE)
     best = table["nll_nats_per_byte"].min()
@@ -91,7 +119,7 @@ def loss_by_context(table: pd.DataFrame) -> Figure:
     ax.set(
         xlabel="context read before the same final tokens (tokens)",
         ylabel="loss (nats per byte)",
-        title="Does reading more help to predict the same last tokens?",
+        title=f"Does reading more help to predict the same last tokens, {HOW[arm]}?",
     )
     ax.set_ylim(top=best + CEILING)
     _say_outside(ax, outside)
@@ -115,7 +143,7 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
         if max(tax, change) > CEILING:
             outside[label] = change
             continue
-        style = look(label.split(" ×")[0])
+        style = look(_method(label))
         ax.plot(tax, change, style.marker, color=style.color, markersize=8)
         ax.annotate(label, (tax, change), xytext=(7, 4), textcoords="offset points", fontsize=9)
     ax.axhline(0, color="#7F7F7F", linewidth=1)
@@ -137,7 +165,7 @@ def _say_outside(ax: Axes, values: dict[str, float]) -> None:
         ax.text(0.02, 0.97, f"above the scale: {text}", transform=ax.transAxes, va="top", size=8)
 
 
-def copy_heatmap(table: pd.DataFrame) -> Figure:
+def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
     """Methods by distances, the accuracy written in every cell."""
     labels, rows = zip(*_methods(table, "distance_tokens"), strict=True)
     values = np.array([row["accuracy"] for row in rows])
@@ -150,8 +178,10 @@ def copy_heatmap(table: pd.DataFrame) -> Figure:
     ax.set_xticks(range(len(distances)), [tokens_label(d) for d in distances])
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(visible=False)
+    what, does = WORDS[task]
     ax.set(
-        xlabel="distance of the copied segment (tokens)", title="Share of tokens copied correctly"
+        xlabel=f"distance of the {what} (tokens)",
+        title=f"How far back can each method {does}, {HOW[arm]}?",
     )
     return figure
 
@@ -171,10 +201,15 @@ def _methods(table: pd.DataFrame, x: str) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(label), frame.reset_index()
 
 
+def _method(label: str) -> str:
+    """The name before knobs, factor and arm in the label of a row."""
+    return label.split("(")[0].split(" ")[0]
+
+
 def _line(ax: Axes, label: str, rows: pd.DataFrame, x: str, y: str) -> None:
     """One method, its interval as a band; the second factor of a method has hollow markers."""
-    style = look(label.split(" ×")[0])
-    again = any(str(line.get_label()).split(" ×")[0] == label.split(" ×")[0] for line in ax.lines)
+    style = look(_method(label))
+    again = any(_method(str(line.get_label())) == _method(label) for line in ax.lines)
     ax.plot(
         rows[x],
         rows[y],

@@ -1,0 +1,86 @@
+"""What training on changes: every method before and after, beside the baselines."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ropelab.figures.style import GREY, ORANGE, look, tokens_label
+from ropelab.labels import method_label
+
+WINDOW = "sliding_window"
+BASELINES = {
+    "window": ("sliding window", ORANGE, ":"),
+    "ceiling": ("trained at the tested length", GREY, "--"),
+}
+WIDEST = 0.6
+"""Losses so far above the best (nats per byte) are written at the edge, not drawn."""
+
+
+def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """A panel per task, a row per method: hollow before training on, filled after it.
+
+    Losses are those of the last window at the tested length, accuracies the mean over all
+    distances beyond the trained length, both averaged over seeds.
+    """
+    values = {name: _values(name, tables[name]) for name in tables if name != "text_nll"}
+    names = list(next(iter(values.values()))["zero_shot"])
+    height = 1.6 + 0.34 * len(names)
+    figure, axes = plt.subplots(
+        1, len(values), squeeze=False, sharey=True, figsize=(4.6 * len(values), height)
+    )
+    for ax, (name, arms) in zip(axes[0], values.items(), strict=True):
+        _panel(ax, arms, names)
+        ax.set_xlabel(_axis(name, tables[name]))
+    axes[0][0].set_yticks(range(len(names)), names)
+    axes[0][0].invert_yaxis()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    title = "What does training on at the tested length change?"
+    figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
+    return figure
+
+
+def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """arm -> method (with its factor) -> value, averaged over seeds and distances."""
+    if name == "last_window":
+        column = "nll_nats_per_byte"
+        rows = table[table["context_tokens"] == table["context_tokens"].max()]
+    else:
+        column = "accuracy"
+        rows = table[table["distance_tokens"] > table["trained_len_tokens"]]
+    found: dict[str, dict[str, float]] = {}
+    for (arm, method, factor), part in rows.groupby(["arm", "method", "factor"], sort=False):
+        kind = "window" if method == WINDOW else arm
+        found.setdefault(kind, {})[method_label(method, factor)] = float(part[column].mean())
+    return found
+
+
+def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str]) -> None:
+    before, after = arms["zero_shot"], arms.get("finetuned", {})
+    is_loss = max(before.values()) > 1
+    edge = min([*before.values(), *after.values()]) + WIDEST if is_loss else 1.05
+    for y, name in enumerate(names):
+        start, end = min(before[name], edge), min(after.get(name, before[name]), edge)
+        color, marker = look(name.split(" ")[0]).color, look(name.split(" ")[0]).marker
+        ax.plot([start, end], [y, y], color=color, linewidth=1.5, alpha=0.5)
+        ax.plot(start, y, marker, color=color, markersize=7, markerfacecolor="white", zorder=3)
+        if name in after:
+            ax.plot(end, y, marker, color=color, markersize=7, zorder=4)
+        if before[name] > edge:
+            text = f"{before[name]:.2f}"
+            ax.annotate(text, (edge, y), xytext=(0, 7), textcoords="offset points", size=8)
+    for arm, (label, color, line) in BASELINES.items():
+        for value in arms.get(arm, {}).values():
+            ax.axvline(value, color=color, linestyle=line, label=label)
+    for face, label in (("white", "as trained"), (GREY, "trained on")):
+        ax.plot([], [], "o", color=GREY, markerfacecolor=face, label=label)
+    ax.grid(visible=False, axis="x")
+
+
+def _axis(name: str, table: pd.DataFrame) -> str:
+    if name == "last_window":
+        return f"loss after {tokens_label(table['context_tokens'].max())} tokens (nats per byte)"
+    return f"{name.split('_')[0]} accuracy beyond {tokens_label(table['trained_len_tokens'].max())}"
