@@ -36,8 +36,11 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
         ax.set_xlabel(_axis(name, tables[name]))
     axes[0][0].set_yticks(range(len(names)), names)
     axes[0][0].invert_yaxis()
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    named = {}
+    for ax in axes[0]:
+        handles, labels = ax.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=4)
     title = "What does training on at the tested length change?"
     figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure
@@ -78,6 +81,8 @@ def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str]) -> Non
     for face, label in (("white", "as trained"), (GREY, "trained on")):
         ax.plot([], [], "o", color=GREY, markerfacecolor=face, label=label)
     ax.grid(visible=False, axis="x")
+    if not is_loss:
+        ax.set_xlim(-0.04, 1.04)
 
 
 def _axis(name: str, table: pd.DataFrame) -> str:

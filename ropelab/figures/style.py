@@ -52,6 +52,11 @@ LOOKS = {
     "llama3": Look(PINK, "P"),
     "longrope": Look(ORANGE, "X"),
     "sliding_window": Look(ORANGE, "*", ":"),
+    "trained_at_test_len": Look(GREY, "*", "-."),
+    "drope": Look(GREEN, "X", "--"),
+    "log_n": Look(SKY, "^"),
+    "rerope": Look(PINK, "s"),
+    "self_extend": Look(PINK, "D", "--"),
     # number formats
     "float64": Look(BLACK, "o"),
     "float32": Look(BLUE, "s"),

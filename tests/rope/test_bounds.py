@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ropelab.errors import InputError
 from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
-from ropelab.rope.bounds.cells import Cells, excluded, ranges
+from ropelab.rope.bounds.cells import Cells, excluded, excluded_upto, ranges
+from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.survey import single
 
 LLAMA = Similarity.of_head(128)
@@ -32,12 +33,12 @@ def brute(similarity, context, bases):
     return np.array([similarity.at(positions, math.log(b)).min() >= 0 for b in bases])
 
 
-@given(HEADS, st.floats(2, 1e6), st.integers(0, 3000), st.integers(1, 5000), st.integers(1, 9))
+@given(HEADS, st.floats(2, 1e6), st.integers(0, 3000), st.integers(1, 5000))
 @settings(max_examples=30)
-def test_the_scan_is_the_sum(similarity, base, start, count, step):
-    positions = np.arange(start, start + count, step, dtype=np.float64)
+def test_the_scan_is_the_sum(similarity, base, start, count):
+    positions = np.arange(start, start + count, dtype=np.float64)
     exact = similarity.at(positions, math.log(base))
-    found = scan(similarity, math.log(base), start, start + count, step)
+    found = scan(similarity, math.log(base), start, start + count)
     assert np.abs(found - exact).max() < similarity.single_error
     assert (
         np.abs(single(similarity, positions, math.log(base)) - exact).max()
@@ -53,6 +54,25 @@ def test_the_range_of_a_cell_contains_the_sum(similarity, low, width, position, 
     inside = similarity.at(np.full(101, float(position)), np.linspace(low, low + width, 101))
     assert lowest_[0, 0] <= inside.min()
     assert inside.max() <= highest[0, 0]
+
+
+@given(HEADS, st.floats(1.5, 15), st.integers(100, 20_000), st.floats(-2, 2), st.integers(0, 99))
+@settings(max_examples=60)
+def test_bases_are_excluded_only_where_a_position_is_negative(similarity, u, context, turns, seed):
+    generator = np.random.default_rng(seed)
+    positions = np.unique(generator.integers(1, context, 400)).astype(np.float64)
+    centre = u + abs(turns) / (context * similarity.slope_typical(u) + 1)
+    end = excluded_upto(similarity, positions, u, centre)
+    for base in np.linspace(u, end, 41) if end > u else ():
+        assert similarity.at(positions, base).min() < 0
+
+
+@pytest.mark.parametrize("context", [1500, 50_000, 600_000])
+def test_the_hunt_finds_positions_that_fail(context):
+    u = math.log(context)
+    positions = promising(LLAMA, u, context)
+    assert positions.max() < context
+    assert LLAMA.at(positions, u).min() < -1
 
 
 def test_float64_error_is_below_its_bound():
@@ -177,13 +197,6 @@ def test_p_rope_and_dropped_pairs_count_as_one():
     assert dropped == kept
     value = kept.at(np.array([7.0]), math.log(16.0))[0]
     assert value == pytest.approx(2 + math.cos(7) + math.cos(7 / 2))
-
-
-def test_cells_halve_and_cover():
-    cells = Cells.parts(1.0, 2.0, 4).halved()
-    assert len(cells) == 8
-    np.testing.assert_allclose(cells.low, 1 + np.arange(8) / 8)
-    np.testing.assert_allclose(cells.high[:-1], cells.low[1:])
 
 
 def test_no_positions_exclude_nothing():

@@ -3,9 +3,9 @@
 The set is not an interval. The search walks upwards in u = ln b through slabs and sorts every
 point into one of three kinds, by proof and not by sampling:
 
-* excluded: a position is named whose S is negative in a whole cell (``cells.excluded``). Where
-  bases are far from admissible many positions do that, so a cheap look at the most promising ones
-  is enough; how they were found does not matter to the proof.
+* excluded: positions are named whose S is negative in stretches that leave no gap
+  (``cells.excluded_upto``). Where bases are far from admissible many positions do that, so a cheap
+  look at the most promising ones is enough; how they were found does not matter to the proof.
 * admissible: one scan of *all* positions at the cell's centre leaves a complete list of those that
   could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
 * edge: a cell no wider than ``EDGE`` in which a position's sign changes.
@@ -17,17 +17,20 @@ So no admissible window wider than ``EDGE`` (relative to the base) can be missed
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from ropelab.rope.bounds.cells import Cells, excluded, ranges
-from ropelab.rope.bounds.hunt import survivors
+from ropelab.rope.bounds.cells import Cells, excluded, excluded_upto, ranges
+from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
 from ropelab.rope.bounds.survey import blocks, scan
 
 EDGE = 1e-11
 """Width in ln b at which a change of sign is taken as located."""
+AHEAD = 1.0
+"""Where in a hunt sums are expanded: so many turns of the longest position from its beginning."""
+NARROWEST = 0.02
+"""The least width of a slab that is resolved position by position, in those turns."""
 
 Interval = tuple[float, float]
 
@@ -93,10 +96,12 @@ class Walk:
         """(end of the slab, admissible pieces in it), slab after slab from ``start`` to ``top``."""
         u, pace = start, _Pace()
         while u < top:
-            end = min(top, u + pace.turns * self._turn(u, pace.share))
-            left = self._hunted(u, end, pace.share, pace) if pace.hunting else [(u, end)]
-            pieces = [piece for low, high in left for piece in self._resolved(low, high, pace)]
-            pace.learn(_length(left) / (end - u), _length(pieces) / (end - u))
+            end = min(top, self._hunted(u, pace)) if pace.hunting else u
+            pieces: list[Interval] = []
+            if end == u:
+                end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
+                pieces = list(self._resolved(u, end, pace))
+                pace.learn(_length(pieces) / (end - u))
             yield end, pieces
             u = end
 
@@ -104,24 +109,23 @@ class Walk:
         """The step in u in which the longest position's sum typically moves by about one."""
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
-    def _hunted(self, low: float, high: float, share: float, pace: "_Pace") -> list[Interval]:
-        """What remains of [low, high] when promising positions have excluded what they can.
+    def _hunted(self, u: float, pace: "_Pace") -> float:
+        """How far from u on promising positions exclude every base; u if they do not.
 
-        First positions in a ``share`` of the context; what they leave goes to longer ones, in
-        slabs as narrow as those need.
+        First positions in a share of the context; what they leave goes to longer ones.
         """
-        reach = max(2, round(share * self.context))
-        runs = _runs(survivors(self.similarity, low, high, reach))
-        pace.escaped(share, _length(runs) / (high - low))
-        if share == 1:
-            return runs
-        longer = min(1.0, 2 * share)
-        return [
-            piece
-            for run in runs
-            for slab in _split(run, pace.turns * self._turn(low, longer))
-            for piece in self._hunted(*slab, longer, pace)
-        ]
+        while True:
+            centre = u + AHEAD * self._turn(u, pace.share)
+            reach = max(2, round(pace.share * self.context))
+            positions = promising(self.similarity, centre, reach)
+            if len(positions):
+                end = excluded_upto(self.similarity, positions, u, centre)
+                if end > u:
+                    pace.caught()
+                    return end
+            if pace.share == 1:
+                return u
+            pace.missed()
 
     def _resolved(self, low: float, high: float, pace: "_Pace") -> Iterator[Interval]:
         """The admissible pieces of [low, high], complete up to EDGE."""
@@ -171,59 +175,41 @@ class Walk:
 
 
 class _Pace:
-    """How wide the next slab should be, and where to hunt for excluding positions, if at all.
+    """Where to hunt for excluding positions, if at all, and how wide the next slab should be.
 
-    ``share``: the part of the context in which they are looked for first. It shrinks while nothing
-    escapes, because shorter positions exclude wider slabs, and grows when something does.
+    ``share``: the part of the context in which they are looked for. It shrinks while something is
+    caught, because shorter positions exclude wider stretches, and grows when nothing is.
     """
 
     def __init__(self) -> None:
         self.hunting = True
         self.share = 1.0
-        self.turns = 3.0
+        self.turns = 0.5
         self._busy = 0.0
 
-    def escaped(self, share: float, part: float) -> None:
-        """After a hunt in the first ``share``: ``part`` of the slab is left."""
-        if share == self.share:
-            self.share = min(1.0, share * 1.15) if part > 0.01 else max(1 / 64, share * 0.97)
+    def caught(self) -> None:
+        """After a hunt that got somewhere."""
+        self.share = max(1 / 64, self.share * 0.98)
+
+    def missed(self) -> None:
+        """After a hunt that did not."""
+        self.share = min(1.0, self.share * 1.2)
 
     def saw(self, threats: int, context: int) -> None:
         """Remember how long the list of threats was, relative to what is convenient."""
         self._busy = max(self._busy, threats / _too_many(context))
 
-    def learn(self, left: float, found: float) -> None:
-        """After a slab: ``left`` of it survived the hunt, ``found`` of it is admissible."""
-        if self.hunting:
-            self.hunting = left < 0.9
-        else:
-            self.turns *= 0.7 if self._busy > 1 else 1.3 if self._busy < 0.3 else 1
-            self.share = 1.0
-            if found < 0.5:
-                self.hunting, self.turns = True, 3.0
+    def learn(self, found: float) -> None:
+        """After a slab was resolved: ``found`` of it is admissible."""
+        self.hunting = found < 0.5
+        self.turns *= 0.7 if self._busy > 1 else 1.3 if self._busy < 0.3 else 1
+        self.turns = max(self.turns, NARROWEST)
         self._busy = 0.0
 
 
 def _too_many(context: int) -> int:
     """Above this many threats, splitting the cell and scanning again is cheaper."""
     return 200 + context // 100
-
-
-def _runs(cells: Cells) -> list[Interval]:
-    """Neighbouring cells joined."""
-    runs: list[Interval] = []
-    for piece in zip(cells.low.tolist(), cells.high.tolist(), strict=True):
-        if runs and _touch(runs[-1], piece):
-            runs[-1] = (runs[-1][0], piece[1])
-        else:
-            runs.append(piece)
-    return runs
-
-
-def _split(interval: Interval, width: float) -> list[Interval]:
-    """Equal parts of an interval, none wider than ``width``."""
-    edges = np.linspace(*interval, math.ceil((interval[1] - interval[0]) / width) + 1).tolist()
-    return list(pairwise(edges))
 
 
 def _touch(first: Interval, second: Interval) -> bool:

@@ -39,16 +39,6 @@ class Cells:
         """Half the width, rounded up."""
         return (self.high - self.low) * (0.5 * (1 + 1e-9)) + np.spacing(self.high)
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Cells":
-        """The chosen cells."""
-        return Cells(self.low[chosen], self.high[chosen])
-
-    def halved(self) -> "Cells":
-        """Both halves of every cell, in order."""
-        low = np.stack((self.low, self.centre), axis=1).ravel()
-        high = np.stack((self.centre, self.high), axis=1).ravel()
-        return Cells(low, high)
-
 
 def ranges(
     similarity: Similarity, positions: Floats, cells: Cells, exact: bool = False
@@ -73,6 +63,48 @@ def excluded(similarity: Similarity, positions: Floats, cells: Cells) -> NDArray
     if not len(positions):
         return np.zeros(len(cells), dtype=bool)
     return np.asarray((ranges(similarity, positions, cells)[1] < 0).any(axis=1))
+
+
+def excluded_upto(similarity: Similarity, positions: Floats, u: float, centre: float) -> float:
+    """The largest u' such that every base from u to u' is excluded; u itself where there is none.
+
+    At ``centre`` >= u each position gives the stretches in which its S stays negative by Taylor's
+    theorem; those that follow on one another from u on are joined.
+    """
+    low, high = _negative_stretches(similarity, positions, u, centre)
+    for place in np.argsort(low):
+        if low[place] > u:
+            break
+        u = max(u, float(high[place]))
+    return u
+
+
+def _negative_stretches(
+    similarity: Similarity, positions: Floats, u: float, centre: float
+) -> tuple[Floats, Floats]:
+    """[low, high] in ln b, above u and around ``centre``, in which a position's S is negative.
+
+    On either side, at distance x from the centre, S is at most c + b x + a x^2: negative between
+    the roots of that parabola.
+    """
+    inv_freq = similarity.inv_freq(np.array([centre]))
+    value, slope = (part[0] for part in _value_and_slope(similarity, positions, inv_freq, False))
+    c1, c2 = similarity.curvature_bounds(np.array(u))
+    a = (positions * c1 + positions**2 * c2) / 2 + 1e-9  # a larger bound, and never 0
+    uncertain = similarity.single_error * positions * similarity.slope_bound(u)
+    c = value.astype(np.float64) + similarity.single_error
+    ends = []
+    for side in (-1, 1):
+        b = side * slope + uncertain
+        root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
+        near = np.maximum((-b - root) / (2 * a), 0) * (1 + 1e-9)
+        far = (-b + root) / (2 * a) * (1 - 1e-9)
+        found = (root > 0) & (far > near)
+        ends.append((side * near[found], side * far[found]))
+    (left_near, left_far), (right_near, right_far) = ends
+    low, high = np.concatenate((left_far, right_near)), np.concatenate((left_near, right_far))
+    inward = np.spacing(centre)  # stretches that meet at the centre itself still do
+    return centre + low + inward * (low != 0), centre + high - inward * (high != 0)
 
 
 def _value_and_slope(

@@ -1,62 +1,58 @@
-"""Finding positions that exclude an interval of bases.
+"""Finding positions that exclude the bases just above a given one.
 
-Nothing is proved by the choice of positions, only by ``cells.excluded``; so they are looked for
-where they are cheap to find and exclude much. Shorter positions exclude wider intervals, and far
-below the first admissible base there are many of them.
+Nothing is proved by the choice of positions, only by ``cells.excluded_upto``; so they are looked
+for where they are cheap to find, from coarse to fine: pairs slower than a radian in n tokens are
+the same for n neighbours, and where the whole sum is negative theirs must already be low.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ropelab.rope.bounds.cells import Cells, excluded
 from ropelab.rope.bounds.similarity import Floats, Similarity
-from ropelab.rope.bounds.survey import scan, single
+from ropelab.rope.bounds.survey import block_sums, single
 
+BLOCK = 1024
+"""Tokens in a block of the first look; contexts of a few blocks are looked at throughout."""
+BLOCKS = 48
+"""How many blocks are looked at more closely."""
 STRIDE = 8
-"""Distance in tokens between the positions that are looked at first."""
-BATCH = 24
+"""Distance in tokens between the positions of the second look."""
+PLACES = 24
+"""How many of them are looked at token by token."""
 MOST = 150
+"""How many positions are returned."""
+HIGHEST = 3.0
+"""Sums above this do not become negative near the base that is looked at."""
 
 
-def survivors(similarity: Similarity, low: float, high: float, reach: int) -> Cells:
-    """The parts of [low, high] that no promising position below ``reach`` excludes."""
-    cells = Cells.parts(low, high, 16)
-    half = reach // 2
-    for first, last in ((half, reach), (1, half)):
-        positions = promising(similarity, (low + high) / 2, first, last)
-        cells = _left_by(similarity, positions, cells)
-        if not len(cells):
-            break
-    return cells
-
-
-def promising(similarity: Similarity, u: float, start: int, stop: int) -> Floats:
-    """Positions in [start, stop) where S is low, lowest first (at most MOST).
-
-    Pairs slower than a radian in STRIDE tokens are the same for neighbours, and where S is negative
-    they must already be low: they are summed on every STRIDE-th position, and only the neighbours
-    of the lowest sums are looked at.
-    """
-    slow = int((similarity.inv_freq(u) > 1 / STRIDE).sum())
-    coarse = scan(similarity, u, start, max(stop, start + 1), STRIDE, slow)
-    places = np.arange(len(coarse))
-    if len(coarse) > 256:
-        places = np.flatnonzero(coarse <= coarse.mean() - 2.8 * coarse.std())
-        places = places[np.argsort(coarse[places])[:96]]
-    near = start + STRIDE * places[:, None] + np.arange(STRIDE) - STRIDE // 2
-    positions = np.unique(near[(near >= start) & (near < stop)]).astype(np.float64)
+def promising(similarity: Similarity, u: float, reach: int) -> Floats:
+    """Positions below ``reach`` where S is low, lowest first (at most MOST)."""
+    starts = np.arange(1, reach, BLOCK, dtype=np.float64)
+    if len(starts) > BLOCKS:
+        middles = starts + BLOCK // 2
+        starts = starts[_lowest(_slow_sums(similarity, u, middles, 1, BLOCK)[:, 0], BLOCKS)]
+    starts = np.minimum(starts, max(1, reach - BLOCK))
+    coarse = _slow_sums(similarity, u, starts + STRIDE // 2, BLOCK // STRIDE, STRIDE)
+    rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), BLOCK // STRIDE)
+    places = starts[rows] + STRIDE * columns
+    positions = (places[:, None] + np.arange(STRIDE)).ravel()
+    positions = positions[positions < reach]
     sums = single(similarity, positions, u)
-    order = np.argsort(sums)[:MOST]
-    return positions[order][sums[order] < 3]
+    order = _lowest(sums, MOST)
+    order = order[np.argsort(sums[order])]
+    return positions[order][sums[order] < HIGHEST]
 
 
-def _left_by(similarity: Similarity, positions: Floats, cells: Cells) -> Cells:
-    """The cells, at last halved three times, that none of the positions excludes."""
-    for batch in range(0, len(positions), BATCH):
-        if len(cells):
-            chosen = positions[batch : batch + BATCH]
-            cells = cells.where(~excluded(similarity, chosen, cells))
-    for _ in range(3):
-        if len(cells) and len(positions):
-            cells = cells.halved()
-            cells = cells.where(~excluded(similarity, positions, cells))
-    return cells
+def _slow_sums(
+    similarity: Similarity, u: float, starts: Floats, columns: int, step: int
+) -> NDArray[np.float32]:
+    """The sum of the pairs slower than a radian in ``step`` tokens: [starts, columns]."""
+    faster = int((similarity.inv_freq(u) > 1 / step).sum())
+    return block_sums(similarity, u, starts, columns, step, faster)
+
+
+def _lowest(sums: NDArray[np.float32], count: int) -> NDArray[np.intp]:
+    """Places of the ``count`` lowest sums, in no order."""
+    if len(sums) <= count:
+        return np.arange(len(sums))
+    return np.argpartition(sums, count)[:count]

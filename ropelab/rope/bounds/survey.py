@@ -16,22 +16,33 @@ BLOCK = 1 << 22
 """Positions in memory at once."""
 
 
-def scan(
-    similarity: Similarity, u: float, start: int, stop: int, step: int = 1, first_pair: int = 0
-) -> Singles:
-    """S at start, start + step, ... below ``stop``, in float32, within ``similarity.single_error``.
-
-    With ``first_pair`` > 0 the faster pairs are left out of the sum.
-    """
-    count = -(-(stop - start) // step)
+def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
+    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``."""
+    count = stop - start
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
+    starts = start + columns * np.arange(rows, dtype=np.float64)
+    return block_sums(similarity, u, starts, columns).ravel()[:count]
+
+
+def block_sums(
+    similarity: Similarity,
+    u: float,
+    starts: Floats,
+    columns: int,
+    step: int = 1,
+    first_pair: int = 0,
+) -> Singles:
+    """S at start + step * column in float32, for each start and column: [starts, columns].
+
+    Within ``similarity.single_error``. With ``first_pair`` > 0 the faster pairs are left out.
+    """
     inv_freq = similarity.inv_freq(u)[first_pair:]
-    left = _angles(start + step * columns * np.arange(rows, dtype=np.float64), inv_freq)
+    left = _angles(starts, inv_freq)
     right = _angles(step * np.arange(columns, dtype=np.float64), inv_freq)
     tall = np.concatenate((np.cos(left), -np.sin(left)), axis=1)
     wide = np.concatenate((np.cos(right), np.sin(right)), axis=1)
-    sums = (tall @ wide.T).ravel()[:count]
+    sums: Singles = tall @ wide.T
     sums += np.float32(similarity.unrotated)
     return sums
 
