@@ -130,7 +130,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
             mine = cost.loc[cost["encoding"] == name, "family"].item() == family
             _position_line(ax, name, label, rows, mine)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
-        ax.legend(loc="upper left", fontsize=8)
+        ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         token_axis(ax)
         trained_length_line(ax, table["trained_len_tokens"].iloc[0])
     for ax in panels.flat[len(families) :]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -36,11 +37,13 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
         ax.set_xlabel(_axis(name, tables[name]))
     axes[0][0].set_yticks(range(len(names)), names)
     axes[0][0].invert_yaxis()
-    named = {}
+    named: dict[str, Artist] = {}
     for ax in axes[0]:
         handles, labels = ax.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=4)
+    figure.legend(
+        handles=list(named.values()), labels=list(named), loc="outside lower center", ncols=4
+    )
     title = "What does training on at the tested length change?"
     figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure

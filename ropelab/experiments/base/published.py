@@ -36,11 +36,15 @@ def published(config: BaseConfig, found: list[Bound]) -> pd.DataFrame:
 def fits(found: list[Bound], table: pd.DataFrame) -> pd.DataFrame:
     """base = coefficient * context^exponent by least squares in logarithms, for each set of values.
 
-    ``standard_error`` is that of the exponent. Needs three contexts.
+    ``standard_error`` is that of the exponent. Needs three contexts. Beside the fit to all exact
+    values stands, where there are more of them, the one to the contexts that the paper has.
     """
     exact = [(bound.context, bound.first) for bound in found if bound.first > 1]
     paper = list(zip(table["context_tokens"], table["paper_base"], strict=True))
     rows = [_fit("exact values", exact), _fit("paper values", paper)]
+    if len(table) < len(exact):
+        shared = list(zip(table["context_tokens"], table["exact_base"], strict=True))
+        rows.insert(1, _fit("exact values of its contexts", shared))
     printed = {"values": "printed fit", "coefficient": 0.0424, "exponent": 1.628}
     known = [row for row in rows if row is not None]
     if len(paper) >= 3:

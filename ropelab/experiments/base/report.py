@@ -47,10 +47,12 @@ def _paper(tables: Tables) -> list[str]:
     table, exponent = tables["published"], tables["fits"].set_index("values")["exponent"]
     if len(table) < 3:
         return []
+    same = "exact values of its contexts"
+    own = exponent[same if same in exponent else "exact values"]
     loose = table[table.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return [
         f"{len(loose)} of the paper's {len(table)} values here are loose, by up to {worst:.2g} "
-        f"times; the exact ones grow as context^{exponent['exact values']:.2f}, "
+        f"times; the exact ones grow as context^{own:.2f}, "
         f"the paper's as context^{exponent['paper values']:.2f}."
     ]
