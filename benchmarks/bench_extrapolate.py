@@ -36,7 +36,7 @@ from ropelab.lm.training import Recipe, train
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
 
-PATIENCE = 8
+PATIENCE = 6
 RATES = (1e-3, 3e-3)
 """Learning rates of the Llama."""
 AVERAGED = 20

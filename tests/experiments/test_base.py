@@ -8,10 +8,10 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.precision import blind_from
-from ropelab.experiments.base.published import CONTEXTS, MEN, SU
+from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
-from ropelab.experiments.base.search import bounds, steps
+from ropelab.experiments.base.search import Bound, bounds, steps
 from ropelab.lab import run as run_by_name
 from ropelab.numerics.formats import format_named
 from ropelab.rope.bounds import Similarity
@@ -83,6 +83,16 @@ def test_published_values_at_1k_to_4k(tables):
     assert published["su_verdict"].tolist() == ["agrees"] * 3
     assert tables["fits"]["values"].tolist() == ["exact values", "paper values", "printed fit"]
     assert len(CONTEXTS) == len(MEN) == len(SU) == 11
+
+
+def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
+    found = [Bound(context, ((2.0 * context, math.inf),), True) for context in (*CONTEXTS, 2**21)]
+    table = published(BaseConfig(context=(1024,)), found[:3])
+    assert table["context_tokens"].tolist() == [1024, 2048, 4096]
+    fitted = fits(found, table).set_index("values")
+    assert fitted.loc["exact values", "contexts"] == 12
+    assert fitted.loc["exact values of its contexts", "contexts"] == 3
+    assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
 
 
 def test_answer_and_summary(tables):

@@ -75,6 +75,15 @@ def test_the_hunt_finds_positions_that_fail(context):
     assert LLAMA.at(positions, u).min() < -1
 
 
+def test_the_first_admissible_base_of_4m_tokens():
+    """Just below it a position fails, in a window of relative width 2.4e-7 none does."""
+    low = math.log(905_907_787.673)
+    found, _ = next(iter(Walk(LLAMA, 2**22).windows(low - 1e-6)))
+    assert found == pytest.approx(low, abs=1e-9)
+    assert first_negative(LLAMA, math.exp(low + 1e-7), 2**22) is None
+    assert first_negative(LLAMA, math.exp(low - 1e-8), 2**22) is not None
+
+
 def test_float64_error_is_below_its_bound():
     position, base = 1_048_575, 65_374_956.0
     with mpmath.workdps(40):
