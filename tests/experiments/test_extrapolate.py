@@ -1,6 +1,7 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,11 +16,13 @@ from ropelab.experiments.extrapolate import comparisons, grid, orderings, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, Texts, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
+from ropelab.experiments.extrapolate.models import trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.search import search
 from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
+from ropelab.lm.training import make_optimizers, one_step
 from ropelab.rope.frequencies import Geometry, turns
 from ropelab.rope.scaling import LongRope
 
@@ -197,6 +200,24 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
 def test_seeds_train_models_of_their_own():
     rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), Context())["copy_accuracy"]
     assert set(rows["seed"]) == {0, 1}
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 121)])
+def test_the_models_of_a_preset_have_its_size_and_read(preset, millions):
+    (described,) = trainings(config(preset=preset, head_dim=64), "text")
+    model = described.untrained(Context())
+    assert model.parameter_count() / 1e6 == pytest.approx(millions, rel=0.01)
+    tokens = torch.arange(65)[None]
+    assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
+
+
+def test_a_larger_preset_learns():
+    (described,) = trainings(config(preset="base", head_dim=64), "copy")
+    model = described.untrained(Context())
+    recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)
+    optimizers = make_optimizers(model, recipe)
+    losses = [one_step(model, optimizers, described.task.data(0), recipe, 0) for _ in range(3)]
+    assert losses[2] < losses[0]
 
 
 def test_all_arms_and_recall_on_one_run():
