@@ -30,17 +30,16 @@ def _looks(table: pd.DataFrame) -> dict[float, tuple[str, str, str]]:
 def _retrieval(
     ax: Axes, table: pd.DataFrame, looks: dict[float, tuple[str, str, str]], name: str
 ) -> None:
-    columns = ["accuracy", "ci_low", "ci_high"]
     for base, part in table.groupby("base"):
         color, marker, line = looks[float(str(base))]
-        mean = part.groupby("distance_tokens")[columns].mean()
-        ax.plot(mean.index, mean["accuracy"], color=color, linestyle=line, label=f"base {base:g}")
-        ax.fill_between(mean.index, mean["ci_low"], mean["ci_high"], color=color, alpha=0.15)
+        mean = _with_band(part, "distance_tokens", "accuracy")
+        ax.plot(mean.index, mean["value"], color=color, linestyle=line, label=f"base {base:g}")
+        ax.fill_between(mean.index, mean["low"], mean["high"], color=color, alpha=0.15)
         fails = part.groupby("distance_tokens")["predicted"].first() == "fails"
         for chosen, face in ((fails, "white"), (~fails, color)):
             ax.plot(
                 mean.index[chosen],
-                mean["accuracy"][chosen],
+                mean["value"][chosen],
                 color=color,
                 marker=marker,
                 markersize=7,
@@ -60,12 +59,22 @@ def _text(
 ) -> None:
     for base, part in table.groupby("base"):
         color, marker, line = looks[float(str(base))]
-        mean = part.groupby("bucket_end_tokens")["nll_nats_per_byte"].mean()
-        ax.plot(
-            mean.index, mean, color=color, marker=marker, linestyle=line, label=f"base {base:g}"
-        )
+        mean = _with_band(part, "bucket_end_tokens", "nll_nats_per_byte")
+        label = f"base {base:g}"
+        ax.plot(mean.index, mean["value"], color=color, marker=marker, linestyle=line, label=label)
+        if part["seed"].nunique() > 1:  # intervals over documents are wider than all lines together
+            ax.fill_between(mean.index, mean["low"], mean["high"], color=color, alpha=0.15)
     token_axis(ax)
     ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
+
+
+def _with_band(part: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
+    """Mean over seeds; the band is the range of the seeds, for a single one its interval."""
+    by_x = part.groupby(x)
+    many = part["seed"].nunique() > 1
+    low = by_x[column].min() if many else by_x["ci_low"].mean()
+    high = by_x[column].max() if many else by_x["ci_high"].mean()
+    return pd.DataFrame({"value": by_x[column].mean(), "low": low, "high": high})
 
 
 def _title(tables: Tables) -> str:
