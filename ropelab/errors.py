@@ -28,7 +28,7 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     >>> print(unknown_name("method", "yarm", ["yarn", "ntk"]))
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
     """
-    names = sorted(allowed)
+    names = sorted(set(allowed))
     near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     guess = f"; did you mean '{near[0]}'?" if near else ";"
     return InputError(f"unknown {kind} '{name}'{guess} allowed: {', '.join(names)}")

@@ -1,9 +1,13 @@
 """From Python: every command is a function that returns DataFrames."""
 
+from pathlib import Path
+
 import pytest
 
 import ropelab
 from ropelab.errors import InputError
+from ropelab.experiments.extrapolate.methods import OTHERS
+from ropelab.rope.scaling import METHODS
 
 
 def test_every_experiment_is_a_function():
@@ -11,6 +15,12 @@ def test_every_experiment_is_a_function():
 
     for name in experiments.NAMES:
         assert callable(getattr(ropelab, name.replace("-", "_")))
+
+
+def test_the_readme_names_every_method():
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    missing = [name for name in (*METHODS, *OTHERS) if f"`{name}`" not in readme]
+    assert missing == []
 
 
 def test_a_command_gives_tables_and_writes_nothing(tmp_path, monkeypatch):
