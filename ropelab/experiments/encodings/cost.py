@@ -12,7 +12,7 @@ import torch
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.models import size_of
+from ropelab.experiments.encodings.models import size_of, unfused
 from ropelab.experiments.encodings.quality import defined_length
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
@@ -40,6 +40,7 @@ def _row(config: EncodingsConfig, name: str) -> dict[str, object]:
         "source": record.source,
         "claim": record.claim,
         "defined": "everywhere" if last is None else f"to position {last}",
+        "fused_kernel": encoding.fused,
         "parameters": parameters(config, name, config.train_len),
         "parameters_at_twice_the_length": parameters(config, name, 2 * config.train_len),
         "train_flops_ratio": train_flops(config, name) / train_flops(config, PLAIN),
@@ -62,7 +63,8 @@ def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
     """Operations to learn from one window of the trained length, forward and backward."""
-    model = unfused(model_with(config, name, config.train_len))
+    model = model_with(config, name, config.train_len)
+    unfused(model.encoding)  # only separate products can be counted
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
     return flops_of(lambda: batch_loss(model, batch).backward())
@@ -71,18 +73,12 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 @torch.no_grad()
 def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
     """Operations for one more token when all others of `context` are cached."""
-    model = unfused(model_with(config, name, config.train_len))
+    model = model_with(config, name, config.train_len)
+    unfused(model.encoding)  # only separate products can be counted
     cache, one = Cache(), torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)
     model(one, cache)
     return flops_of(lambda: model(one, cache))
-
-
-def unfused(model: LanguageModel) -> LanguageModel:
-    """The same model with attention in separate products, which can be counted."""
-    for layer in range(model.size.layers):
-        model.encoding.for_layer(layer).fused = False
-    return model
 
 
 def memory(config: EncodingsConfig) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.models import recipe_of, size_of
+from ropelab.experiments.encodings.models import encoding_of, recipe_of, size_of
 from ropelab.experiments.encodings.quality import defined_length
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
@@ -78,8 +78,7 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
     """The model of the copy task, untrained: times do not depend on weights."""
-    encoding = make_encoding(name, config.shape())
-    return LanguageModel(size_of(config, SYMBOLS), encoding).to(config.device)
+    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config, name)).to(config.device)
 
 
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:
