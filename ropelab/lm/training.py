@@ -38,7 +38,7 @@ FINAL_RATE = 0.05
 LARGEST_GRADIENT = 1.0
 """Gradients are scaled down to this norm: the step where copying is found out can be steep."""
 DIVERGED = 3.0
-"""A loss so many times the first one (that of a model that knows nothing) is not training."""
+"""A loss so many times that of a model that knows nothing is not training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ def train(
         saved = time.monotonic()
         while len(losses) < recipe.steps:
             losses.append(one_step(model, optimizers, data, recipe, step=len(losses)))
-            check_finite(losses)
+            check_finite(losses, model.size.vocabulary)
             advance(1, note=f"loss {losses[-1]:.3f}")
             if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 save_checkpoint(folder, model, optimizers, losses)
@@ -184,12 +184,17 @@ def one_step(
     return loss.item()
 
 
-def check_finite(losses: list[float]) -> None:
-    """Raise MachineError when the last loss is not a number or far above where training began."""
-    if not losses[-1] <= DIVERGED * losses[0]:
+def check_finite(losses: list[float], vocabulary: int) -> None:
+    """Raise MachineError when the last loss is not a number or far above knowing nothing.
+
+    Not above the first loss: a model that is trained on starts low, and a single hard sequence is
+    no divergence.
+    """
+    nothing = math.log(vocabulary)
+    if not losses[-1] <= DIVERGED * nothing:
         raise MachineError(
-            f"training diverged at step {len(losses)}: loss {losses[-1]:.4g} after "
-            f"{losses[0]:.4g} at the start; lower the learning rate"
+            f"training diverged at step {len(losses)}: loss {losses[-1]:.4g}, when knowing nothing "
+            f"gives {nothing:.4g}; lower the learning rate"
         )
 
 
