@@ -14,7 +14,7 @@ from ropelab.context import Context
 from ropelab.encoding.base import Encoding
 from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import SYMBOLS, copy_batch, recall_batch
+from ropelab.lm.tasks import SYMBOLS, copy_batch
 from ropelab.lm.training import Data, Recipe, train
 
 VERSION = 2
@@ -36,7 +36,6 @@ class Task:
 
 
 COPY = Task(name="copy", vocabulary=SYMBOLS, batches=copy_batch)
-RECALL = Task(name="recall", vocabulary=SYMBOLS, batches=recall_batch)
 
 
 def text_task(corpus: Corpus) -> Task:

@@ -32,7 +32,6 @@ SMOKE = {
     "head_dim": 16,
     "text_steps": 4,
     "copy_steps": 4,
-    "recall_steps": 4,
     "documents": 3,
     "sequences": 2,
     "device": "cpu",
@@ -218,6 +217,20 @@ def test_a_larger_preset_learns():
     optimizers = make_optimizers(model, recipe)
     losses = [one_step(model, optimizers, described.task.data(0), recipe, 0) for _ in range(3)]
     assert losses[2] < losses[0]
+
+
+def test_recall_is_measured_on_the_model_that_copies():
+    lines: list[str] = []
+
+    def progress(line: str, total: float | None = None):
+        lines.append(line)
+        return Context().progress(line, total)
+
+    changes = {"tasks": ("copy", "recall"), "methods": "unscaled", "copy_steps": 5}
+    tables = run(config(**changes), Context(progress=progress))
+    wanted = ["training copy model, seed 0", "copy, seed 0, unscaled", "recall, seed 0, unscaled"]
+    assert list(dict.fromkeys(lines)) == wanted
+    assert (tables["recall_accuracy"]["trials"] != tables["copy_accuracy"]["trials"]).all()
 
 
 def test_all_arms_and_recall_on_one_run():

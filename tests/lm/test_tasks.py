@@ -10,7 +10,6 @@ from ropelab.lm.tasks import (
     SYMBOLS,
     copy_batch,
     copy_trials,
-    recall_batch,
     recall_trials,
 )
 
@@ -47,24 +46,6 @@ def test_trials_copy_from_exactly_the_distance():
 def test_trials_need_room_for_one_repeat_only(length):
     with pytest.raises(ValueError, match="one repeat at distance 50"):
         copy_trials(0, 50, length, 1)
-
-
-def test_scored_values_follow_a_key_that_was_there_before():
-    batch = recall_batch(seed=0, step=1, window=400, rows=3)
-    for row, scored in zip(batch.tokens, batch.scored, strict=True):
-        records = row.view(-1, RECORD).tolist()
-        assert scored.view(-1, RECORD)[:, :KEY].sum() == 0
-        asked = scored.view(-1, RECORD)[:, KEY]
-        assert 25 <= int(asked.sum()) <= 75
-        for place in asked.nonzero().flatten().tolist():
-            assert records[place] in records[:place]
-
-
-def test_recall_batches_are_functions_of_seed_and_step():
-    one, same, other = (recall_batch(0, step, 50, 2) for step in (1, 1, 2))
-    assert torch.equal(one.tokens, same.tokens)
-    assert not torch.equal(one.tokens, other.tokens)
-    assert one.tokens.shape == (2, 50)
 
 
 def test_look_ups_are_exactly_the_distance_back_and_no_copied_segment():

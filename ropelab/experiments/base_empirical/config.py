@@ -38,14 +38,15 @@ class BaseEmpiricalConfig(Config):
     )
     train_len: Count = Field(256, description="length the models are trained at, in tokens")
     tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
-        ("text", "copy"), description="what is trained and measured: text, copy, recall"
+        ("text", "copy"),
+        description="what is measured: text, copy, recall (looking up keys, by the copy model)",
     )
     layers: Count = Field(2, description="layers of the model")
     width: EvenCount = Field(128, description="width of the model")
     heads: Count = Field(1, description="heads of a layer")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     text_steps: Count = Field(300, description="training steps on text")
-    retrieval_steps: Count = Field(800, description="training steps on copying and on looking up")
+    retrieval_steps: Count = Field(800, description="training steps on copying")
     tokens_per_step: Count = Field(4096, description="tokens in one training step")
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")

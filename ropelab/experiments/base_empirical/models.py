@@ -5,19 +5,15 @@ from functools import partial
 from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, RECALL, Task, Training, text_task
+from ropelab.lm.trained import COPY, Task, Training, text_task
 from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.scaling import RopePlan
 
 
-def task_named(config: BaseEmpiricalConfig, name: str) -> Task:
-    """The task: real text, copying, or looking up keys."""
-    return (
-        text_task(config.read_corpus())
-        if name == "text"
-        else {"copy": COPY, "recall": RECALL}[name]
-    )
+def learned(config: BaseEmpiricalConfig, task: str) -> Task:
+    """What the model of a task learns: real text, or copying, which is also how it looks up."""
+    return text_task(config.read_corpus()) if task == "text" else COPY
 
 
 def training(config: BaseEmpiricalConfig, task: Task, base: float, seed: int) -> Training:

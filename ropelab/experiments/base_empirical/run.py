@@ -9,11 +9,10 @@ import pandas as pd
 from ropelab.context import Context
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.measure import retrieved, text_losses
-from ropelab.experiments.base_empirical.models import task_named, training
+from ropelab.experiments.base_empirical.models import learned, training
 from ropelab.experiments.base_empirical.predictions import first_fails, predictions
 from ropelab.experiments.base_empirical.tables import accuracy, text_nll
 from ropelab.lm.model import LanguageModel
-from ropelab.lm.trained import Task
 
 CELLS = 1
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
@@ -34,9 +33,8 @@ def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame
     return found
 
 
-def cells(config: BaseEmpiricalConfig, name: str, context: Context) -> pd.DataFrame:
+def cells(config: BaseEmpiricalConfig, task: str, context: Context) -> pd.DataFrame:
     """The measurements of all bases and seeds on one task: base, seed, values."""
-    task = task_named(config, name)
     parts = []
     for seed, base in product(config.seeds, config.bases):
         table = one_cell(config, context, task, base, seed)
@@ -45,25 +43,26 @@ def cells(config: BaseEmpiricalConfig, name: str, context: Context) -> pd.DataFr
 
 
 def one_cell(
-    config: BaseEmpiricalConfig, context: Context, task: Task, base: float, seed: int
+    config: BaseEmpiricalConfig, context: Context, task: str, base: float, seed: int
 ) -> pd.DataFrame:
     """One trained model, measured; from the cache if it was measured before."""
-    described = training(config, task, base, seed)
+    described = training(config, learned(config, task), base, seed)
     named = replace(context, progress=partial(_named, context, f"base {base:g}"))
 
     def make() -> dict[str, pd.DataFrame]:
         return {"cell": measure(config, task, described.model(named, config.device))}
 
-    amount = config.documents if task.name == "text" else config.sequences
+    amount = config.documents if task == "text" else config.sequences
     key = {"model": described.key, "amount": amount}
-    kind = f"base-empirical-{task.name}"
-    return context.cells.tables(kind=kind, version=CELLS, key=key, make=make)["cell"]
+    return context.cells.tables(kind=f"base-empirical-{task}", version=CELLS, key=key, make=make)[
+        "cell"
+    ]
 
 
-def measure(config: BaseEmpiricalConfig, task: Task, model: LanguageModel) -> pd.DataFrame:
-    """What a trained model achieves on its task."""
-    if task.name != "text":
-        return retrieved(model, task.name, config.train_len, config.sequences)
+def measure(config: BaseEmpiricalConfig, task: str, model: LanguageModel) -> pd.DataFrame:
+    """What a trained model achieves on a task."""
+    if task != "text":
+        return retrieved(model, task, config.train_len, config.sequences)
     texts = config.read_corpus().held_out_windows(config.train_len + 1, config.documents)
     return text_losses(model, texts)
 

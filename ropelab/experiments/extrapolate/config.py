@@ -56,7 +56,8 @@ class ExtrapolateConfig(Config):
         "the factor defaults to test_len/train_len (ntk: that and twice that)",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
-        ("text", "copy"), description="what is trained and measured: text, copy, recall"
+        ("text", "copy"),
+        description="what is measured: text, copy, recall (looking up keys, by the copy model)",
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
@@ -73,9 +74,6 @@ class ExtrapolateConfig(Config):
     )
     copy_steps: Count | None = Field(
         None, description="training steps on copying, if not the preset's"
-    )
-    recall_steps: Count | None = Field(
-        None, description="training steps on key-value recall, if not the preset's"
     )
     finetune_steps: Count = Field(30, description="steps of the finetuned arm, at test_len")
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")

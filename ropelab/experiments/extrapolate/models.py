@@ -8,7 +8,7 @@ from ropelab.experiments.extrapolate.given import Given, GivenTask
 from ropelab.experiments.extrapolate.methods import PAIRING, Method, unscaled
 from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, RECALL, Task, Training, text_task
+from ropelab.lm.trained import COPY, Task, Training, text_task
 from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import Geometry
 
@@ -17,12 +17,10 @@ GENTLER = 0.25
 
 
 def trainings(config: ExtrapolateConfig, task_name: str) -> list[Training]:
-    """One training per seed of the model for `text`, `copy` or `recall`."""
+    """One training per seed of the model for `text`, or of the one that copies and recalls."""
     sizes = config.sizes
-    if task_name == "copy":
+    if task_name != "text":
         return _seeds(config, COPY, sizes.copy, config.copy_steps)
-    if task_name == "recall":
-        return _seeds(config, RECALL, sizes.copy, config.recall_steps)
     return _seeds(config, text_task(config.read_corpus()), sizes.text, config.text_steps)
 
 

@@ -52,7 +52,7 @@ def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, p
     wanted = list(rows(config, task))
     for base in subjects(config, task):
         for row in wanted:
-            for name, table in one_cell(base, row, config, context).items():
+            for name, table in one_cell(base, row, task, config, context).items():
                 about = {
                     "method": row.method,
                     "factor": row.factor,
@@ -65,14 +65,14 @@ def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, p
 
 
 def one_cell(
-    base: Subject, row: Row, config: ExtrapolateConfig, context: Context
+    base: Subject, row: Row, task: str, config: ExtrapolateConfig, context: Context
 ) -> dict[str, pd.DataFrame]:
-    """One row on one trained model, from the cache if it was measured before."""
+    """One row of a task on one trained model, from the cache if it was measured before."""
     training = row.model(base)
 
     def make() -> dict[str, pd.DataFrame]:
         model = training.model(context, config.device)
-        line = f"{training.task.name}, seed {training.seed}, {row.method}"
+        line = f"{task}, seed {training.seed}, {row.method}"
         with context.progress(line, row.steps) as advance, precision(base, config.device):
             return row.measure(model, advance=advance)
 
@@ -82,10 +82,9 @@ def one_cell(
         "factor": row.factor,
         "train_len": config.train_len,
         "test_len": config.test_len,
-        "samples": config.documents if base.task.name == "text" else config.sequences,
+        "samples": config.documents if task == "text" else config.sequences,
     }
-    kind = f"extrapolate-{training.task.name}"
-    return context.cells.tables(kind=kind, version=CELLS, key=key, make=make)
+    return context.cells.tables(kind=f"extrapolate-{task}", version=CELLS, key=key, make=make)
 
 
 def precision(base: Subject, device: str) -> AbstractContextManager[object]:
