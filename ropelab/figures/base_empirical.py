@@ -85,4 +85,5 @@ def _title(tables: Tables) -> str:
     if judged.empty:
         return "Retrieval and text loss under several bases"
     right = int(judged["agrees"].astype(bool).sum())
-    return f"The bound on the base predicts retrieval for {right} of {len(judged)} bases"
+    what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
+    return f"The bound on the base predicts retrieval for {right} of {len(judged)} {what}"

@@ -17,7 +17,10 @@ def answer(tables: Tables) -> str:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
     right = int(judged["agrees"].astype(bool).sum())
     refuted = judged[judged["verdict"].str.endswith("where failure was predicted")]
-    sentences = [f"The bound is right about {right} of {len(judged)} bases against the largest one"]
+    what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
+    sentences = [
+        f"The bound is right about {right} of {len(judged)} {what} against the largest base"
+    ]
     for task, part in refuted.groupby("task"):
         bases = ", ".join(f"{base:g}" for base in part["base"])
         sentences.append(f"{task} works where it predicts failure with base {bases}")
