@@ -162,7 +162,7 @@ def _say_outside(ax: Axes, values: dict[str, float]) -> None:
     """Name the methods that are too bad for the scale, with their last value."""
     if values:
         text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
-        ax.text(0.02, 0.97, f"above the scale: {text}", transform=ax.transAxes, va="top", size=8)
+        ax.text(0.02, 0.91, f"above the scale: {text}", transform=ax.transAxes, va="top", size=8)
 
 
 def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
