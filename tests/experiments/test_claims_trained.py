@@ -124,13 +124,14 @@ RISES = {"alibi": -0.01, "t5": 0.015, "rope": 0.5, "sinusoidal": 0.9, "nope": 0.
 FAR_COPIES = {"alibi": 0.9, "t5": 0.6, "rope": 0.05, "sinusoidal": 0.02, "nope": 0.2}
 
 
-def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004) -> Stored:
-    """A stored run of the encodings lab."""
+def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=()) -> Stored:
+    """A stored run of the encodings lab; `unlearned` copy 0.1 inside the trained length."""
     growth, quality, pairs = [], [], []
     for name, rise in rises.items():
         growth.append(("text loss", 4, name, rise, rise - noise, rise + noise))
         quality += [("text loss", name, 1, 1.9), ("text loss", name, 4, 1.9 + rise)]
-        quality += [("copy accuracy", name, 1, near), ("copy accuracy", name, 4, copies[name])]
+        inside = 0.1 if name in unlearned else near
+        quality += [("copy accuracy", name, 1, inside), ("copy accuracy", name, 4, copies[name])]
         if name != "rope":
             names = (name, "rope")
             loss = _better(rise - rises["rope"], noise, names)
@@ -167,6 +168,8 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004) -> Stored:
         ("loss-order", {"rises": RISES | {"sinusoidal": 0.501}}, OPEN),
         ("copy-order", {}, HOLDS),
         ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}}, WRONG),
+        ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}, "unlearned": ("nope",)}, OPEN),
+        ("copy-order", {"unlearned": ("nope",)}, HOLDS),
         ("copy-order", {"near": 0.3}, OPEN),
     ],
 )

@@ -40,7 +40,11 @@ def _rise(run: Encodings, given: FromRuns, encoding: str) -> Finding:
 def ordered(
     run: Encodings, given: FromRuns, metric: str, better: tuple[str, ...], worse: tuple[str, ...]
 ) -> tuple[Finding, ...]:
-    """Some encodings must be better than the baseline at the longest context, others worse."""
+    """Some encodings must be better than the baseline at the longest context, others worse.
+
+    One that copies worse beyond the trained length decides nothing if it had not learned to copy
+    inside it: its training was too short, not its reach.
+    """
     findings = []
     for encoding in (*better, *worse):
         baseline, tally = run.against_baseline(encoding, metric)
@@ -48,6 +52,9 @@ def ordered(
         finding = tally.mostly_better(f"{encoding} against {baseline} ({values})")
         if encoding in worse and finding.agrees is not None:
             finding = part(finding.what, finding.measured, not finding.agrees, finding.value)
+        learned = metric != COPYING or run.at(encoding, COPYING, longest=False) >= given.learned
+        if encoding in better and finding.agrees is False and not learned:
+            finding = part(finding.what, f"{finding.measured}, did not learn to copy", None)
         findings.append(finding)
     return tuple(findings)
 
