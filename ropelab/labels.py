@@ -13,6 +13,15 @@ def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
     return f"{scaled} {arm}" if arm == "finetuned" else scaled
 
 
+def name_in(label: str) -> str:
+    """The name of the method in a label, without knobs, factor and arm.
+
+    >>> name_in("yarn(beta_fast=8) ×4 finetuned"), name_in("pi ×2"), name_in("unscaled finetuned")
+    ('yarn', 'pi', 'unscaled')
+    """
+    return label.split("(")[0].split(" ")[0]
+
+
 def row_labels(table: pd.DataFrame) -> list[str]:
     """The label of every row of a table with the columns method, factor and arm."""
     columns = (table["method"], table["factor"], table["arm"])

@@ -16,7 +16,7 @@ from ropelab.figures.style import (
     tokens_label,
     trained_length_line,
 )
-from ropelab.labels import row_labels
+from ropelab.labels import name_in, row_labels
 from ropelab.tables import Tables
 
 WIDE = (8.0, 4.5)
@@ -143,7 +143,7 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
         if max(tax, change) > CEILING:
             outside[label] = change
             continue
-        style = look(_method(label))
+        style = look(name_in(label))
         ax.plot(tax, change, style.marker, color=style.color, markersize=8)
         ax.annotate(label, (tax, change), xytext=(7, 4), textcoords="offset points", fontsize=9)
     ax.axhline(0, color="#7F7F7F", linewidth=1)
@@ -201,15 +201,10 @@ def _methods(table: pd.DataFrame, x: str) -> Iterator[tuple[str, pd.DataFrame]]:
         yield str(label), frame.reset_index()
 
 
-def _method(label: str) -> str:
-    """The name before knobs, factor and arm in the label of a row."""
-    return label.split("(")[0].split(" ")[0]
-
-
 def _line(ax: Axes, label: str, rows: pd.DataFrame, x: str, y: str) -> None:
     """One method, its interval as a band; the second factor of a method has hollow markers."""
-    style = look(_method(label))
-    again = any(_method(str(line.get_label())) == _method(label) for line in ax.lines)
+    style = look(name_in(label))
+    again = any(name_in(str(line.get_label())) == name_in(label) for line in ax.lines)
     ax.plot(
         rows[x],
         rows[y],

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.figures.style import GREY, ORANGE, look, tokens_label
-from ropelab.labels import method_label
+from ropelab.labels import method_label, name_in
 
 WINDOW = "sliding_window"
 BASELINES = {
@@ -33,7 +33,7 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
         1, len(values), squeeze=False, sharey=True, figsize=(4.6 * len(values), height)
     )
     for ax, (name, arms) in zip(axes[0], values.items(), strict=True):
-        _panel(ax, arms, names)
+        _panel(ax, arms, names, is_loss=name == "last_window")
         ax.set_xlabel(_axis(name, tables[name]))
     axes[0][0].set_yticks(range(len(names)), names)
     axes[0][0].invert_yaxis()
@@ -64,13 +64,12 @@ def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
     return found
 
 
-def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str]) -> None:
+def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_loss: bool) -> None:
     before, after = arms["zero_shot"], arms.get("finetuned", {})
-    is_loss = max(before.values()) > 1
     edge = min([*before.values(), *after.values()]) + WIDEST if is_loss else 1.05
     for y, name in enumerate(names):
         start, end = min(before[name], edge), min(after.get(name, before[name]), edge)
-        color, marker = look(name.split(" ")[0]).color, look(name.split(" ")[0]).marker
+        color, marker = look(name_in(name)).color, look(name_in(name)).marker
         ax.plot([start, end], [y, y], color=color, linewidth=1.5, alpha=0.5)
         ax.plot(start, y, marker, color=color, markersize=7, markerfacecolor="white", zorder=3)
         if name in after:

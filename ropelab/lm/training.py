@@ -50,7 +50,7 @@ class Recipe:
         window: the trained length, in tokens.
         tokens_per_step: tokens in a batch; the rows follow from the window of the step.
         matrix_rate: the highest learning rate of the matrices (Muon) and of biases (AdamW).
-        other_rate: the highest learning rate of embedding and head (AdamW).
+        other_rate: the highest learning rate of everything else (AdamW).
         warmup: steps over which it rises from 0.
         weight_decay: decoupled, of the matrices only (arXiv:1711.05101).
         first_window: where the window starts; equal to `window`, there is no curriculum.

@@ -16,7 +16,7 @@ from ropelab.experiments.extrapolate import comparisons, grid, orderings, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.measure import Lengths, Texts, text_under
 from ropelab.experiments.extrapolate.methods import parse_methods
-from ropelab.experiments.extrapolate.models import trainings
+from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.search import search
 from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
@@ -261,6 +261,15 @@ def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
     cool, sharp = wide["drope(steps=2, sharpen=0)"], wide["drope(steps=2, sharpen=0.1)"]
     assert (cool[cool.index <= 32] == sharp[sharp.index <= 32]).all()
     assert (wide["unscaled"] != cool).any()
+
+
+def test_what_is_trained_on_under_drope_was_recalibrated_first():
+    (base,) = trainings(config(), "copy")
+    drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
+    tuned = finetuned(base, drope, steps=3, test_len=256)
+    assert tuned.start.key == recalibrated(base, drope).key
+    assert tuned.start.recipe.window == 64
+    assert finetuned(base, plain, steps=3, test_len=256).start is base
 
 
 def test_an_interval_of_clusters_is_wider_when_clusters_differ():

@@ -18,7 +18,7 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.trained import Task, Training
 from ropelab.lm.training import Recipe
 
-ENCODING = 3
+LEARNING_VERSION = 3
 """Raise it when an encoding starts or learns differently: its models are then trained anew."""
 
 
@@ -64,7 +64,11 @@ def training(config: EncodingsConfig, task: Task, encoding: str, seed: int) -> T
         recipe=recipe_of(config, task.name),
         seed=seed,
         encoding=partial(encoding_of, config, encoding, seed),
-        encoding_key={"name": encoding, "trained_len": config.train_len, "version": ENCODING},
+        encoding_key={
+            "name": encoding,
+            "trained_len": config.train_len,
+            "version": LEARNING_VERSION,
+        },
     )
 
 

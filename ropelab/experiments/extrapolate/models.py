@@ -61,9 +61,11 @@ def subjects(config: ExtrapolateConfig, task_name: str) -> list[Training] | list
     return trainings(config, task_name)
 
 
-def recalibrated(base: Training, method: Method, steps: int) -> Training:
-    """`base` trained on at its own length, at full rates, reading it by `method`."""
-    length = base.recipe.window
+def recalibrated(base: Training, method: Method) -> Training:
+    """`base` trained on at its own length, at full rates, if that is a part of `method`."""
+    if not method.recalibration:
+        return base
+    length, steps = base.recipe.window, method.recalibration
     recipe = replace(base.recipe, steps=steps, first_window=length, warmup=min(5, steps))
     encoding = method.encoding(length)
     return replace(
@@ -76,7 +78,8 @@ def recalibrated(base: Training, method: Method, steps: int) -> Training:
 
 
 def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Training:
-    """`base` trained on at the test length, reading it by `method`."""
+    """`base`, made ready for `method`, trained on at the test length, reading it by `method`."""
+    base = recalibrated(base, method)
     recipe = replace(
         base.recipe,
         steps=steps,

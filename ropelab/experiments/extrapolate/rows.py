@@ -110,11 +110,10 @@ def _fitness(config: ExtrapolateConfig, task: str) -> Callable[[Readable, Method
 
 
 def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Subject], Subject]:
-    if not isinstance(method, Method):
+    if config.hf or not isinstance(method, Method):
         return as_trained
     if arm == "zero_shot":
-        steps = method.recalibration
-        return partial(recalibrated, method=method, steps=steps) if steps else as_trained
+        return partial(recalibrated, method=method)
     steps, length = config.finetune_steps, config.test_len
     return partial(finetuned, method=method, steps=steps, test_len=length)
 
