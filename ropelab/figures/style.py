@@ -54,6 +54,7 @@ LOOKS = {
     "sliding_window": Look(ORANGE, "*", ":"),
     "trained_at_test_len": Look(GREY, "*", "-."),
     "drope": Look(GREEN, "X", "--"),
+    "resonance": Look(GREY, "P", ":"),
     "log_n": Look(SKY, "^"),
     "rerope": Look(PINK, "s"),
     "self_extend": Look(PINK, "D", "--"),
