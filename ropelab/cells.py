@@ -35,6 +35,7 @@ class Cells:
         self._again = again
         self._waiting = waiting
         self._made: set[Path] = set()
+        self._computed = self._reused = 0
 
     def tables(
         self,
@@ -56,13 +57,21 @@ class Cells:
         """
         folder = self._folder(kind, version, key)
         with locked(folder, self._waiting):
-            if not (folder / "cell.json").exists() or self._stale(folder):
-                tables = make()
-                with replaced(folder) as fresh:
-                    write_tables(tables, fresh)
-                    _describe(fresh, kind, version, key)
-                self._made.add(folder)
+            if (folder / "cell.json").exists() and not self._stale(folder):
+                self._reused += folder not in self._made
+                return read_tables(folder)
+            tables = make()
+            with replaced(folder) as fresh:
+                write_tables(tables, fresh)
+                _describe(fresh, kind, version, key)
+            self._made.add(folder)
+            self._computed += 1
         return read_tables(folder)
+
+    def counts(self) -> dict[str, int]:
+        """How many cells were computed and how many were there before; empty if there were none."""
+        counts = {"computed": self._computed, "reused": self._reused}
+        return counts if any(counts.values()) else {}
 
     @contextmanager
     def directory(self, *, kind: str, version: int, key: Mapping[str, Any]) -> Iterator[Path]:

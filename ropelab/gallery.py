@@ -42,7 +42,7 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
     yield ""
     yield f"**{manifest['question']}** {manifest['answer']}"
     yield ""
-    yield f"Made by `{manifest['command']}` in {manifest['seconds']:.0f} s{_made_by(manifest)}."
+    yield f"Made by `{manifest['command']}` in {_time(manifest)}{_made_by(manifest)}."
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield ""
@@ -68,6 +68,15 @@ def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
     for row in records:
         cells = (format_value(value).replace("|", "&#124;") for value in row.values())
         yield f"| {' | '.join(cells)} |"
+
+
+def _time(manifest: Mapping[str, Any]) -> str:
+    """How long it took, and how much of it had been measured before."""
+    seconds = f"{manifest['seconds']:.0f} s"
+    cells = manifest.get("measurements", {"reused": 0})
+    if not cells["reused"]:
+        return seconds
+    return f"{seconds} ({cells['reused']} of {sum(cells.values())} measurements from earlier runs)"
 
 
 def _made_by(manifest: Mapping[str, Any]) -> str:

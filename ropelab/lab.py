@@ -120,7 +120,7 @@ class Lab:
             "command": store.command_of(identity),
             "start": start.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - clock, 3),
-            **({"times": context.times} if context.times else {}),
+            **_optional(measurements=context.cells.counts(), times=context.times),
         }
         store.save(folder, identity, tables, run.figures(), about)
 
@@ -136,6 +136,11 @@ class Lab:
     def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:
         tables = read_tables(folder / "tables")
         return Run(experiment, config, tables, experiment.answer(tables), folder, reused)
+
+
+def _optional(**entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Manifest entries that only some experiments have."""
+    return {name: entry for name, entry in entries.items() if entry}
 
 
 def run(name: str, *, results: str | Path | None = None, force: bool = False, **values: Any) -> Run:

@@ -102,7 +102,8 @@ def save(
     """Write a run, whole or not at all. The caller holds the folder's lock.
 
     Args:
-        about: further manifest entries: question, answer, summary, command, start, seconds.
+        about: further manifest entries: question, answer, summary, command, start, seconds,
+            measurements.
     """
     with replaced(folder) as fresh:
         write_tables(tables, fresh / "tables")

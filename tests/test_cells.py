@@ -71,3 +71,12 @@ def test_without_a_folder_cells_live_as_long_as_the_object():
     cells.tables(kind="eval", version=1, key={}, make=make)
     cells.tables(kind="eval", version=1, key={}, make=make)
     assert make.calls == 1
+
+
+def test_what_was_there_before_is_counted_apart(tmp_path):
+    Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=Maker())
+    cells = Cells(tmp_path)
+    assert cells.counts() == {}
+    for seed in (0, 1, 1):
+        cells.tables(kind="eval", version=1, key={"seed": seed}, make=Maker())
+    assert cells.counts() == {"computed": 1, "reused": 1}

@@ -1,5 +1,6 @@
 """The index shows every run: figure, answer, command, and links that exist."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -35,3 +36,13 @@ def test_an_unfinished_run_is_not_shown(tmp_path):
     (tmp_path / "toy/.half.new").mkdir(parents=True)
     (tmp_path / "toy/.half.new/manifest.json").write_text("{}")
     assert "half" not in write_index(tmp_path).read_text()
+
+
+def test_the_index_says_what_was_measured_in_earlier_runs(tmp_path):
+    folder = Lab(tmp_path).carry_out(toy(), ToyConfig(base=5e5)).folder
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest |= {"seconds": 11.4, "measurements": {"computed": 2, "reused": 5}}
+    path.write_text(json.dumps(manifest))
+    text = write_index(tmp_path).read_text()
+    assert "in 11 s (5 of 7 measurements from earlier runs) with" in text

@@ -79,3 +79,15 @@ class Encoding(nn.Module):
     ) -> Float[Tensor, "batch heads queries head_dim"]:
         """What the queries receive: the values under the softmax weights (0 at later keys)."""
         return weights @ v
+
+
+def unfused(encoding: Encoding) -> Encoding:
+    """The same encoding, which now asks for attention in separate products.
+
+    At windows below 256 tokens torch's fused kernel for CPUs takes two to ten times as long as
+    these, forward and backward in bfloat16.
+    """
+    for module in encoding.modules():
+        if isinstance(module, Encoding):
+            module.fused = False
+    return encoding

@@ -9,10 +9,11 @@ from dataclasses import replace
 import pandas as pd
 import torch
 
+from ropelab.encoding.base import unfused
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.models import size_of, unfused
+from ropelab.experiments.encodings.models import size_of
 from ropelab.experiments.encodings.quality import defined_length
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel

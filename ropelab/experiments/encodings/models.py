@@ -1,8 +1,7 @@
 """The models of the experiment: the same one for every encoding, trained on text or on copying.
 
 Attention runs in separate products for all of them, also for those that allow a fused kernel: times
-then differ by what the encodings do, and at windows below 256 tokens torch's kernel for CPUs takes
-two to ten times as long, forward and backward in bfloat16.
+then differ by what the encodings do, and short windows are trained faster.
 """
 
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ropelab.context import Context
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, unfused
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.lm.model import LanguageModel, ModelSize
@@ -46,14 +45,6 @@ def recipe_of(config: EncodingsConfig, task: str) -> Recipe:
 def encoding_of(config: EncodingsConfig, name: str, seed: int = 0) -> Encoding:
     """The encoding as the models of the experiment carry it."""
     return unfused(make_encoding(name, config.shape(), seed))
-
-
-def unfused(encoding: Encoding) -> Encoding:
-    """The same encoding, which now asks for attention in separate products."""
-    for module in encoding.modules():
-        if isinstance(module, Encoding):
-            module.fused = False
-    return encoding
 
 
 def training(config: EncodingsConfig, task: Task, encoding: str, seed: int) -> Training:
