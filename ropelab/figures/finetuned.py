@@ -74,9 +74,10 @@ def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_los
         ax.plot(start, y, marker, color=color, markersize=7, markerfacecolor="white", zorder=3)
         if name in after:
             ax.plot(end, y, marker, color=color, markersize=7, zorder=4)
-        if before[name] > edge:
-            text = f"{before[name]:.2f}"
-            ax.annotate(text, (edge, y), xytext=(0, 7), textcoords="offset points", size=8)
+        outside = [f"{arm[name]:.2f}" for arm in (before, after) if arm.get(name, 0.0) > edge]
+        if outside:
+            text = " → ".join(outside)
+            ax.annotate(text, (edge, y), (0, 7), textcoords="offset points", size=8, ha="center")
     for arm, (label, color, line) in BASELINES.items():
         for value in arms.get(arm, {}).values():
             ax.axvline(value, color=color, linestyle=line, label=label)

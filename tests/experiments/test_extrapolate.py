@@ -20,6 +20,7 @@ from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trai
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.search import search
 from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
+from ropelab.figures.finetuned import against_zero_shot
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.training import make_optimizers, one_step
@@ -244,6 +245,19 @@ def test_all_arms_and_recall_on_one_run():
     assert set(zip(text["method"], text["arm"], strict=True)) == {*expected, window}
     ends = text[text["bucket_end_tokens"] == 256].set_index("arm")["nll_nats_per_byte"]
     assert ends["finetuned"] < ends["zero_shot"].min()
+
+
+def test_losses_beyond_the_edge_of_the_figure_are_written_there():
+    losses = {"good": (1.2, 1.1), "mended": (2.4, 1.3), "bad": (2.7, 2.08)}
+    table = pd.DataFrame(
+        [
+            {"arm": arm, "method": name, "factor": 1.0, "nll_nats_per_byte": value}
+            for name, values in losses.items()
+            for arm, value in zip(("zero_shot", "finetuned"), values, strict=True)
+        ]
+    ).assign(context_tokens=8192)
+    (axes,) = against_zero_shot({"last_window": table}).axes
+    assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 
 def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
