@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
@@ -260,6 +260,17 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
     assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 
+def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end():
+    changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
+    longest, shorter = (
+        run(config(**changes, finetune_steps=2, finetune_len=length), Context())["text_nll"]
+        for length in (None, 128)
+    )
+    ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
+    assert ends.max() == 256
+    assert not longest["nll_nats_per_byte"].equals(shorter["nll_nats_per_byte"])
+
+
 def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
     methods = "unscaled,drope(steps=2),drope(steps=2, sharpen=0)"
     lines: list[str] = []
@@ -280,10 +291,10 @@ def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
 def test_what_is_trained_on_under_drope_was_recalibrated_first():
     (base,) = trainings(config(), "copy")
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
-    tuned = finetuned(base, drope, steps=3, test_len=256)
+    tuned = finetuned(base, drope, steps=3, length=256)
     assert tuned.start.key == recalibrated(base, drope).key
     assert tuned.start.recipe.window == 64
-    assert finetuned(base, plain, steps=3, test_len=256).start is base
+    assert finetuned(base, plain, steps=3, length=256).start is base
 
 
 def test_an_interval_of_clusters_is_wider_when_clusters_differ():
@@ -319,16 +330,31 @@ def test_accuracy_counts_all_sequences():
 # Comparisons and sentences
 
 
+def by_seed(*seeds: dict[str, list[float]]) -> pd.DataFrame:
+    """Values of methods by document, a table for each seed."""
+    return pd.concat(dict(enumerate(map(pd.DataFrame, seeds))), names=["seed", "document"])
+
+
 def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
-    values = pd.DataFrame(
-        {"low": [1.0, 1.1, 1.2], "high": [2.0, 2.1, 2.2], "same": [2.0, 2.2, 2.1]}
-    )
+    values = by_seed({"low": [1.0, 1.1, 1.2], "high": [2.0, 2.1, 2.2], "same": [2.0, 2.2, 2.1]})
     for smaller_is_better, better in ((True, "low"), (False, "high")):
         metric = comparisons.Metric("m", 8, values, "document", smaller_is_better)
         table = comparisons.comparisons([metric]).set_index(["method_a", "method_b"])
         assert table.loc[("low", "high"), "verdict"] == better
         assert table.loc[("high", "same"), "verdict"] == "~"
         assert table.loc[("low", "high"), "difference"] == pytest.approx(-1.0)
+
+
+def test_a_verdict_needs_all_seeds_on_one_side():
+    far = {"a": [1.0, 1.1, 1.2], "b": [2.0, 2.11, 2.2]}
+    near = {"a": [1.0, 1.1, 1.2], "b": [1.01, 1.1, 1.21]}
+    other = {"a": [1.0, 1.1, 1.2], "b": [0.99, 1.1, 1.19]}
+    for seeds, agreeing, better in (((far, near), 2, "a"), ((far, other), 1, "~")):
+        metric = comparisons.Metric("m", 8, by_seed(*seeds), "document", smaller_is_better=True)
+        row = comparisons.comparisons([metric]).iloc[0]
+        assert (row["seeds"], row["seeds_agreeing"], row["verdict"]) == (2, agreeing, better)
+        assert row["n"] == 3
+        assert row["ci_high"] < 0
 
 
 def test_every_stored_verdict_names_one_of_its_pair(tables):
@@ -368,6 +394,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
     ("changes", "message"),
     [
         ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
+        ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),
         ({"methods": "yarn(beta=3)"}, "unknown yarn knob 'beta'"),
@@ -442,7 +469,7 @@ def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
     table = compared(
         *((a, b, difference, {"first": a, "second": b}.get(verdict, "~")) for a, b in pairs)
     )
-    results = orderings.orderings(table, 4.0, 64).set_index("ordering")["result"]
+    results = orderings.orderings(table, 64, 256, 256).set_index("ordering")["result"]
     assert results["static scaling costs something at short length"] == costs
     assert results["dynamic scaling costs nothing at short length"] == free
 
@@ -451,12 +478,30 @@ def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
     there = compared(("unscaled", "yarn ×4", -0.3, "unscaled"))
     back = compared(("yarn ×4", "unscaled", 0.3, "unscaled"))
     for table in (there, back):
-        row = orderings.orderings(table, 4.0, 64).iloc[0]
+        row = orderings.orderings(table, 64, 256, 256).iloc[0]
         assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
 
 
+def test_models_trained_on_are_looked_at_inside_and_just_outside_of_that_length():
+    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
+    table = pd.DataFrame(
+        [
+            ("nll_bucket", at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
+            for at, order in ((128, inside), (192, outside), (256, inside))
+            for a, b in combinations(order, 2)
+        ],
+        columns=["metric", "at_tokens", "method_a", "method_b", "difference"],
+    )
+    table["verdict"] = table["method_a"]
+    found = orderings.orderings(table, 64, 256, 128).set_index("ordering")
+    places = {"fine-tuned, inside the window": 128, "fine-tuned, just outside the window": 192}
+    assert found["at_tokens"].to_dict() == places
+    assert set(found["result"]) == {"reproduced"}
+    assert orderings.orderings(table, 64, 256, 256).empty
+
+
 def test_orderings_that_were_not_measured_are_left_out():
-    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 4.0, 64).empty
+    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 64, 256, 256).empty
 
 
 # Searching

@@ -1,8 +1,9 @@
 """Which of two methods is better, and by how much: paired differences with 95 % intervals.
 
 All methods are tried on the same models, documents and sequences, so they are compared document by
-document (sequence by sequence), after averaging over training seeds. The trained models are taken
-as they are: an interval says what other documents would change, not what other seeds would.
+document (sequence by sequence), after averaging over training seeds. An interval therefore says
+what other documents would change. What another trained model would change is asked of the seeds: a
+verdict needs all of them on the same side, and is `~` otherwise, however narrow the interval.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ COLUMNS = [
     "difference",
     "ci_low",
     "ci_high",
+    "seeds",
+    "seeds_agreeing",
     "verdict",
 ]
 
@@ -34,7 +37,7 @@ class Metric:
     Attributes:
         name: as in the table.
         at_tokens: the context, position or distance it is taken at.
-        values: index the unit, one column per method.
+        values: index the seed and the unit, one column per method.
         unit: what is paired, `document` or `sequence`.
         smaller_is_better: for losses; not for accuracies.
     """
@@ -87,9 +90,10 @@ def retrieval_metrics(name: str, counts: pd.DataFrame) -> list[Metric]:
 
 
 def by_method(values: pd.DataFrame, unit: str, column: str) -> pd.DataFrame:
-    """One column per method, one row per unit, averaged over seeds; methods in their order."""
+    """One column per method, one row per seed and unit; methods in their order."""
     labels = row_labels(values)
-    wide = values.assign(label=labels).pivot_table(index=unit, columns="label", values=column)
+    index = ["seed", unit]
+    wide = values.assign(label=labels).pivot_table(index=index, columns="label", values=column)
     return wide[list(dict.fromkeys(labels))]
 
 
@@ -103,10 +107,16 @@ def comparisons(metrics: list[Metric]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=COLUMNS)
 
 
-def _compare(metric: Metric, a: str, b: str) -> tuple[int, float, float, float, str]:
-    difference = paired_difference(metric.values[a], metric.values[b])
+def _compare(metric: Metric, a: str, b: str) -> tuple[int, float, float, float, int, int, str]:
+    first, second = metric.values[a], metric.values[b]
+    units = metric.values.groupby(metric.unit).mean()
+    difference = paired_difference(units[a], units[b])
+    by_seed = (first - second).groupby("seed").mean()
+    agreeing = int((by_seed * difference.value > 0).sum())
     better = difference if metric.smaller_is_better else _negative(difference)
-    return difference.n, difference.value, difference.low, difference.high, verdict(better, (a, b))
+    winner = verdict(better, (a, b)) if agreeing == len(by_seed) else "~"
+    interval = difference.n, difference.value, difference.low, difference.high
+    return *interval, len(by_seed), agreeing, winner
 
 
 def _negative(interval: Interval) -> Interval:

@@ -37,7 +37,7 @@ CANNOT_SHOW = (
     "How a large model behaves: the models are small, so text shows mainly what a method "
     "breaks, and copying whether a long context can be used."
 )
-VERSION = 2
+VERSION = 3
 TaskName = Literal["text", "copy", "recall"]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
@@ -61,8 +61,8 @@ class ExtrapolateConfig(Config):
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
-        description="zero_shot: as trained; finetuned: trained on at test_len under each method; "
-        "ceiling: trained at test_len from the start, on as many tokens",
+        description="zero_shot: as trained; finetuned: trained on under each method, at "
+        "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
@@ -75,7 +75,10 @@ class ExtrapolateConfig(Config):
     copy_steps: Count | None = Field(
         None, description="training steps on copying, if not the preset's"
     )
-    finetune_steps: Count = Field(30, description="steps of the finetuned arm, at test_len")
+    finetune_steps: Count = Field(30, description="steps of the finetuned arm")
+    finetune_len: Count | None = Field(
+        None, description="length of the finetuned arm, in tokens, test_len if not given"
+    )
     seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
     documents: Count = Field(50, description="held-out documents the text is measured on")
     sequences: Count = Field(6, description="sequences per distance of copy and recall")
@@ -107,6 +110,11 @@ class ExtrapolateConfig(Config):
             raise ValueError(
                 f"test_len must be at least train_len ({self.train_len}), got {self.test_len}"
             )
+        if not self.train_len <= self.tuned_len <= self.test_len:
+            raise ValueError(
+                f"finetune_len must lie between train_len ({self.train_len}) and test_len "
+                f"({self.test_len}), got {self.finetune_len}"
+            )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
         if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
@@ -129,6 +137,11 @@ class ExtrapolateConfig(Config):
         from ropelab.lm.huggingface import fingerprint_of
 
         return {"hf": fingerprint_of(Path(self.hf))}
+
+    @property
+    def tuned_len(self) -> int:
+        """The length of the finetuned arm."""
+        return self.finetune_len or self.test_len
 
     @property
     def sizes(self) -> Preset:

@@ -77,15 +77,15 @@ def recalibrated(base: Training, method: Method) -> Training:
     )
 
 
-def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Training:
-    """`base`, made ready for `method`, trained on at the test length, reading it by `method`."""
+def finetuned(base: Training, method: Method, steps: int, length: int) -> Training:
+    """`base`, made ready for `method`, trained on at a length, reading it by `method`."""
     base = recalibrated(base, method)
     recipe = replace(
         base.recipe,
         steps=steps,
-        window=test_len,
-        first_window=test_len,
-        tokens_per_step=max(test_len, base.recipe.tokens_per_step),
+        window=length,
+        first_window=length,
+        tokens_per_step=max(length, base.recipe.tokens_per_step),
         warmup=min(5, steps),
         matrix_rate=GENTLER * base.recipe.matrix_rate,
         other_rate=GENTLER * base.recipe.other_rate,
@@ -93,7 +93,7 @@ def finetuned(base: Training, method: Method, steps: int, test_len: int) -> Trai
     return replace(
         base,
         recipe=recipe,
-        encoding=lambda: method.encoding(test_len),
+        encoding=lambda: method.encoding(length),
         encoding_key={**base.encoding_key, "method": method.name, "factor": method.factor},
         start=base,
     )

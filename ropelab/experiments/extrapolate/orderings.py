@@ -45,6 +45,7 @@ class Ordering:
         reaches: least and largest test_len / train_len it was claimed for.
         groups: the best first; equals together.
         ties: whether the methods of one group were said to be equal, or nothing was said.
+        outside: read just beyond the length of training on, not at it.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Ordering:
     groups: tuple[tuple[Entry, ...], ...]
     reaches: tuple[float, float] = (1.0, float("inf"))
     ties: bool = True
+    outside: bool = False
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether it is about models that were trained on."""
+        return any(entry.arm == "finetuned" for group in self.groups for entry in group)
 
 
 PLAIN = Entry("unscaled", 0)
@@ -89,6 +96,13 @@ ORDERINGS = (
         "nll_bucket",
         (tuned(YARN, PARTS, PI), tuned(NTK)),
     ),
+    Ordering(
+        "fine-tuned, just outside the window",
+        YARN_PAPER,
+        "nll_bucket",
+        (tuned(YARN), tuned(NTK), tuned(PI)),
+        outside=True,
+    ),
     Ordering("YaRN's temperature helps zero-shot", YARN_PAPER, "nll_bucket", ((YARN,), (COOL,))),
     Ordering(
         "YaRN's temperature hardly matters after fine-tuning",
@@ -117,25 +131,41 @@ ORDERINGS = (
 )
 
 
-def orderings(compared: pd.DataFrame, reach: float, train_len: int) -> pd.DataFrame:
+def orderings(
+    compared: pd.DataFrame, train_len: int, test_len: int, tuned_len: int
+) -> pd.DataFrame:
     """The orderings that this run measured, with their results.
 
     Args:
         compared: the table of comparisons.
-        reach: test_len / train_len.
-        train_len: copying is compared at twice it, losses at the end of the text.
+        train_len: the trained length, in tokens.
+        test_len: how far the models were read.
+        tuned_len: the length at which models were trained on.
     """
     records = []
     for ordering in ORDERINGS:
         rows = compared[compared["metric"] == ordering.metric]
-        at = 2 * train_len if ordering.metric == "copy_accuracy" else rows["at_tokens"].max()
-        rows = rows[rows["at_tokens"] == at]
+        rows = rows[rows["at_tokens"] == _place(ordering, rows["at_tokens"], train_len, tuned_len)]
+        reach = (tuned_len if ordering.is_tuned else test_len) / train_len
         known = {*rows["method_a"], *rows["method_b"]}
         groups = [[entry.label(reach) for entry in group] for group in ordering.groups]
         low, high = ordering.reaches
         if low <= reach <= high and known.issuperset(label for group in groups for label in group):
             records.append(_record(ordering, groups, rows))
     return pd.DataFrame(records, columns=COLUMNS)
+
+
+def _place(ordering: Ordering, measured: pd.Series, train_len: int, tuned_len: int) -> float:
+    """Where an ordering is looked at, of the places that were measured; nan if there is none.
+
+    Copying at twice the trained length; losses at the end of the text or, of models that were
+    trained on, at the end or just outside of what they were trained on.
+    """
+    if ordering.metric == "copy_accuracy":
+        return 2 * train_len
+    if ordering.outside:
+        return measured[measured > tuned_len].min()
+    return measured[measured <= tuned_len].max() if ordering.is_tuned else measured.max()
 
 
 def _record(ordering: Ordering, groups: list[list[str]], rows: pd.DataFrame) -> tuple[object, ...]:

@@ -114,8 +114,8 @@ def _model(config: ExtrapolateConfig, method: Choice, arm: str) -> Callable[[Sub
         return as_trained
     if arm == "zero_shot":
         return partial(recalibrated, method=method)
-    steps, length = config.finetune_steps, config.test_len
-    return partial(finetuned, method=method, steps=steps, test_len=length)
+    steps, length = config.finetune_steps, config.tuned_len
+    return partial(finetuned, method=method, steps=steps, length=length)
 
 
 def _measure(

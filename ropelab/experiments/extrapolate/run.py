@@ -41,8 +41,7 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
     for name, table in tables.items():
         tables[name] = table.assign(trained_len_tokens=config.train_len)
     compared = comparisons(metrics)
-    reach = config.test_len / config.train_len
-    ordered = orderings(compared, reach, config.train_len)
+    ordered = orderings(compared, config.train_len, config.test_len, config.tuned_len)
     return {**tables, "comparisons": compared, "orderings": ordered}
 
 
