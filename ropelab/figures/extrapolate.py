@@ -28,27 +28,34 @@ CEILING = 0.3
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """The figures of one run; those whose tables it has, for each arm that it has."""
+    """The figures of one run; those whose tables it has, for each arm that methods were tried in.
+
+    Baselines alone are drawn as the zero-shot arm would be.
+    """
     accuracies = [name for name in ("copy_accuracy", "recall_accuracy") if name in tables]
     losses = [name for name in ("text_nll", "last_window") if name in tables]
     measured = {name: tables[name] for name in (*accuracies, *losses)}
-    arms = set().union(*(table["arm"] for table in measured.values()))
+    tried = set().union(*(table["arm"][~_is_baseline(table)] for table in measured.values()))
+    arms = [arm for arm in ("zero_shot", "finetuned") if arm in tried] or ["zero_shot"]
     figures: dict[str, Figure] = {}
-    for arm in ("zero_shot", "finetuned"):
-        if arm in arms:
-            shown = {name: _of_arm(table, arm) for name, table in measured.items()}
-            shown["comparisons"] = tables["comparisons"]
-            suffix = "" if arm == "zero_shot" else f"_{arm}"
-            figures |= {f"{name}{suffix}": figure for name, figure in _of_one_arm(shown, arm)}
-    if {"zero_shot", "finetuned"} <= arms:
+    for arm in arms:
+        shown = {name: _of_arm(table, arm) for name, table in measured.items()}
+        shown["comparisons"] = tables["comparisons"]
+        suffix = "" if arm == "zero_shot" else f"_{arm}"
+        figures |= {f"{name}{suffix}": figure for name, figure in _of_one_arm(shown, arm)}
+    if len(arms) == 2:
         figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
 
 
 def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
     """The rows of an arm, and the baselines, which stand beside both."""
-    baseline = (table["arm"] == "ceiling") | (table["method"] == WINDOW)
-    return table[(table["arm"] == arm) | baseline]
+    return table[(table["arm"] == arm) | _is_baseline(table)]
+
+
+def _is_baseline(table: pd.DataFrame) -> pd.Series:
+    """True for the rows of baselines, which no method was applied to."""
+    return (table["arm"] == "ceiling") | (table["method"] == WINDOW)
 
 
 def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:

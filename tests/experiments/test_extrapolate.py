@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib import pyplot as plt
 
 from ropelab.config import build
 from ropelab.context import Context
@@ -20,6 +21,7 @@ from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trai
 from ropelab.experiments.extrapolate.run import run
 from ropelab.experiments.extrapolate.search import search
 from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
+from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize
@@ -245,6 +247,23 @@ def test_all_arms_and_recall_on_one_run():
     assert set(zip(text["method"], text["arm"], strict=True)) == {*expected, window}
     ends = text[text["bucket_end_tokens"] == 256].set_index("arm")["nll_nats_per_byte"]
     assert ends["finetuned"] < ends["zero_shot"].min()
+
+
+@pytest.mark.parametrize("tasks", [("text",), ("copy",), ("text", "copy")])
+@pytest.mark.parametrize(
+    "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
+)
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks):
+    changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
+    tables = run(config(**changes), Context())
+    assert report.answer(tables)
+    assert not report.summary(tables).empty
+    figures = draw(tables)
+    assert ("loss_by_position" in figures or "loss_by_position_finetuned" in figures) == (
+        "text" in tasks
+    )
+    assert any(name.startswith("copy") for name in figures) == ("copy" in tasks)
+    plt.close("all")
 
 
 def test_losses_beyond_the_edge_of_the_figure_are_written_there():
