@@ -249,7 +249,7 @@ def test_all_arms_and_recall_on_one_run():
     assert ends["finetuned"] < ends["zero_shot"].min()
 
 
-@pytest.mark.parametrize("tasks", [("text",), ("copy",), ("text", "copy")])
+@pytest.mark.parametrize("tasks", [("text",), ("copy",), ("recall",), ("text", "copy", "recall")])
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
@@ -262,7 +262,8 @@ def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks):
     assert ("loss_by_position" in figures or "loss_by_position_finetuned" in figures) == (
         "text" in tasks
     )
-    assert any(name.startswith("copy") for name in figures) == ("copy" in tasks)
+    for task in ("copy", "recall"):
+        assert any(name.startswith(task) for name in figures) == (task in tasks)
     plt.close("all")
 
 
@@ -413,6 +414,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
     ("changes", "message"),
     [
         ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
+        ({"methods": "longrope", "arms": "finetuned"}, "has no finetuned arm"),
         ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),

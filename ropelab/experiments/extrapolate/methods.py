@@ -38,6 +38,8 @@ class Choice(ABC):
     geometry: Geometry
     is_plain_rope: ClassVar[bool] = False
     """Whether frequencies and attention factor are all that changes, known beforehand."""
+    is_tunable: ClassVar[bool] = True
+    """Whether it can be trained on under; not what is searched on the model as trained."""
 
     @property
     @abstractmethod
@@ -181,6 +183,7 @@ class Searched(Choice):
     reach: float
     budget: int
     beyond_critical: bool
+    is_tunable: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

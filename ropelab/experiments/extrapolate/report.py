@@ -1,6 +1,6 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -8,11 +8,12 @@ from ropelab.labels import row_labels
 
 Tables = Mapping[str, pd.DataFrame]
 WINDOW = "sliding_window"
+DOING = {"copy": "Copying", "recall": "Looking up keys"}
 
 
 def answer(tables: Tables) -> str:
-    """How far each method copies, and whether any reads long text better than truncating it."""
-    return " ".join(filter(None, [_copying(tables), _text(tables)]))
+    """How far each method retrieves, and whether any reads long text better than truncating it."""
+    return " ".join([*(_retrieval(tables, task) for task in _retrieved(tables)), *_text(tables)])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -21,9 +22,10 @@ def summary(tables: Tables) -> pd.DataFrame:
     if "text_nll" in tables:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses)}
-    if "copy_accuracy" in tables:
-        accuracy = _by_label(tables["copy_accuracy"], "distance_tokens", "accuracy")
-        columns |= {f"copy @{at}": accuracy[at] for at in _spread(accuracy, 3)}
+    tasks = _retrieved(tables)
+    for task in tasks:
+        accuracy = _by_label(tables[f"{task}_accuracy"], "distance_tokens", "accuracy")
+        columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, 4 - len(tasks))}
     table = pd.concat(columns, axis=1)
     return table.rename_axis("method").reset_index()
 
@@ -42,23 +44,27 @@ def _spread(table: pd.DataFrame, most: int = 2) -> Sequence[Hashable]:
     return columns[::-1][::step][:most][::-1]
 
 
-def _copying(tables: Tables) -> str:
-    if "copy_accuracy" not in tables:
-        return ""
-    trained_len = int(tables["copy_accuracy"]["trained_len_tokens"].iloc[0])
-    accuracy = _by_label(tables["copy_accuracy"], "distance_tokens", "accuracy")
+def _retrieved(tables: Tables) -> list[str]:
+    """The retrieval tasks that were measured."""
+    return [task for task in DOING if f"{task}_accuracy" in tables]
+
+
+def _retrieval(tables: Tables, task: str) -> str:
+    table = tables[f"{task}_accuracy"]
+    trained_len = int(table["trained_len_tokens"].iloc[0])
+    accuracy = _by_label(table, "distance_tokens", "accuracy")
     distance = min(2 * trained_len, int(accuracy.columns[-1]))
     at = accuracy[distance].sort_values(ascending=False, kind="stable")
     share = f"{distance / trained_len:g} times the trained length"
     best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
-    sentence = f"Copying from {distance} tokens back, {share}: {best}"
+    sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
     plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
     return f"{sentence}{plain}."
 
 
-def _text(tables: Tables) -> str:
+def _text(tables: Tables) -> Iterator[str]:
     if "text_nll" not in tables:
-        return ""
+        return
     losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
     methods = losses.drop(index=WINDOW)
     best, window = str(methods.idxmin()), losses[WINDOW]
@@ -68,7 +74,7 @@ def _text(tables: Tables) -> str:
         WINDOW: "is worse than the sliding window of the trained length",
         "~": "cannot be told from the sliding window of the trained length",
     }[verdict]
-    return (
+    yield (
         f"At the end of text of {losses.name} bytes the best method, {best} "
         f"({methods.min():.3f} nats per byte), {found} ({window:.3f})."
     )

@@ -74,8 +74,8 @@ def rows(config: ExtrapolateConfig, task: str) -> Iterator[Row]:
     measure, steps = _measure(config, task)
     for arm in ("zero_shot", "finetuned"):
         for choice in config.parsed_methods() if arm in config.arms else ():
-            if arm == "finetuned" and not isinstance(choice, Method):
-                continue  # searched on the model as trained, so there is nothing to train under
+            if arm == "finetuned" and not choice.is_tunable:
+                continue
             model = _model(config, choice, arm)
             under = partial(_found_and_measured, choice, _fitness(config, task), measure)
             yield Row(choice.name, choice.factor, arm, model, steps, under)
