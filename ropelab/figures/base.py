@@ -33,8 +33,10 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if len(tables["bound"]) > 1:
         figures["bound"] = _bound(tables)
     figures["theories"] = _theories(tables)
-    if (tables["bound"]["status"] == "all windows").any():
-        figures["windows"] = _windows(tables)
+    bound = tables["bound"]
+    shown = bound[(bound["status"] == "all windows") & (bound["first_admissible_base"] > 1)]
+    if len(shown):
+        figures["windows"] = _windows(shown, tables["windows"])
     return figures
 
 
@@ -144,18 +146,17 @@ def _round(value: float) -> str:
     return f"{float(f'{value:.1g}'):,.0f}"
 
 
-def _windows(tables: Tables) -> Figure:
-    bound = tables["bound"]
-    bound = bound[(bound["status"] == "all windows") & (bound["first_admissible_base"] > 1)]
+def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(8, 1.2 + 0.4 * max(len(bound), 3)))
-    last = bound["stable_base"].max() * 1.3 if len(bound) else 10.0
+    stable = bound["stable_base"].dropna()  # missing where no base is certified from above
+    last = max(stable, default=8 * bound["first_admissible_base"].max()) * 1.3
     for row, context in enumerate(bound["context_tokens"]):
-        windows = tables["windows"][tables["windows"]["context_tokens"] == context]
-        low, high = windows["low"].to_numpy(), windows["high"].fillna(last * 10).to_numpy()
+        own = windows[windows["context_tokens"] == context]
+        low, high = own["low"].to_numpy(), own["high"].fillna(last * 10).to_numpy()
         ax.barh(row, high - low, left=low, height=0.6, color=BLUE, linewidth=0)
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.5)
     ax.set_yticks(range(len(bound)), [tokens_label(c) for c in bound["context_tokens"]])
-    first = bound["first_admissible_base"].min() / 1.5 if len(bound) else 1.0
+    first = bound["first_admissible_base"].min() / 1.5
     ax.set(
         xscale="log",
         xlim=(first, last),

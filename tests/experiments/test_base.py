@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from matplotlib import pyplot as plt
 
 from ropelab.context import Context
 from ropelab.errors import InputError
@@ -12,6 +13,7 @@ from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, publishe
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, steps
+from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
 from ropelab.numerics.formats import format_named
 from ropelab.rope.bounds import Similarity
@@ -115,6 +117,20 @@ def test_windows_are_searched_up_to_a_length_only():
     assert tables["bound"]["stable_base"].isna().tolist() == [False, True]
 
 
+def test_of_a_head_with_few_pairs_the_first_window_is_searched():
+    tables = run(BaseConfig(context=(128,), head_dim=12), Context())
+    assert tables["bound"]["status"].tolist() == ["first window only"]
+    assert "windows" not in draw(tables)
+    plt.close("all")
+
+
+def test_windows_without_a_stable_base_are_drawn():
+    tables = run(BaseConfig(context=(16,), head_dim=16), Context())
+    tables["bound"]["stable_base"] = math.nan
+    assert "windows" in draw(tables)
+    plt.close("all")
+
+
 def test_no_base_serves_a_single_pair():
     tables = run(BaseConfig(context=(64,), head_dim=2, from_="10000@32"), Context())
     assert tables["bound"]["status"].tolist() == ["no base is admissible"]
@@ -122,8 +138,9 @@ def test_no_base_serves_a_single_pair():
 
 
 def test_half_rotated_heads_take_every_base():
-    tables = run(BaseConfig(context=(64,), head_dim=64, rotary_dim=32), Context())
+    tables = run(BaseConfig(context=(32768,), head_dim=64, rotary_dim=32), Context())
     assert tables["bound"]["first_admissible_base"].iloc[0] == 1
+    assert tables["bound"]["stable_base"].iloc[0] == 1
     assert "Every base is admissible" in answer(tables)
 
 
@@ -165,6 +182,7 @@ def test_a_format_loses_the_cosine_before_the_sine():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"head_dim": 4, "context": "356"}, "two pairs is searched up to 355 tokens only"),
         ({"context": "1"}, "at least 2 tokens"),
         ({"context": ""}, "at least one value"),
         ({"context": "32q"}, "must be a number"),

@@ -212,6 +212,13 @@ def test_an_incident_is_reproduced_or_its_report_corrected(path):
     assert found["source"].str.startswith("https://github.com/").all()
 
 
+def test_a_single_draw_has_no_interval_and_is_drawn():
+    tables = tables_of(length=64, long_lengths=(), samples=1, draws=1)
+    assert tables["drift"]["ci_low"].isna().all()
+    assert "score_drift" in draw(tables)
+    plt.close("all")
+
+
 def test_tf32_positions_are_wrong_for_half_of_8192():
     tables = tables_of(
         schemes=[], length=8192, preset=["tf32_matmul"], reported=["wrong_positions=4096"]

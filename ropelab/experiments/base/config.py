@@ -37,6 +37,8 @@ CANNOT_SHOW = (
     "trained heads weigh frequencies unequally."
 )
 VERSION = 1
+TWO_PAIRS_REACH = 355
+"""355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8."""
 
 
 class BaseConfig(Config):
@@ -62,7 +64,7 @@ class BaseConfig(Config):
     windows_up_to: Natural = Field(
         32768,
         description="longest context for which all windows and the stable base are searched, "
-        "not only the first; the time grows with its square",
+        "not only the first (of a head of 16 features or more); the time grows with its square",
     )
     formats: Names = Field(
         ("float32", "bfloat16", "float16"), description="number formats to judge the base by"
@@ -92,7 +94,13 @@ class BaseConfig(Config):
 
         for name in self.formats:
             format_named(name)
-        self.similarity()
+        similarity = self.similarity()
+        two_pairs = len(similarity.exponents) == 2 and not similarity.unrotated
+        if two_pairs and max(self.context) > TWO_PAIRS_REACH:
+            raise ValueError(
+                f"a head of two pairs is searched up to {TWO_PAIRS_REACH} tokens only: there the "
+                "first pair is back at half a turn, and no base below 1e14 makes up for it"
+            )
         if self.trained().trained_len < 7:
             raise ValueError(f"from must name more than 6 trained tokens, got {self.from_!r}")
         if self.to is not None and self.to < 2:

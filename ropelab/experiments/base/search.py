@@ -8,6 +8,9 @@ from ropelab.rope.bounds import Similarity, Walk
 
 Interval = tuple[float, float]
 
+FEWEST_PAIRS = 8
+"""With fewer turning pairs there are so many narrow windows that only the first is searched for."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -52,10 +55,11 @@ def bounds(
     """
     found: list[Bound] = []
     start, settled = 0.0, (math.inf, 1)
+    few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
     work = sum(length**2 for length in contexts)
     with context.progress("searching admissible bases", total=work) as advance:
         for length in steps(contexts):
-            complete = length in contexts and length <= windows_up_to
+            complete = length in contexts and length <= windows_up_to and not few
             walk = Walk(similarity, length, settled)
             windows = _searched(walk, start, complete)
             if windows:

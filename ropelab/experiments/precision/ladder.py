@@ -107,14 +107,14 @@ class Ladder:
         bad = overflow or max(octaves, key=lambda found: found.error_rad)
         return {
             **_key(entry, self.config),
-            "max_angle_error_rad": _known(bad.error_rad),
+            "max_angle_error_rad": bad.error_rad,
             "worst_position": bad.position,
             "worst_pair": bad.pair,
             "first_bad_position": self._first_beyond(entry.plan),
             "max_table_error": self._table_error(entry.plan),
             "table_positions": self.sample.positions.numel() + len(octaves),
             "distinct_positions": self.distinct[entry.plan.code],
-            "rms_score_error": _known(self.scored.rms_error(entry.plan)),
+            "rms_score_error": self.scored.rms_error(entry.plan),
             "grows_with_position": grows(octaves),
             "status": f"overflows from position {bad.position}" if overflow else "ok",
         }
@@ -129,7 +129,7 @@ class Ladder:
                 "format": entry.format,
                 "position_start": found.start,
                 "position_end": found.stop - 1,
-                "max_angle_error_rad": _known(found.error_rad),
+                "max_angle_error_rad": found.error_rad,
                 "status": "overflow" if found.overflowed else "ok",
             }
             for found in self._octaves(entry.plan)
@@ -141,14 +141,14 @@ class Ladder:
             self.octaves[plan.phase] = worst_by_octave(chain, *self.range)
         return self.octaves[plan.phase]
 
-    def _table_error(self, plan: CastPlan) -> float | None:
+    def _table_error(self, plan: CastPlan) -> float:
         """At the sampled positions, and where the angles of each octave are worst."""
         if plan.code not in self.tables:
             places = torch.tensor([float(found.position) for found in self._octaves(plan)])
             worst_places = TableSample(self.spectrum, places.double())
             errors = (sample.largest_error(plan.code) for sample in (self.sample, worst_places))
             self.tables[plan.code] = max(errors)
-        return _known(self.tables[plan.code])
+        return self.tables[plan.code]
 
     def _first_beyond(self, plan: CastPlan) -> int | None:
         if plan.phase not in self.beyond:
@@ -193,7 +193,7 @@ def _long_row(config: PrecisionConfig, length: int) -> dict[str, object]:
     key = _key(Entry("long", f"float32 angles, {length} positions", plan), config)
     return key | {
         "length": length,
-        "max_angle_error_rad": _known(bad.error_rad),
+        "max_angle_error_rad": bad.error_rad,
         "worst_position": bad.position,
         "worst_pair": bad.pair,
         "first_bad_position": first_beyond(chain, octaves, config.tolerance),
@@ -224,9 +224,9 @@ def drift_table(config: PrecisionConfig) -> pd.DataFrame:
                         "alignment": alignment,
                         "shift_tokens": int(shift),
                         "draws": config.draws,
-                        "rms_score_change": _known(mean.value),
-                        "ci_low": _known(mean.low),
-                        "ci_high": _known(mean.high),
+                        "rms_score_change": mean.value,
+                        "ci_low": mean.low,
+                        "ci_high": mean.high,
                         "status": "ok" if mean.value == mean.value else "overflow",
                     }
                 )
@@ -254,7 +254,3 @@ def _key(entry: Entry, config: PrecisionConfig) -> dict[str, object]:
         "length": config.length,
         "offset": config.offset,
     }
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value

@@ -74,6 +74,9 @@ class Walk:
         A window that contains ``start`` begins there. Where no base is certified from above
         (fewer than two turning pairs), the walk ends at b = 1e26.
         """
+        if self.similarity.never_negative:
+            yield (start, math.inf)
+            return
         top = certified_from(self.similarity, self.context)
         held: Interval | None = None
         for end, pieces in self._slabs(start, min(top, 60.0)):

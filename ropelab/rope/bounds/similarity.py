@@ -59,6 +59,11 @@ class Similarity:
         turning = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
         return cls(tuple(2 * i / rotary for i in turning), head_dim // 2 - len(turning))
 
+    @property
+    def never_negative(self) -> bool:
+        """Whether S >= 0 whatever the base, because as many pairs stay as turn, or more."""
+        return self.unrotated >= len(self.exponents)
+
     @cached_property
     def a(self) -> Floats:
         """The exponents as an array."""
