@@ -114,22 +114,22 @@ def training(lesson: Lesson, length: int) -> str:
     ours = time.perf_counter() - start
     target = sum(losses[-AVERAGED:]) / AVERAGED
     tries = [llama_seconds(lesson, length, target, PATIENCE * ours, rate) for rate in RATES]
-    theirs, reached = min(tries, key=lambda found: (not found[1], found[0]))
-    sign = "" if reached else "> "
+    theirs, loss = min(tries, key=lambda found: (max(found[1], target), found[0]))
+    sign, stopped = ("", "") if loss <= target else ("> ", f" (stopped at {loss:.3f})")
     return (
         f"training to a {lesson.name} loss of {target:.3f} at length {length}: ropelab "
-        f"{ours:.0f} s, Llama with AdamW {sign}{theirs:.0f} s, ratio {sign}{theirs / ours:.1f}"
+        f"{ours:.0f} s, Llama with AdamW {sign}{theirs:.0f} s{stopped}, ratio {sign}{theirs / ours:.1f}"
     )
 
 
 def llama_seconds(
     lesson: Lesson, length: int, target: float, patience: float, rate: float
-) -> tuple[float, bool]:
-    """How long the Llama takes to an averaged loss of `target`, and whether it got there."""
+) -> tuple[float, float]:
+    """How long the Llama takes to an averaged loss of `target`, and the loss when it stopped."""
     model = llama(lesson, length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
     start, losses = time.perf_counter(), []
-    while (spent := time.perf_counter() - start) < patience:
+    while time.perf_counter() - start < patience:
         batch = lesson.batches(step=len(losses), window=length, rows=max(1, 8192 // length))
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(batch.tokens[:, :-1]).logits
@@ -141,8 +141,9 @@ def llama_seconds(
         optimizer.step()
         losses.append(loss.item())
         if len(losses) >= AVERAGED and sum(losses[-AVERAGED:]) / AVERAGED <= target:
-            return time.perf_counter() - start, True
-    return spent, False
+            break
+    last = losses[-AVERAGED:]
+    return time.perf_counter() - start, sum(last) / len(last)
 
 
 def evaluation(lesson: Lesson, length: int, test_length: int) -> str:
