@@ -118,7 +118,8 @@ def training(lesson: Lesson, length: int) -> str:
     sign, stopped = ("", "") if loss <= target else ("> ", f" (stopped at {loss:.3f})")
     return (
         f"training to a {lesson.name} loss of {target:.3f} at length {length}: ropelab "
-        f"{ours:.0f} s, Llama with AdamW {sign}{theirs:.0f} s{stopped}, ratio {sign}{theirs / ours:.1f}"
+        f"{ours:.0f} s, Llama with AdamW {sign}{theirs:.0f} s{stopped}, "
+        f"ratio {sign}{theirs / ours:.1f}"
     )
 
 
