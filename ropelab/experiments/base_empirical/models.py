@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from ropelab.encoding.base import Encoding, unfused
 from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.lm.model import ModelSize
@@ -35,9 +34,9 @@ def training(config: BaseEmpiricalConfig, task: Task, base: float, seed: int) ->
         ),
         seed=seed,
         encoding=partial(_rope, config.head_dim, base),
-        encoding_key={"name": "rope", "pairing": "half", "base": base, "fused": False},
+        encoding_key={"name": "rope", "pairing": "half", "base": base},
     )
 
 
-def _rope(head_dim: int, base: float) -> Encoding:
-    return unfused(Rope(RopePlan(inverse_frequencies(head_dim, base))))
+def _rope(head_dim: int, base: float) -> Rope:
+    return Rope(RopePlan(inverse_frequencies(head_dim, base)))
