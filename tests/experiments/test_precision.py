@@ -236,6 +236,7 @@ def test_the_stored_configs_are_valid(path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"method": "p_rope(p=0)"}, "no pair of 64 features turns under p_rope"),
         ({"head_dim": 63}, "must be even"),
         ({"head_dim": 0}, "greater than or equal to 2"),
         ({"base": 1}, "base must be greater than 1"),

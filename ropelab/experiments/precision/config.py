@@ -115,7 +115,8 @@ class PrecisionConfig(Config):
                     raise unknown_name(kind, name, allowed)
         self.parsed_formats()
         self.implementations()
-        self.spectrum("rope")
+        if not self.spectrum("rope").inv_freq.any():
+            raise ValueError(f"no pair of {self.width} features turns under {self.method}")
         self.comparisons()
 
     @property
