@@ -105,7 +105,7 @@ class PrecisionConfig(Config):
         return self
 
     def _check_names(self) -> None:
-        """Raise InputError for a name that does not exist."""
+        """Raise an error for a name that does not exist, or where no pair turns."""
         for kind, names, allowed in (
             ("scheme", self.schemes, SCHEMES),
             ("channel", self.channels, CHANNELS),
