@@ -2,6 +2,9 @@
 
 import pandas as pd
 
+WINDOW = "sliding_window"
+"""The baseline that reads no more than the trained length; its rows stand in the zero-shot arm."""
+
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
     """A method with its factor, where it has one, and its arm, where it was trained on.

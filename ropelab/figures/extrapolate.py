@@ -16,11 +16,10 @@ from ropelab.figures.style import (
     tokens_label,
     trained_length_line,
 )
-from ropelab.labels import name_in, row_labels
+from ropelab.labels import WINDOW, name_in, row_labels
 from ropelab.tables import Tables
 
 WIDE = (8.0, 4.5)
-WINDOW = "sliding_window"
 WORDS = {"copy": ("copied segment", "copy"), "recall": ("key and its value", "recall")}
 HOW = {"zero_shot": "without training on", "finetuned": "after training on"}
 CEILING = 0.3

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.figures.style import GREY, ORANGE, look, tokens_label
-from ropelab.labels import method_label, name_in
+from ropelab.labels import WINDOW, method_label, name_in
 
-WINDOW = "sliding_window"
 BASELINES = {
     "window": ("sliding window", ORANGE, ":"),
     "ceiling": ("trained at the tested length", GREY, "--"),

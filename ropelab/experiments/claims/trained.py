@@ -12,10 +12,10 @@ from scipy.stats import spearmanr
 
 from ropelab.experiments.claims.record import Finding, limit, part
 from ropelab.experiments.claims.stored import FromRuns, Methods, at_least, trained_claim
+from ropelab.labels import WINDOW
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TEXT, SHORT, COPYING = "nll_last_window", "nll_short_context", "copy_accuracy"
-WINDOW = "sliding_window"
 
 
 def _on_text(run: Methods, a: str, b: str) -> str:

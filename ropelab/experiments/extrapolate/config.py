@@ -117,7 +117,7 @@ class ExtrapolateConfig(Config):
             )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
-        if self.arms == ("finetuned",) and not any(m.is_tunable for m in self.parsed_methods()):
+        if set(self.arms) == {"finetuned"} and not any(m.is_tunable for m in self.parsed_methods()):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")

@@ -1,19 +1,19 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 
-from ropelab.labels import row_labels
+from ropelab.labels import WINDOW, row_labels
 
 Tables = Mapping[str, pd.DataFrame]
-WINDOW = "sliding_window"
 DOING = {"copy": "Copying", "recall": "Looking up keys"}
 
 
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
-    return " ".join([*(_retrieval(tables, task) for task in _retrieved(tables)), *_text(tables)])
+    sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
+    return " ".join([*sentences, _text(tables)] if "text_nll" in tables else sentences)
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -62,9 +62,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     return f"{sentence}{plain}."
 
 
-def _text(tables: Tables) -> Iterator[str]:
-    if "text_nll" not in tables:
-        return
+def _text(tables: Tables) -> str:
     losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
     methods = losses.drop(index=WINDOW)
     best, window = str(methods.idxmin()), losses[WINDOW]
@@ -74,7 +72,7 @@ def _text(tables: Tables) -> Iterator[str]:
         WINDOW: "is worse than the sliding window of the trained length",
         "~": "cannot be told from the sliding window of the trained length",
     }[verdict]
-    yield (
+    return (
         f"At the end of text of {losses.name} bytes the best method, {best} "
         f"({methods.min():.3f} nats per byte), {found} ({window:.3f})."
     )

@@ -26,12 +26,12 @@ from ropelab.experiments.extrapolate.measure import (
 )
 from ropelab.experiments.extrapolate.methods import Choice, Method, unscaled
 from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trained_longer
+from ropelab.labels import WINDOW
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.huggingface import tokenized
 from ropelab.lm.tasks import copy_trials, recall_trials
 from ropelab.lm.trained import Training
 
-TRUNCATED = "sliding_window"
 LONGER = "trained_at_test_len"
 TRIALS = {"copy": copy_trials, "recall": recall_trials}
 
@@ -87,7 +87,7 @@ def rows(config: ExtrapolateConfig, task: str) -> Iterator[Row]:
         truncated = partial(
             text_truncated, method=plain, texts=texts(config), lengths=_lengths(config)
         )
-        yield Row(TRUNCATED, 1.0, "zero_shot", as_trained, steps, truncated)
+        yield Row(WINDOW, 1.0, "zero_shot", as_trained, steps, truncated)
 
 
 def _found_and_measured(
