@@ -108,10 +108,9 @@ def comparisons(metrics: list[Metric]) -> pd.DataFrame:
 
 
 def _compare(metric: Metric, a: str, b: str) -> tuple[int, float, float, float, int, int, str]:
-    first, second = metric.values[a], metric.values[b]
     units = metric.values.groupby(metric.unit).mean()
     difference = paired_difference(units[a], units[b])
-    by_seed = (first - second).groupby("seed").mean()
+    by_seed = (metric.values[a] - metric.values[b]).groupby("seed").mean()
     agreeing = int((by_seed * difference.value > 0).sum())
     better = difference if metric.smaller_is_better else _negative(difference)
     winner = verdict(better, (a, b)) if agreeing == len(by_seed) else "~"
