@@ -20,7 +20,7 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("figures", "experiments"),
+    ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "gallery"),
     ("cli",),
@@ -31,7 +31,8 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
-    "experiments": {"figures", "store", "terminal"},
+    "experiments": {"figures", "store", "terminal", "engine"},
+    "engine": {"experiments", "lm", "encoding", "figures"},
 }
 
 
