@@ -58,12 +58,14 @@ class Lab:
         results: the folder of results; None keeps everything in memory.
         force: make runs again that are finished.
         redraw: draw the figures of finished runs again.
+        figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
     """
 
     results: Path | None = None
     force: bool = False
     redraw: bool = False
+    figures: bool = True
     progress: Progress = silent
     waiting: Waiting = say_nothing
 
@@ -93,9 +95,12 @@ class Lab:
             if manifest is None:
                 self._make(experiment, identity, folder)
             run = self._read(experiment, config, folder, reused=manifest is not None)
-            if self.redraw and manifest is not None:
-                store.save_figures(run.figures(), folder / "figures")
+            if manifest is not None and self._draws(manifest):
+                store.add_figures(folder, run.figures())
         return run
+
+    def _draws(self, manifest: Mapping[str, Any]) -> bool:
+        return self.redraw or (self.figures and manifest["figures"] is None)
 
     def _identity(self, experiment: Experiment, config: Config) -> store.Identity:
         assert self.results is not None
@@ -122,7 +127,7 @@ class Lab:
             "seconds": round(time.perf_counter() - clock, 3),
             **_optional(measurements=context.cells.counts(), times=context.times),
         }
-        store.save(folder, identity, tables, run.figures(), about)
+        store.save(folder, identity, tables, run.figures() if self.figures else None, about)
 
     def _context(self) -> Context:
         results = self.results

@@ -5,29 +5,34 @@ Positions with equal hashes are hashed again with more pairs, until they part or
 what is left is compared number by number.
 """
 
-import torch
+import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from ropelab.numerics.code import Code
 from ropelab.numerics.formats import FloatFormat, round_to
 from ropelab.numerics.ranges import BLOCK, blocks
 
-Integers = Int[Tensor, "n"]
+Integers = Int[np.ndarray, "n"]
 
 
-def keys_of(values: Float[Tensor, "features n"], fmt: FloatFormat) -> Int[Tensor, "features n"]:
+def keys_of(
+    values: Float[np.ndarray, "features n"], fmt: FloatFormat
+) -> Int[np.ndarray, "features n"]:
     """The stored numbers as integers that are equal exactly when the numbers are."""
-    return round_to(values, fmt).add(0.0).view(torch.int64)  # + 0.0 makes -0 and 0 one number
+    return (round_to(values, fmt) + 0.0).view(np.int64)  # + 0.0 makes -0 and 0 one number
 
 
-def mixed(keys: Int[Tensor, "features n"], seed: Tensor | None = None) -> Int[Tensor, "n"]:
+def mixed(
+    keys: Int[np.ndarray, "features n"], seed: Integers | None = None
+) -> Int[np.ndarray, "n"]:
     """A 64-bit hash of every column; a single number is hashed without loss."""
-    state = torch.zeros_like(keys[0]) if seed is None else seed
+    state = np.zeros_like(keys[0]) if seed is None else seed.copy()
     for row in keys:
-        state = (state ^ row).mul_(-0x61C8864680B583EB)
+        state ^= row
+        state *= -0x61C8864680B583EB
         state ^= state >> 32
-    return state.mul_(-0x40A7B892E31B1A47)
+    state *= -0x40A7B892E31B1A47
+    return state
 
 
 def count_distinct(code: Code, fmt: FloatFormat, hashes: Integers, positions: Integers) -> int:
@@ -35,15 +40,15 @@ def count_distinct(code: Code, fmt: FloatFormat, hashes: Integers, positions: In
     lead = code.leading(fmt)
     distinct = 0
     for pairs in groups(range(lead.stop, code.pairs.stop), len(lead)):
-        distinct += hashes.numel()
+        distinct += hashes.size
         hashes, positions = _repeated(hashes, positions)
-        distinct -= hashes.numel()
-        if not hashes.numel():
+        distinct -= hashes.size
+        if not hashes.size:
             return distinct
         hashes = _extended(code, fmt, hashes, positions, pairs)
-    distinct += hashes.numel()
+    distinct += hashes.size
     hashes, positions = _repeated(hashes, positions)
-    return distinct - hashes.numel() + _count_equal(code, fmt, hashes, positions)
+    return distinct - hashes.size + _count_equal(code, fmt, hashes, positions)
 
 
 def groups(pairs: range, size: int) -> list[range]:
@@ -53,11 +58,12 @@ def groups(pairs: range, size: int) -> list[range]:
 
 def _repeated(hashes: Integers, positions: Integers) -> tuple[Integers, Integers]:
     """Those whose hash occurs more than once, sorted by hash."""
-    hashes, order = hashes.sort()
+    order = np.argsort(hashes)
+    hashes = hashes[order]
     equal = hashes[1:] == hashes[:-1]
     if not equal.any():
         return hashes[:0], positions[:0]
-    repeated = torch.zeros_like(hashes, dtype=torch.bool)
+    repeated = np.zeros(hashes.size, dtype=bool)
     repeated[1:] |= equal
     repeated[:-1] |= equal
     return hashes[repeated], positions[order[repeated]]
@@ -69,9 +75,9 @@ def _extended(
     """The hashes with more pairs mixed in."""
     parts = [
         mixed(_keys(code, fmt, positions[start:stop], pairs), hashes[start:stop])
-        for start, stop in blocks(0, hashes.numel(), BLOCK // len(pairs))
+        for start, stop in blocks(0, hashes.size, BLOCK // len(pairs))
     ]
-    return torch.cat(parts)
+    return np.concatenate(parts)
 
 
 def _count_equal(code: Code, fmt: FloatFormat, hashes: Integers, positions: Integers) -> int:
@@ -80,21 +86,23 @@ def _count_equal(code: Code, fmt: FloatFormat, hashes: Integers, positions: Inte
     Each is compared with the first of its hash; those that differ from it although their hashes
     are equal (chance: 2^-64 for two positions) are counted by comparing them all.
     """
-    if not hashes.numel():
+    if not hashes.size:
         return 0
-    first = torch.ones_like(hashes, dtype=torch.bool)
+    first = np.ones(hashes.size, dtype=bool)
     first[1:] = hashes[1:] != hashes[:-1]
     if code.single:  # and then its hash is the code
         return int(first.sum())
-    leaders = positions[first.nonzero()[:, 0][first.cumsum(0) - 1]]
+    leaders = positions[np.flatnonzero(first)[first.cumsum() - 1]]
     strangers = []
-    for start, stop in blocks(0, hashes.numel(), BLOCK // len(code.pairs)):
+    for start, stop in blocks(0, hashes.size, BLOCK // len(code.pairs)):
         here = _keys(code, fmt, positions[start:stop], code.pairs)
         there = _keys(code, fmt, leaders[start:stop], code.pairs)
         strangers.append(here[:, (here != there).any(0)])
-    different = torch.cat(strangers, dim=1)
-    return int(first.sum()) + (different.unique(dim=1).shape[1] if different.numel() else 0)
+    different = np.concatenate(strangers, axis=1)
+    return int(first.sum()) + (np.unique(different, axis=1).shape[1] if different.size else 0)
 
 
-def _keys(code: Code, fmt: FloatFormat, positions: Integers, pairs: range) -> Tensor:
-    return keys_of(code.values(positions.double(), pairs), fmt)
+def _keys(
+    code: Code, fmt: FloatFormat, positions: Integers, pairs: range
+) -> Int[np.ndarray, "features n"]:
+    return keys_of(code.values(positions.astype(np.float64), pairs), fmt)

@@ -7,9 +7,8 @@ so memory does not grow with the length.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from ropelab.numerics.code import Code
 from ropelab.numerics.distinct import Integers, count_distinct, keys_of, mixed
@@ -19,6 +18,10 @@ from ropelab.numerics.sieve import proves_distinct
 
 CAPACITY = 1 << 22
 """Hashes held at once; a longer range is streamed several times, one share of the hashes each."""
+
+
+Floats = Float[np.ndarray, "n"]
+Features = Float[np.ndarray, "features n"]
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,13 @@ class _Counter:
 
     def __post_init__(self) -> None:
         self.edges = list(octaves(self.start, self.stop))
-        self.collisions = torch.zeros(len(self.edges), dtype=torch.int64)
+        self.collisions = np.zeros(len(self.edges), dtype=np.int64)
         # Stored angles only ever grow with the position.
         self.angles = self.code.channel == "angle"
         self.shares = 1 if self.angles else -(-(self.stop - self.start) // self.capacity)
         self.rising = self.falling = True
 
-    def add(self, share: int, positions: Tensor, values: Tensor, count: int) -> None:
+    def add(self, share: int, positions: Floats, values: Features, count: int) -> None:
         """One block of `count` positions (and one more), with the values of the leading pairs.
 
         Of equal neighbours only the first is hashed: a run of them has one code.
@@ -106,41 +109,41 @@ class _Counter:
             self._note_direction(values)
         if self.angles:
             return
-        hashes, heads = mixed(keys[:, :count]), positions[:count].long()
-        fresh = torch.ones(count, dtype=torch.bool)
+        hashes, heads = mixed(keys[:, :count]), positions[:count].astype(np.int64)
+        fresh = np.ones(count, dtype=bool)
         fresh[1:] = ~equal[: count - 1]
         if self.shares > 1:
             fresh &= (hashes >> 17) % self.shares == share
         whole = bool(fresh.all())
         self.held.append((hashes, heads) if whole else (hashes[fresh], heads[fresh]))
 
-    def _leading(self, values: Tensor) -> Tensor:
+    def _leading(self, values: Features) -> Features:
         """The rows of this format's leading pairs, of rows for at least as many pairs."""
         if self.code.per_pair == 0:
             return values
         return values[: len(self.code.leading(self.fmt)) * self.code.per_pair]
 
     def _equal_neighbours(
-        self, positions: Tensor, keys: Int[Tensor, "features n"]
-    ) -> Bool[Tensor, "n-1"]:
+        self, positions: Floats, keys: Int[np.ndarray, "features n"]
+    ) -> Bool[np.ndarray, "n-1"]:
         """For each position but the last: is its whole code that of the next one?"""
         equal = (keys[:, 1:] == keys[:, :-1]).all(0)
         if not equal.any():
             return equal
         # Where even the stored positions are equal (bits, for nan), everything after them is.
-        stored = self.code.chain.positions(positions).view(torch.int64)
+        stored = self.code.chain.positions(positions).view(np.int64)
         doubtful = equal & (stored[1:] != stored[:-1])
         rest = range(self.code.leading(self.fmt).stop, self.code.pairs.stop)
         while rest and doubtful.any():
-            places = doubtful.nonzero()[:, 0]
-            crowded = 4 * places.numel() > positions.numel()
-            width = positions.numel() if crowded else 2 * places.numel()
+            places = np.flatnonzero(doubtful)
+            crowded = 4 * places.size > positions.size
+            width = positions.size if crowded else 2 * places.size
             pairs, rest = _cut(rest, max(BLOCK // width, 1))
             if crowded:
                 everywhere = keys_of(self.code.values(positions, pairs), self.fmt)
                 parted = (everywhere[:, 1:] != everywhere[:, :-1]).any(0)
             else:
-                parted = torch.zeros_like(equal)
+                parted = np.zeros_like(equal)
                 here = keys_of(self.code.values(positions[places], pairs), self.fmt)
                 there = keys_of(self.code.values(positions[places + 1], pairs), self.fmt)
                 parted[places] = (here != there).any(0)
@@ -148,20 +151,19 @@ class _Counter:
             doubtful &= ~parted
         return equal
 
-    def _note(self, colliding: Tensor) -> None:
-        if not colliding.numel():
+    def _note(self, colliding: Floats) -> None:
+        if not colliding.size:
             return
         if self.first_collision is None:
             self.first_collision = int(colliding[0])
-        edges = torch.tensor([start for start, _ in self.edges] + [self.stop])
-        below = torch.searchsorted(colliding, edges.double())
-        self.collisions += below.diff()
+        edges = [start for start, _ in self.edges] + [self.stop]
+        self.collisions += np.diff(np.searchsorted(colliding, edges))
 
-    def _note_direction(self, values: Tensor) -> None:
-        if self.rising or self.falling:
-            steps = values.diff(dim=1)
-            self.rising &= bool((steps >= 0).all())
-            self.falling &= bool((steps <= 0).all())
+    def _note_direction(self, values: Features) -> None:
+        if self.code.single and (self.rising or self.falling):
+            here, there = values[0, :-1], values[0, 1:]
+            self.rising &= bool((there >= here).all())
+            self.falling &= bool((there <= here).all())
 
     @property
     def monotone(self) -> bool:
@@ -173,7 +175,7 @@ class _Counter:
         if self.held and self.monotone:
             self.held.clear()
         elif self.held:
-            hashes, heads = (torch.cat(parts) for parts in zip(*self.held, strict=True))
+            hashes, heads = (np.concatenate(parts) for parts in zip(*self.held, strict=True))
             self.held.clear()
             self.distinct += count_distinct(self.code, self.fmt, hashes, heads)
 
