@@ -68,6 +68,11 @@ class Code:
         """Whether the code is one number only."""
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
+    def packs(self, fmt: FloatFormat) -> bool:
+        """Whether the whole code has at most 64 bits: one number, or two of up to 32 bits."""
+        two = len(self.pairs) * self.per_pair == 2
+        return self.single or (two and fmt.precision <= 24)
+
     def leading(self, fmt: FloatFormat) -> range:
         """The pairs to look at first: enough bits to part most positions, and no more."""
         if self.channel == "score":

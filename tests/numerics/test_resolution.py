@@ -68,7 +68,7 @@ def test_the_census_counts_what_comparing_everything_counts(name, offset, length
 @pytest.mark.parametrize("name", CODES)
 def test_streaming_in_shares_changes_nothing(name):
     whole = take_census(CODES[name], FOUND, 0, 3000)
-    assert take_census(CODES[name], FOUND, 0, 3000, capacity=257) == whole
+    assert take_census(CODES[name], FOUND, 0, 3000, held=257) == whole
 
 
 @pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
@@ -88,7 +88,7 @@ def test_equal_hashes_of_different_codes_are_told_apart(monkeypatch):
     same_hash = np.zeros_like(positions)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(code, FORMATS[name], 0, 500)
-        assert distinct.count_distinct(code, FORMATS[name], same_hash, positions) == expected
+        assert distinct.count_equal_hashes(code, FORMATS[name], same_hash, positions) == expected
 
 
 @pytest.mark.parametrize("fmt", FOUND, ids=NAMES)
@@ -124,6 +124,6 @@ def test_neighbour_steps_are_differences_in_last_places():
 
 def test_progress_adds_up_to_one():
     told = []
-    take_census(CODES["single cos"], FOUND, 0, 3000, told.append, capacity=1000)
+    take_census(CODES["single cos"], FOUND, 0, 3000, told.append, held=1000)
     take_census(CODES["rope vector"], FOUND[:1], 0, 3000, told.append)
     assert sum(told) == pytest.approx(2)

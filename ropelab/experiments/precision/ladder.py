@@ -14,7 +14,7 @@ from ropelab.numerics.code import Channel, Code
 from ropelab.numerics.formats import FORMATS
 from ropelab.numerics.phase import Worst, first_beyond, worst_by_octave
 from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.resolution import take_census
+from ropelab.numerics.resolution import count_distinct
 from ropelab.numerics.scores import draw, shift_errors
 from ropelab.stats import mean_interval
 
@@ -97,8 +97,8 @@ class Ladder:
         self, phase: CastPlan, channel: Channel, plans: Sequence[CastPlan]
     ) -> dict[CastPlan, int]:
         code = Code(Chain(phase, self.spectrum), channel, range(self.spectrum.pairs))
-        census = take_census(code, [plan.table for plan in plans], *self.range)
-        return {plan: found.distinct for plan, found in zip(plans, census, strict=True)}
+        found = count_distinct(code, [plan.table for plan in plans], *self.range)
+        return dict(zip(plans, found, strict=True))
 
     def row(self, entry: Entry) -> dict[str, object]:
         """One row of the table `casts`."""
