@@ -9,7 +9,9 @@ import json
 import signal
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
@@ -23,6 +25,7 @@ from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
 
 if TYPE_CHECKING:
+    from ropelab.context import Engine
     from ropelab.lab import Lab, Run
 
 app = typer.Typer(
@@ -49,6 +52,16 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
 ]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes that train and measure side by side  [default: as many as there are "
+        "cores, and room in memory]",
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
@@ -58,18 +71,22 @@ COMMON = {
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
+TRAINING = {"workers": (WorkerCount, None)}
+"""Further flags of experiments that train or measure models."""
 
 
 def _add_command(experiment: Experiment) -> None:
     """Register an experiment: its flags are the fields of its config, then the common ones."""
 
+    flags = COMMON | (TRAINING if "dtype" in experiment.config.model_fields else {})
+
     def command(**given: Any) -> None:
-        common = {name: given.pop(name) for name in COMMON}
+        common = {name: given.pop(name) for name in flags}
         _run_one(experiment, {k: v for k, v in given.items() if v is not None}, **common)
 
     fields = experiment.config.model_fields
     parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
-    parameters += [_parameter(name, kind, default) for name, (kind, default) in COMMON.items()]
+    parameters += [_parameter(name, kind, default) for name, (kind, default) in flags.items()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(
@@ -140,11 +157,14 @@ def _run_one(
     figures: bool | None,
     quiet: bool,
     json: bool,
+    workers: int | None = 1,
 ) -> None:
     values = _from_file(experiment.name, config) if config else {}
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
-    run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
+    plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
+    with _workers(workers) as engine:
+        run = replace(lab, engine=engine).carry_out(*plan)
     if json:
         print_json(run)
     elif not quiet:
@@ -167,6 +187,23 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
     progress = silent if quiet else loud
     notice = None if quiet else terminal.say
     return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
+
+
+@contextmanager
+def _workers(count: int | None) -> "Iterator[Engine]":
+    """An engine while the block runs; one worker is this process."""
+    from ropelab.context import InThisProcess
+
+    if count == 1:
+        yield InThisProcess()
+        return
+    from ropelab.engine.workers import Workers
+
+    engine = Workers(count)
+    try:
+        yield engine
+    finally:
+        engine.stop()
 
 
 def _show(run: "Run") -> None:
@@ -206,20 +243,21 @@ def run_configs(
     force: Force = False,
     redraw: Redraw = False,
     quiet: Quiet = False,
+    workers: WorkerCount = None,
 ) -> None:
     """Run every config given, reuse what is finished, and write an index of all figures."""
     from ropelab.gallery import write_index
+    from ropelab.together import carry_out_all
 
     lab = _lab(results, force, redraw, True, quiet)
-    planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
-    # What reads the results of other runs comes after them.
-    planned.sort(key=lambda item: bool(item[1][1].reads()))
-    for number, (path, plan) in enumerate(planned, 1):
-        if not quiet:
-            typer.echo(f"[{number}/{len(planned)}] {path}")
-        run = lab.carry_out(*plan)
-        if not quiet:
-            typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    files = _toml_files(paths)
+    plans = [_plan(lab, path) for path in files]
+    with _workers(workers) as engine:
+        finished = carry_out_all(replace(lab, engine=engine), plans)
+        for count, (number, run) in enumerate(finished, 1):
+            if not quiet:
+                typer.echo(f"[{count}/{len(plans)}] {files[number]}")
+                typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
     typer.echo(f"index: {write_index(results, index)}")
 
 

@@ -23,6 +23,7 @@ FLOORS = (
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "gallery"),
+    ("together",),
     ("cli",),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
