@@ -11,7 +11,7 @@ from ropelab.numerics.formats import FORMATS
 from ropelab.numerics.presets import PRESETS
 from ropelab.numerics.ranges import span
 from ropelab.rope.frequencies import Geometry, inverse_frequencies
-from ropelab.rope.scaling import parse_method
+from ropelab.methods.language import parse_scaling
 from tests.numerics.scalar_rounding import round_scalar
 
 POSITIONS = torch.tensor(
@@ -83,7 +83,7 @@ def test_the_recurrence_is_that_of_a_float32_loop():
 
 
 def test_the_recurrence_follows_a_scaling_method():
-    plan = parse_method("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
+    plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     spectrum = Spectrum(plan.inv_freq, 1e4, 64)
     chain = Chain(PRESETS["ggml"].plan, spectrum)
     relative = chain.angle_errors(POSITIONS[1:]).abs() / (
