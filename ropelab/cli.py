@@ -157,15 +157,19 @@ def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
     from ropelab.lab import Lab
 
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
-    return Lab(results, force, redraw, silent if quiet else loud, terminal.say_waiting)
+    progress = silent if quiet else loud
+    notice = None if quiet else terminal.say
+    return Lab(results, force, redraw, progress, terminal.say_waiting, notice)
 
 
 def _show(run: "Run") -> None:
     from ropelab import terminal
 
     state = "reused" if run.reused else "written to"
-    device = getattr(run.config, "device", None)
-    where = f"{state} {run.folder}{f' (computed on {device})' if device else ''}"
+    dtype = getattr(run.config, "dtype", "")
+    device = getattr(run.config, "device", "")
+    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
+    where = f"{state} {run.folder}{computed}"
     terminal.show_answer(run.answer, run.summary(), where)
 
 

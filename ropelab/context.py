@@ -1,8 +1,9 @@
-"""What an experiment may use of the outside: say how far it is, keep cells, read stored runs."""
+"""What an experiment gets from its environment: progress, cells kept and computed, stored runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import pandas as pd
@@ -22,6 +23,38 @@ class Progress(Protocol):
     def __call__(
         self, description: str, total: float | None = None
     ) -> AbstractContextManager[Advance]: ...
+
+
+class Cell(Protocol):
+    """An independent piece of a run: one model to train, or one way to read it to measure.
+
+    A small frozen dataclass that can be pickled: it may be computed in another process, or on
+    another machine, and what it needs (a corpus, the weights of a model) it loads there.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What is computed, such as `extrapolate-text`; cells of a kind are kept together."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised when the numbers change their meaning."""
+        ...
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Everything its tables depend on, json-able."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What a person is told while it is computed."""
+        ...
+
+    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
+        """Do the work."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -58,3 +91,19 @@ class Context:
     stored: Callable[[str], list[Stored]] = nothing_stored
     times: dict[str, Any] = field(default_factory=dict)
     """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""
+
+    def phase(self, cells: Sequence[Cell]) -> list[dict[str, pd.DataFrame]]:
+        """The tables of cells that do not need each other, in the order of the cells.
+
+        What was computed before is read back. A run that needs the results of some cells for
+        others (weights, to measure them) has a phase for each.
+        """
+        return [
+            self.cells.tables(
+                kind=cell.kind,
+                version=cell.version,
+                key=cell.key,
+                make=partial(cell.tables, self),
+            )
+            for cell in cells
+        ]

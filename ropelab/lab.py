@@ -13,6 +13,7 @@ from ropelab.config import Config, build
 from ropelab.context import Context, Progress, silent
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
+from ropelab.machine import about_dtype
 from ropelab.tables import Tables, read_tables, sha256_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Lab:
         force: make runs again that are finished.
         redraw: draw the figures of finished runs again.
         waiting: called with a folder when another process holds it.
+        notice: called with a sentence that the user should see before a long computation.
     """
 
     results: Path | None = None
@@ -66,6 +68,7 @@ class Lab:
     redraw: bool = False
     progress: Progress = silent
     waiting: Waiting = say_nothing
+    notice: Callable[[str], None] | None = None
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -109,6 +112,7 @@ class Lab:
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
+        self._announce(identity.config)
         context = self._context()
         tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
@@ -123,6 +127,12 @@ class Lab:
             **_optional(measurements=context.cells.counts(), times=context.times),
         }
         store.save(folder, identity, tables, run.figures(), about)
+
+    def _announce(self, config: Config) -> None:
+        """Tell how a training run computes, so that a slow machine is no surprise."""
+        dtype, device = getattr(config, "dtype", None), getattr(config, "device", "")
+        if self.notice and dtype:
+            self.notice(about_dtype(dtype, device))
 
     def _context(self) -> Context:
         results = self.results

@@ -9,10 +9,10 @@ with N documents, the variance of the grand mean is
     df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
 
 Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach and Miller
-2011 do the same for clusters in two ways); V stays above both, as Vr is only an estimate. With V and
-not Vs + Vd in the degrees of freedom, 95 % intervals cover 0.925 to 0.993 over K in {3, 5}, N in
-{6, 20, 50} and seed effects from none to dominating, in place of 0.908 to 0.978. With one seed only
-documents vary, and the interval speaks of that one model; with one document, of that one.
+2011 do the same for clusters in two ways); V stays above both, as Vr is only an estimate. With V,
+not Vs + Vd, in the degrees of freedom, 95 % intervals cover 0.925 to 0.993 over K in {3, 5}, N in
+{6, 20, 50} and seed effects from none to dominating, in place of 0.908 to 0.978. With one seed
+only documents vary, and the interval speaks of that one model; with one document, of that one.
 """
 
 import math
@@ -138,7 +138,9 @@ def proportion_interval(successes: int, trials: int, confidence: float = CONFIDE
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     share = successes / trials
-    return Interval(share, *_wilson(share, trials, float(stats.norm.ppf((1 + confidence) / 2))), trials)
+    return Interval(
+        share, *_wilson(share, trials, float(stats.norm.ppf((1 + confidence) / 2))), trials
+    )
 
 
 def discovery_rates(p_values: Sequence[float]) -> list[float]:

@@ -7,9 +7,8 @@ from typing import ClassVar, Self
 
 from ropelab.encoding.base import Encoding
 from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
-from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
-from ropelab.methods.method import PAIRING, ActsOn, Method, Reading, Scaled
+from ropelab.methods.method import ActsOn, Method, Reading, Scaled
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import Unscaled
 
@@ -112,9 +111,7 @@ class Unrotated(Reading):
     def __post_init__(self) -> None:
         check_whole(self.name, "steps", self.steps)
         if not 0 <= self.sharpen < math.inf:
-            raise InputError(
-                f"drope: sharpen must be a number of at least 0, not {self.sharpen:g}"
-            )
+            raise InputError(f"drope: sharpen must be a number of at least 0, not {self.sharpen:g}")
 
     @property
     def recalibration(self) -> int:

@@ -53,9 +53,7 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
     return Scaled(scaling=parsed) if isinstance(parsed, Scaling) else parsed
 
 
-def parse_methods(
-    texts: Iterable[str], geometry: Geometry, test_len: int
-) -> "tuple[Method, ...]":
+def parse_methods(texts: Iterable[str], geometry: Geometry, test_len: int) -> "tuple[Method, ...]":
     """Methods as typed, each once, with open knobs set for that model and length.
 
     A factor that is not given follows from test_len / trained length, as the class of the method

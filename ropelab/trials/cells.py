@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import pandas as pd
+from torch import Tensor
 
-from ropelab.context import Advance, Cell, Context
+from ropelab.context import Advance, Context
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.trained import VERSION, Training
 from ropelab.machine import DtypeName, computing_in
@@ -50,10 +51,12 @@ class Trial(Protocol):
     @property
     def steps(self) -> int: ...
 
-    def measure(
-        self, model: Readable, reader: Reader, advance: Advance
-    ) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Values per document or sequence."""
+        ...
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """Some of the sequences that are measured, cut to a length."""
         ...
 
     def search_loss(self, model: Readable, reader: Reader) -> float:

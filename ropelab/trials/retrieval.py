@@ -55,9 +55,7 @@ class Retrieval:
         """How many times a measurement advances."""
         return len(self.places)
 
-    def measure(
-        self, model: Readable, reader: Reader, advance: Advance
-    ) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`trials`: tokens found again in each sequence, by distance and context."""
         found = []
         for place in self.places:
@@ -75,12 +73,13 @@ class Retrieval:
         """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
         longest = max(place.context for place in self.places)
         tried = places((longest // 4, longest // 2, longest * 3 // 4), longest)
-        losses = []
-        for place in tried:
-            batch = self._sequences(SEARCH_SEED, place, 2)
-            for _ in reader.passes(model, [place.context]):
-                losses.append(token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean())
+        losses = [self._loss(model, reader, place) for place in tried]
         return float(torch.stack(losses).mean())
+
+    def _loss(self, model: Readable, reader: Reader, place: Place) -> Tensor:
+        batch = self._sequences(SEARCH_SEED, place, 2)
+        next(reader.passes(model, [place.context]))
+        return token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean()
 
     def _sequences(self, seed: int, place: Place, count: int) -> Batch:
         batch = TASKS[self.name](seed, place.distance, place.context, count)

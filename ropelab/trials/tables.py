@@ -33,6 +33,4 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
         found = crossed_proportion(shares[None, :], int(group["trials"].iloc[0]))
         ends = (found.value, found.low, found.high)
         records.append((*key, len(group), int(group["trials"].sum()), *ends))
-    return pd.DataFrame(
-        records, columns=[*columns, "sequences", "trials", "accuracy", *INTERVAL]
-    )
+    return pd.DataFrame(records, columns=[*columns, "sequences", "trials", "accuracy", *INTERVAL])

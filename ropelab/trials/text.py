@@ -52,7 +52,11 @@ class Texts:
     @property
     def key(self) -> dict[str, Any]:
         """What the values depend on besides the model, which has the tokenizer, and the reader."""
-        return {**asdict(self), "source": self.source.fingerprint, "tokenizer": bool(self.tokenizer)}
+        return {
+            **asdict(self),
+            "source": self.source.fingerprint,
+            "tokenizer": bool(self.tokenizer),
+        }
 
     @property
     def steps(self) -> int:
@@ -64,9 +68,7 @@ class Texts:
         """How many tokens of a document are predicted."""
         return self.buckets[-1][1]
 
-    def measure(
-        self, model: Readable, reader: Reader, advance: Advance
-    ) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Nats per byte and document: `buckets` in one pass, `last_window` by context."""
         tokens, bytes_per_token = self._documents()
         blocks = []
@@ -109,9 +111,8 @@ class Texts:
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""
         texts = self.source.batches(SEARCH_SEED, 0, self.length + 1, 2).tokens
-        for _ in reader.passes(model, [self.length]):
-            return float(reader.losses(model, texts)[:, self.beyond :].mean())
-        return float("inf")
+        next(reader.passes(model, [self.length]))
+        return float(reader.losses(model, texts)[:, self.beyond :].mean())
 
 
 def _per_document(losses: Losses, column: str) -> pd.DataFrame:

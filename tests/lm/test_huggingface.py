@@ -18,8 +18,8 @@ from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.run import run
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.huggingface import HuggingFaceModel, fingerprint_of
-from ropelab.rope.frequencies import Geometry
 from ropelab.methods.language import parse_scaling
+from ropelab.rope.frequencies import Geometry
 
 GEOMETRY = Geometry(8, 5000.0, 64)
 SHAPE = {

@@ -10,8 +10,8 @@ from ropelab.encoding.base import Encoding
 from ropelab.encoding.rope import Rope
 from ropelab.lm import model as module
 from ropelab.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
-from ropelab.rope.frequencies import Geometry
 from ropelab.methods.language import parse_scaling
+from ropelab.rope.frequencies import Geometry
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)

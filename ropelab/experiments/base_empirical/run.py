@@ -15,7 +15,7 @@ def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame
     """Train and measure; `tables.py` and `predictions.py` say what each table holds."""
     asked = questions(config)
     train_all(asked, context)
-    measured = {
+    measured: dict[str, dict[str, pd.DataFrame]] = {
         task: ask_all([each for each in asked if each.trial.name == task], context)
         for task in config.tasks
     }

@@ -10,9 +10,8 @@ from torch import Tensor
 from ropelab.context import Advance
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
+from ropelab.trials.cells import Trial
 from ropelab.trials.readers import Reader, defined_length
-from ropelab.trials.retrieval import Retrieval
-from ropelab.trials.text import Texts
 
 TEXTS = 4
 """Texts on which caches and shuffled orders are tried."""
@@ -26,7 +25,7 @@ DECODED = 16
 class Behaviour:
     """How a model behaves on the first texts or sequences of a task, at the trained length."""
 
-    task: Texts | Retrieval
+    task: Trial
     length: int
     name: ClassVar[str] = "behaviour"
     version: ClassVar[int] = 1
@@ -43,6 +42,10 @@ class Behaviour:
         """`behaviour`: one row."""
         advance(1)
         return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """Those of the task."""
+        return self.task.examples(count, length)
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """That of the task."""

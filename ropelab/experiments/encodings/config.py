@@ -16,7 +16,16 @@ from pydantic import Field, field_validator, model_validator
 
 from ropelab.config import AsList, Count, EvenCount, Names
 from ropelab.errors import unknown_name
-from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, TestLen, TrainLen, TrialConfig
+from ropelab.trials.config import (
+    CorpusPath,
+    Documents,
+    In,
+    On,
+    Seeds,
+    TestLen,
+    TrainLen,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
     from ropelab.encoding.shape import Shape

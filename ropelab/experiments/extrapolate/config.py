@@ -17,7 +17,16 @@ from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
 from ropelab.experiments.extrapolate.facts import read_facts
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 from ropelab.methods.registry import named
-from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, TestLen, TrainLen, TrialConfig
+from ropelab.trials.config import (
+    CorpusPath,
+    Documents,
+    In,
+    On,
+    Seeds,
+    TestLen,
+    TrainLen,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
     from ropelab.methods.method import Method

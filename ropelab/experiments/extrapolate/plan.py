@@ -1,4 +1,4 @@
-"""From a config to the pieces of a run: which models are trained, and what each of them is asked."""
+"""From a config to the pieces of a run: which models are trained, and what each is asked."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from ropelab.methods.attention import UNSCALED
 from ropelab.methods.method import PAIRING, Method, Reading
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.cells import Asked, Subject, Trial
+from ropelab.trials.cells import Asked, Trial
 from ropelab.trials.given import Given
 from ropelab.trials.readers import Reader, Sliding, Under
 from ropelab.trials.retrieval import Retrieval

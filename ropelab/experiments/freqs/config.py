@@ -47,8 +47,8 @@ class FreqsConfig(Config):
     factor: Real = Field(
         4.0,
         ge=1,
-        description="how many times the trained length is to be read, for methods whose factor means "
-        "that (table: ropelab methods), unless their knobs say",
+        description="how many times the trained length is to be read, for methods whose factor "
+        "means that (table: ropelab methods), unless their knobs say",
     )
 
     @model_validator(mode="before")

@@ -154,9 +154,9 @@ class PrecisionConfig(Config):
 
         import torch
 
+        from ropelab.methods.language import parse_scaling
         from ropelab.numerics.chain import Spectrum
         from ropelab.rope.frequencies import Geometry, inverse_frequencies
-        from ropelab.methods.language import parse_scaling
 
         if scheme == "single":
             return Spectrum(torch.tensor([2 * math.pi / self.period], dtype=torch.float64))

@@ -34,7 +34,9 @@ class LongRope(Scaling):
 
     def __post_init__(self) -> None:
         if not self.long_factor:
-            raise InputError("longrope: needs long_factor=[...], one number per pair; longrope_search finds them")
+            raise InputError(
+                "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
+            )
         check_factor(self.name, self.factor)
         check_attention_factor(self.name, self.attention_factor)
         _check_divisors("long_factor", self.long_factor)
