@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from ropelab import experiments, store
 from ropelab.cells import Cells
@@ -139,7 +140,7 @@ class Lab:
         assert results is not None
         return Context(
             self.progress,
-            Cells(results / ".cells", self.force, self.waiting),
+            Cells(results / ".cells", uuid4().hex if self.force else "", self.waiting),
             lambda name: store.stored_runs(results, name, experiments.load(name).version),
         )
 

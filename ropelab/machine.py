@@ -10,7 +10,8 @@ the same config would not give the same tables twice. The weights are float32 in
 bfloat16 means torch's autocast, which casts the operands of matrix products.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 DtypeName = Literal["auto", "float32", "bfloat16"]
@@ -57,6 +58,19 @@ def multiplies_bfloat16(device: str) -> bool:
     # the units alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
     units = torch.cpu.get_capabilities().get("amx_bf16", False)
     return bool(units and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread while the block runs: how many there are changes the last digits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object]:

@@ -22,7 +22,7 @@ FLOORS = (
     ("lm",),
     ("methods",),
     ("trials",),
-    ("figures", "experiments"),
+    ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "gallery"),
     ("cli",),
@@ -33,7 +33,8 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
-    "experiments": {"figures", "store", "terminal"},
+    "experiments": {"figures", "store", "terminal", "engine"},
+    "engine": {"experiments", "lm", "encoding", "figures"},
 }
 
 
