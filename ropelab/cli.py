@@ -1,6 +1,6 @@
 """The command line: one command per experiment, its flags made from the fields of its config.
 
-Nothing heavy is imported here; torch, pandas and matplotlib are loaded when a command runs.
+Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
 import errno
@@ -40,6 +40,10 @@ Results = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
 Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
+Figures = Annotated[
+    bool | None,
+    typer.Option("--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 ConfigFile = Annotated[
@@ -50,9 +54,13 @@ COMMON = {
     "results": (Results, Path("results")),
     "force": (Force, False),
     "redraw": (Redraw, False),
+    "figures": (Figures, None),
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
+
+ALSO = {"methods": ("--method",)}
+"""Other spellings of a flag."""
 
 
 def _add_command(experiment: Experiment) -> None:
@@ -60,7 +68,7 @@ def _add_command(experiment: Experiment) -> None:
 
     def command(**given: Any) -> None:
         common = {name: given.pop(name) for name in COMMON}
-        _run_one(experiment, {k: v for k, v in given.items() if v is not None}, **common)
+        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
     fields = experiment.config.model_fields
     parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
@@ -85,8 +93,16 @@ def _option(name: str, field: FieldInfo) -> Any:
     help_text = f"{field.description}{default_text(field.default)}"
     if field.annotation is bool:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    option = typer.Option(flag, metavar=metavar(field.annotation), help=help_text)
+    value = metavar(field.annotation)
+    option = typer.Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
+    if value.endswith(",..."):
+        return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
+
+
+def _joined(value: Any) -> Any:
+    """A flag given several times names all that it was given."""
+    return ",".join(value) if isinstance(value, list) else value
 
 
 def flag_of(name: str) -> str:
@@ -132,11 +148,13 @@ def _run_one(
     results: Path,
     force: bool,
     redraw: bool,
+    figures: bool | None,
     quiet: bool,
     json: bool,
 ) -> None:
     values = _from_file(experiment.name, config) if config else {}
-    lab = _lab(results, force, redraw, quiet or (json and not sys.stderr.isatty()))
+    drawn = not json if figures is None else figures
+    lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
     if json:
         print_json(run)
@@ -151,7 +169,7 @@ def _from_file(name: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
+def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
     from ropelab import terminal
     from ropelab.context import silent
     from ropelab.lab import Lab
@@ -159,7 +177,7 @@ def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
     progress = silent if quiet else loud
     notice = None if quiet else terminal.say
-    return Lab(results, force, redraw, progress, terminal.say_waiting, notice)
+    return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
 
 
 def _show(run: "Run") -> None:
@@ -187,6 +205,20 @@ def print_json(run: "Run") -> None:
     print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
+@app.command("methods")
+def list_methods(json_: Json = False) -> None:
+    """Every method that --method and --methods take: knobs, meaning of the factor, source."""
+    from ropelab import terminal
+    from ropelab.methods.catalogue import catalogue
+    from ropelab.store import to_records
+
+    table = catalogue()
+    if json_:
+        print(json.dumps({"tables": {"methods": to_records(table)}}, ensure_ascii=False))
+    else:
+        terminal.show_records(table, title="method")
+
+
 @app.command("run")
 def run_configs(
     paths: Annotated[
@@ -203,7 +235,7 @@ def run_configs(
     """Run every config given, reuse what is finished, and write an index of all figures."""
     from ropelab.gallery import write_index
 
-    lab = _lab(results, force, redraw, quiet)
+    lab = _lab(results, force, redraw, True, quiet)
     planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
     # What reads the results of other runs comes after them.
     planned.sort(key=lambda item: bool(item[1][1].reads()))

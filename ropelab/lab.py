@@ -60,6 +60,7 @@ class Lab:
         results: the folder of results; None keeps everything in memory.
         force: make runs again that are finished.
         redraw: draw the figures of finished runs again.
+        figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
     """
@@ -67,6 +68,7 @@ class Lab:
     results: Path | None = None
     force: bool = False
     redraw: bool = False
+    figures: bool = True
     progress: Progress = silent
     waiting: Waiting = say_nothing
     notice: Callable[[str], None] | None = None
@@ -97,9 +99,12 @@ class Lab:
             if manifest is None:
                 self._make(experiment, identity, folder)
             run = self._read(experiment, config, folder, reused=manifest is not None)
-            if self.redraw and manifest is not None:
-                store.save_figures(run.figures(), folder / "figures")
+            if manifest is not None and self._draws(manifest):
+                store.add_figures(folder, run.figures())
         return run
+
+    def _draws(self, manifest: Mapping[str, Any]) -> bool:
+        return self.redraw or (self.figures and manifest["figures"] is None)
 
     def _identity(self, experiment: Experiment, config: Config) -> store.Identity:
         assert self.results is not None
@@ -127,7 +132,7 @@ class Lab:
             "seconds": round(time.perf_counter() - clock, 3),
             **_optional(measurements=context.cells.counts(), times=context.times),
         }
-        store.save(folder, identity, tables, run.figures(), about)
+        store.save(folder, identity, tables, run.figures() if self.figures else None, about)
 
     def _announce(self, config: Config) -> None:
         """Tell how a training run computes, so that a slow machine is no surprise."""

@@ -88,7 +88,7 @@ def imported_experiments(path):
 
 
 @pytest.mark.parametrize(
-    "path", filter(experiment, modules()), ids=lambda p: str(p.relative_to(PACKAGE))
+    "path", [*filter(experiment, modules())], ids=lambda p: str(p.relative_to(PACKAGE))
 )
 def test_no_experiment_imports_another(path):
     assert set(imported_experiments(path)) <= {experiment(path)}
@@ -109,3 +109,26 @@ def test_help_imports_nothing_heavy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["freqs", "--method", "yarn(factor=4)"],
+        ["base", "--context", "64"],
+        ["precision", "--length", "256", "--long-lengths", "512"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_mathematics_answers_without_torch_and_without_drawing(arguments, tmp_path):
+    code = (
+        "import sys; from ropelab.cli import main\n"
+        f"try: main({[*arguments, '--json', '--results', str(tmp_path)]})\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "assert 'numpy' in sys.modules\n"
+        "heavy = {'torch', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    for _ in ("a fresh run", "the same run, reused"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
