@@ -74,6 +74,9 @@ COMMON = {
 TRAINING = {"workers": (WorkerCount, None)}
 """Further flags of experiments that train or measure models."""
 
+ALSO = {"methods": ("--method",)}
+"""Other spellings of a flag."""
+
 
 def _add_command(experiment: Experiment) -> None:
     """Register an experiment: its flags are the fields of its config, then the common ones."""
@@ -82,7 +85,7 @@ def _add_command(experiment: Experiment) -> None:
 
     def command(**given: Any) -> None:
         common = {name: given.pop(name) for name in flags}
-        _run_one(experiment, {k: v for k, v in given.items() if v is not None}, **common)
+        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
     fields = experiment.config.model_fields
     parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
@@ -107,8 +110,16 @@ def _option(name: str, field: FieldInfo) -> Any:
     help_text = f"{field.description}{default_text(field.default)}"
     if field.annotation is bool:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    option = typer.Option(flag, metavar=metavar(field.annotation), help=help_text)
+    value = metavar(field.annotation)
+    option = typer.Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
+    if value.endswith(",..."):
+        return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
+
+
+def _joined(value: Any) -> Any:
+    """A flag given several times names all that it was given."""
+    return ",".join(value) if isinstance(value, list) else value
 
 
 def flag_of(name: str) -> str:
@@ -229,6 +240,20 @@ def print_json(run: "Run") -> None:
         "run": str(run.folder),
     }
     print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+
+
+@app.command("methods")
+def list_methods(json_: Json = False) -> None:
+    """Every method that --method and --methods take: knobs, meaning of the factor, source."""
+    from ropelab import terminal
+    from ropelab.methods.catalogue import catalogue
+    from ropelab.store import to_records
+
+    table = catalogue()
+    if json_:
+        print(json.dumps({"tables": {"methods": to_records(table)}}, ensure_ascii=False))
+    else:
+        terminal.show_records(table, title="method")
 
 
 @app.command("run")

@@ -4,13 +4,13 @@ import math
 
 import pandas as pd
 import pytest
+from ropelab.experiments.base_empirical.measure import distances, edges
 
 from ropelab.config import read_toml
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base_empirical import predictions as judged
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.measure import distances, edges
 from ropelab.experiments.base_empirical.report import answer, summary
 from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach

@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot as plt
+from ropelab.experiments.extrapolate.measure import Lengths, Texts, text_under
+from ropelab.experiments.extrapolate.methods import parse_methods
+from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trainings
+from ropelab.experiments.extrapolate.search import search
+from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
 
 from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import comparisons, grid, orderings, report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.measure import Lengths, Texts, text_under
-from ropelab.experiments.extrapolate.methods import parse_methods
-from ropelab.experiments.extrapolate.models import finetuned, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
-from ropelab.experiments.extrapolate.search import search
-from ropelab.experiments.extrapolate.tables import clustered_proportion, retrieval_accuracy
 from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
 from ropelab.lm.evaluation import token_losses
