@@ -65,6 +65,11 @@ class Mixture:
     periodic_steps: int = 120
     periodic_window: int = 32
 
+    def __post_init__(self) -> None:
+        shares = (self.quotations, self.symbols, self.look_ups)
+        if min(shares) < 0 or sum(shares) > 1 + 1e-9:
+            raise ValueError(f"the shares {shares} of a mixture must be 0 or more and 1 at most")
+
 
 @dataclass(frozen=True)
 class Source:
@@ -104,8 +109,8 @@ def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int
 
     Where `high` is below `low`, the result is `low`.
     """
-    ratio = np.maximum((np.asarray(high) + 1) / low, 1.0)
-    return np.maximum((low * ratio**share).astype(np.int64), low)
+    high = np.maximum(high, low)
+    return np.clip((low * ((high + 1) / low) ** share).astype(np.int64), low, high)
 
 
 @dataclass(frozen=True)

@@ -185,3 +185,9 @@ def test_only_text_of_the_training_half_is_learned_from(source):
         assert bytes(row) in learned
     mixed = source.batch(0, 500, 256, 8).tokens.tolist()
     assert all(token in alphabet or token >= 128 for row in mixed for token in row)
+
+
+@pytest.mark.parametrize("shares", [{"quotations": -0.1}, {"symbols": 0.7, "quotations": 0.4}])
+def test_shares_that_are_none_are_refused(shares):
+    with pytest.raises(ValueError, match="shares"):
+        Mixture(**shares)
