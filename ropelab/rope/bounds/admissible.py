@@ -158,6 +158,8 @@ class Walk:
         return positions[np.argsort(np.concatenate([part for _, part in found]))]
 
     def _bisected(self, positions: Floats, low: float, high: float) -> Iterator[Interval]:
+        fine = 1e-3 * self._turn(low, 1)
+        curvature = self.similarity.curvature_bounds(np.array([low]))
         stack = [(low, high, positions)]
         while stack:
             low, high, positions = stack.pop()
@@ -165,8 +167,8 @@ class Walk:
                 yield low, high
                 continue
             cell = Cells(np.array([low]), np.array([high]))
-            exact = high - low < 1e-3 * self._turn(low, 1)
-            lowest, highest = ranges(self.similarity, positions, cell, exact)
+            exact = high - low < fine
+            lowest, highest = ranges(self.similarity, positions, cell, exact, curvature)
             if (highest < 0).any() or high - low < EDGE:
                 continue
             still = positions[lowest[0] < 0]
