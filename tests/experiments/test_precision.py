@@ -15,6 +15,7 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.precision import report
 from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.experiments.precision.plan import plan
 from ropelab.experiments.precision.reported import parse_reported
 from ropelab.experiments.precision.run import run
 from ropelab.figures.precision import draw
@@ -231,7 +232,7 @@ def test_tf32_positions_are_wrong_for_half_of_8192():
 def test_the_stored_configs_are_valid(path):
     name, values = read_toml(path)
     assert name == "precision"
-    assert build(PrecisionConfig, values).length >= 2048
+    assert plan(build(PrecisionConfig, values)).length >= 2048
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_the_stored_configs_are_valid(path):
 )
 def test_bad_input_gets_one_clear_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
-        build(PrecisionConfig, values)
+        plan(build(PrecisionConfig, values))
     assert "\n" not in str(caught.value)
 
 
