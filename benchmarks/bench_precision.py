@@ -1,7 +1,8 @@
 """What the precision experiment costs, in passes: one pass is cos and sin in float64 over a grid.
 
-The grid is positions x pairs, computed by NumPy into memory that is already there. Ratios are of processor time, measured side by side in one run, the best
-of several, so that a busy machine disturbs both sides alike.
+The grid is positions x pairs, computed by NumPy into memory that is already there. Ratios are of
+processor time, measured side by side in one run, the best of several, so that a busy machine
+disturbs both sides alike.
 """
 
 import resource

@@ -110,8 +110,8 @@ def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
 
 
 def flag_of(name: str) -> str:
-    """The flag of a config field: `head_dim` is `--head-dim`, `from_` is `--from`."""
-    return f"--{name.rstrip('_').replace('_', '-')}"
+    """The flag of a config field: `head_dim` is `--head-dim`."""
+    return f"--{name.replace('_', '-')}"
 
 
 def default_text(default: object) -> str:
