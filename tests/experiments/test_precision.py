@@ -314,3 +314,13 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
     assert live == pytest.approx(largest_phase_error(predicted, sample), rel=0.01)
     largest = max(np.abs(a - b).max() for a, b in zip(measured, sample.exact, strict=True))
     assert largest == pytest.approx(sample.largest_error(chain.plan), rel=0.01)
+
+
+def test_float64_counts_of_codes_that_repeat_exactly_are_called_noise():
+    rows = tables_of(period=64, schemes=["single"], length=1000)["resolution"]
+    noise = rows["status"] == "repeats exactly; counts are rounding noise"
+    assert noise.tolist() == (rows["format"] == "float64").tolist()
+    apart = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
+    assert not apart["status"].str.startswith("repeats").any()
+    short = tables_of(period=1e6, schemes=["single"], length=1000)["resolution"]
+    assert not short["status"].str.startswith("repeats").any()

@@ -73,14 +73,30 @@ def _resolution(
         "first_collision_position": census.first_collision,
         "median_step_ulp": float(np.median(steps)),
         "min_step_ulp": float(steps.min()),
-        "status": _status(census),
+        "status": _status(code, fmt, census, float(sampled[-1]) + 1),
     }
 
 
-def _status(census: Census) -> str:
+REPEATS = {"pair": 1.0, "cos": 0.5, "sin": 0.25}
+"""Share of its period after which a code of one pair comes back to values that it had."""
+
+
+def _status(code: Code, fmt: FloatFormat, census: Census, last: float) -> str:
+    """What the counts say; where a code repeats exactly, float64 tells nothing but noise apart."""
+    if fmt.precision == 53 and _repeats(code, last):
+        return "repeats exactly; counts are rounding noise"
     if census.distinct == census.positions:
         return "all distinct"
     return "neighbours collide" if census.adjacent_collisions else "distant positions collide"
+
+
+def _repeats(code: Code, last: float) -> bool:
+    """Whether a code of one pair has a whole number of tokens as its period, and comes back."""
+    if len(code.pairs) > 1 or code.channel not in REPEATS:
+        return False
+    period = 2 * math.pi / float(code.chain.spectrum.inv_freq[code.pairs.start])
+    whole = abs(period - round(period)) < 1e-9 * period
+    return whole and last >= REPEATS[code.channel] * period
 
 
 def _octave_rows(census: Census) -> Iterator[dict[str, object]]:
