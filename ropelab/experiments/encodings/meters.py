@@ -42,7 +42,7 @@ def _real(leaf: object) -> bool:
 
 
 def kept_bytes(owner: object) -> int:
-    """Bytes of all tensors and arrays that an object holds, in modules, tables and plain attributes."""
+    """Bytes of all tensors and arrays that an object holds, in modules, tables and attributes."""
     sizes: dict[int, int] = {}
     seen: set[int] = set()
     waiting = [owner]
