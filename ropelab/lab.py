@@ -84,7 +84,9 @@ class Lab:
             InputError: the experiment or a value is not one that exists.
         """
         experiment = experiments.load(name)
-        return experiment, build(experiment.config, values, called)
+        config = build(experiment.config, values, called)
+        experiment.check(config)
+        return experiment, config
 
     def carry_out(self, experiment: Experiment, config: Config) -> Run:
         """A finished run of that config, made now if it does not exist yet."""

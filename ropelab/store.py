@@ -258,7 +258,7 @@ def command_of(identity: Identity) -> str:
     """What to type to make this run again."""
     flags = []
     for name, value in identity.config.changed().items():
-        flag = name.rstrip("_").replace("_", "-")
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:

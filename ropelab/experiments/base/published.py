@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.plan import Plan
 from ropelab.experiments.base.search import Bound
 from ropelab.rope.bounds import first_negative
 
@@ -17,7 +17,7 @@ SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e
 """kexue.fm/archives/10122, by brute force on a GPU, head_dim 128."""
 
 
-def published(config: BaseConfig, found: list[Bound]) -> pd.DataFrame:
+def published(config: Plan, found: list[Bound]) -> pd.DataFrame:
     """A row per published context that was computed, for the head the publications speak of.
 
     ``times_exact``: the paper's value over the exact one. ``verdict``: "agrees" where the exact
@@ -53,10 +53,8 @@ def fits(found: list[Bound], table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(known, columns=columns)
 
 
-def _row(
-    config: BaseConfig, context: int, paper: float, su: float, exact: float
-) -> dict[str, object]:
-    fails = first_negative(config.similarity(), paper, context)
+def _row(config: Plan, context: int, paper: float, su: float, exact: float) -> dict[str, object]:
+    fails = first_negative(config.similarity, paper, context)
     return {
         "context_tokens": context,
         "exact_base": exact,
@@ -73,8 +71,8 @@ def _agreement(printed: float, exact: float) -> str:
     return "agrees" if float(f"{exact:.1e}") == printed else "loose"
 
 
-def _is_theirs(config: BaseConfig) -> bool:
-    return len(config.similarity().exponents) == 64 and config.head_dim == 128
+def _is_theirs(config: Plan) -> bool:
+    return len(config.similarity.exponents) == 64 and config.head_dim == 128
 
 
 def _fit(values: str, points: list[tuple[int, float]]) -> dict[str, object] | None:

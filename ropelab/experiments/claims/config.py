@@ -23,7 +23,6 @@ DECIDING: dict[str, dict[str, Any]] = {
     "base": {
         "context": [1024 * 2**i for i in range(11)],
         "windows_up_to": 16384,
-        "from_": "10000@4k",
     },
     "base-empirical": {},
     "extrapolate": {},

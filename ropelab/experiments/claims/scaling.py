@@ -155,7 +155,7 @@ CLAIMS = (
         "angles that they never saw.",
         inputs=Extension(),
         check=slow_pairs_meet_new_angles,
-        command="ropelab freqs --base 1e6 --head-dim 64 --original-len 2048",
+        command="ropelab freqs --base 1e6 --head-dim 64 --train-len 2048",
     ),
     Claim(
         id="yarn-seen-angles",
@@ -164,8 +164,7 @@ CLAIMS = (
         "fast pairs as they are.",
         inputs=Extension(),
         check=yarn_brings_angles_back,
-        command="ropelab freqs --base 1e6 --head-dim 64 --original-len 2048 --method yarn "
-        "--factor 4",
+        command="ropelab freqs --base 1e6 --head-dim 64 --train-len 2048 --method yarn --factor 4",
     ),
     Claim(
         id="yarn-one-ramp",
@@ -173,7 +172,7 @@ CLAIMS = (
         statement="YaRN as runtimes code it has the frequencies of YaRN's paper.",
         inputs=Stretch(),
         check=ramps_agree,
-        command="ropelab freqs --base 1e4 --head-dim 128 --original-len 4096 --method yarn "
+        command="ropelab freqs --base 1e4 --head-dim 128 --train-len 4096 --method yarn "
         "--factor 16",
     ),
     Claim(
