@@ -25,7 +25,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 2
+VERSION = 3
 SHORTEST = 128
 
 

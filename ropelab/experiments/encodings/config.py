@@ -35,7 +35,7 @@ CANNOT_SHOW = (
     "How large models rank: a small model trained for minutes learns some encodings faster than "
     "others, and hardly uses a long context of text."
 )
-VERSION = 2
+VERSION = 3
 ENCODINGS = (
     "nope",
     "sinusoidal",

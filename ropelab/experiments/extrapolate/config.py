@@ -37,7 +37,7 @@ CANNOT_SHOW = (
     "How a large model behaves: the models are small, so text shows mainly what a method "
     "breaks, and copying whether a long context can be used."
 )
-VERSION = 3
+VERSION = 4
 TaskName = Literal["text", "copy", "recall"]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
