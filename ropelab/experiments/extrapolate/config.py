@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
 from ropelab.experiments.extrapolate.facts import read_facts
-from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+from ropelab.experiments.extrapolate.presets import PRESETS, Sizes
 from ropelab.methods.registry import named
 from ropelab.trials.config import (
     CorpusPath,
@@ -141,7 +141,7 @@ class ExtrapolateConfig(TrialConfig):
         return self.finetune_len or self.test_len
 
     @property
-    def sizes(self) -> Preset:
+    def sizes(self) -> Sizes:
         """The models that the preset means."""
         return PRESETS[self.preset]
 
