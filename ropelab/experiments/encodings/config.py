@@ -10,7 +10,7 @@ model use a long context of text for much. Every encoding runs as its paper stat
 one recipe and without the tricks that later made some of them reach farther.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,9 +26,6 @@ from ropelab.trials.config import (
     TrainLen,
     TrialConfig,
 )
-
-if TYPE_CHECKING:
-    from ropelab.encoding.shape import Shape
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
@@ -107,18 +104,6 @@ class EncodingsConfig(TrialConfig):
     def longest(self) -> int:
         """The longest context that is read, in tokens."""
         return self.test_len
-
-    def shape(self) -> "Shape":
-        """What the encodings must know of the model."""
-        from ropelab.encoding.shape import Shape
-
-        return Shape(
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            head_dim=self.head_dim,
-            trained_len=self.train_len,
-        )
 
 
 CONFIG = EncodingsConfig

@@ -64,13 +64,24 @@ def training(config: EncodingsConfig, asked: Trial, encoding: str, seed: int) ->
         size=size_of(config, task.vocabulary),
         recipe=recipe_of(config, task.name),
         seed=seed,
-        encoding=partial(encoding_of, config.shape(), encoding, seed),
+        encoding=partial(encoding_of, shape_of(config), encoding, seed),
         encoding_key={
             "name": encoding,
             "trained_len": config.train_len,
             "version": LEARNING_VERSION,
         },
         dtype=config.dtype,
+    )
+
+
+def shape_of(config: EncodingsConfig) -> Shape:
+    """What the encodings must know of the model."""
+    return Shape(
+        layers=config.layers,
+        width=config.width,
+        heads=config.heads,
+        head_dim=config.head_dim,
+        trained_len=config.train_len,
     )
 
 
