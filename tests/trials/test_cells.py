@@ -158,8 +158,8 @@ def test_what_is_sent_away_gives_the_same_values(corpora):
     config = build(config_class, {**values, "corpus": corpora[0], "arms": "finetuned"})
     here, there = questions(config)[:1], pickle.loads(pickle.dumps(questions(config)[:1]))
     tables = ask_all(here, Context()), ask_all(there, Context())
-    for name, table in tables[0].items():
-        assert table.equals(tables[1][name])
+    for name, table in tables[0]["text"].items():
+        assert table.equals(tables[1]["text"][name])
 
 
 def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora):

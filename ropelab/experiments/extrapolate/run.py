@@ -30,8 +30,7 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
     train_all(asked, context)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
-    for task in config.tasks:
-        measured = ask_all([each for each in asked if each.trial.name == task], context)
+    for task, measured in ask_all(asked, context).items():
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
