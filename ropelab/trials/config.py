@@ -34,6 +34,7 @@ class TrialConfig(Config):
         tasks: tuple[str, ...]
         train_len: int
         documents: int
+        sequences: int
         corpus: str
 
     @property
@@ -71,3 +72,13 @@ class TrialConfig(Config):
             raise ValueError(
                 f"test_len must be at least train_len ({train_len}), got {self.longest}"
             )
+
+
+class ShapedConfig(TrialConfig):
+    """A config that also gives the shape of its models."""
+
+    if TYPE_CHECKING:
+        layers: int
+        width: int
+        heads: int
+        head_dim: int

@@ -22,9 +22,9 @@ from ropelab.trials.config import (
     In,
     On,
     Seeds,
+    ShapedConfig,
     TestLen,
     TrainLen,
-    TrialConfig,
 )
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
@@ -52,7 +52,7 @@ ENCODINGS = (
 SHORTEST = 64
 
 
-class EncodingsConfig(TrialConfig):
+class EncodingsConfig(ShapedConfig):
     """What is trained, with which encodings, and how far it is tried."""
 
     train_len: TrainLen = 512

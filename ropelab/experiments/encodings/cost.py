@@ -13,11 +13,12 @@ from ropelab.encoding.base import unfused
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.plan import shape_of, size_of
+from ropelab.experiments.encodings.plan import shape_of
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import Batch
 from ropelab.lm.training import batch_loss
+from ropelab.trials.plans import model_size
 from ropelab.trials.readers import defined_length
 
 PLAIN = "nope"
@@ -53,7 +54,7 @@ def _row(config: EncodingsConfig, name: str) -> dict[str, object]:
 def model_with(config: EncodingsConfig, name: str, trained_len: int) -> LanguageModel:
     """An untrained model with that encoding, as it would be trained at that length."""
     shape = replace(shape_of(config), trained_len=trained_len)
-    return LanguageModel(size_of(config, VOCABULARY), make_encoding(name, shape))
+    return LanguageModel(model_size(config, VOCABULARY), make_encoding(name, shape))
 
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
