@@ -1,7 +1,7 @@
 """Would another position encoding extrapolate better, and what does each one cost?
 
 The same small model is trained once per encoding on real text and once on copying, at `train_len`,
-and measured up to `test_len` without training on. Beside quality stand the facts that tables of
+and measured up to `test_len` without fine-tuning. Beside quality stand the facts that tables of
 encodings usually put into adjectives: parameters, work, memory, caches, sense of order.
 
 What it cannot show: how large models rank. A small model trained for minutes learns some encodings

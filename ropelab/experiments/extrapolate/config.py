@@ -1,7 +1,7 @@
 """My model was trained at one length: what happens at a longer one, under each scaling method?
 
 A small model is trained twice, on real text and on copying, at `train_len`, and then evaluated up
-to `test_len` with its frequencies changed by every method, without training on. On text beside
+to `test_len` with its frequencies changed by every method, without fine-tuning. On text beside
 them stands the sliding window: simply not using more context than was trained.
 
 What it cannot show: how a large model behaves. A model of this size hardly uses a long context for
@@ -62,7 +62,7 @@ class ExtrapolateConfig(TrialConfig):
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
-        description="zero_shot: as trained; finetuned: trained on under each method, at "
+        description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
