@@ -132,7 +132,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         token_axis(ax)
-        trained_length_line(ax, table["trained_len_tokens"].iloc[0])
+        trained_length_line(ax, table["train_len_tokens"].iloc[0])
     for ax in panels.flat[len(families) :]:
         ax.set_visible(False)
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
@@ -189,7 +189,7 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
             x, y, text, ha="center", va="center", fontsize=8,
             color="black" if value > 0.5 else color,
         )  # fmt: skip
-    _inside(ax, wide.columns, table["trained_len_tokens"].iloc[0])
+    _inside(ax, wide.columns, table["train_len_tokens"].iloc[0])
     labels = cost.set_index("encoding")["label"]
     ax.set_yticks(range(len(order)), [labels[name] for name in order])
     ax.set_xticks(range(len(wide.columns)), [str(distance) for distance in wide.columns])

@@ -7,7 +7,7 @@ from pydantic import Field
 from ropelab.config import Config, Count, Device, Dtype, Naturals
 
 if TYPE_CHECKING:
-    from ropelab.trials.corpora import Source
+    from ropelab.trials.corpora import CorpusRef
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
@@ -34,6 +34,7 @@ class TrialConfig(Config):
         tasks: tuple[str, ...]
         train_len: int
         documents: int
+        sequences: int
         corpus: str
 
     @property
@@ -49,7 +50,7 @@ class TrialConfig(Config):
         """
         return {"corpus": self.source().fingerprint} if "text" in self.tasks else {}
 
-    def source(self) -> "Source":
+    def source(self) -> "CorpusRef":
         """The corpus, known to be long enough for these lengths and this number of documents.
 
         Raises:
@@ -60,7 +61,7 @@ class TrialConfig(Config):
         path, length = self.corpus, self.longest + 1
         corpus = corpora.read(path, length)
         corpus.check(self.train_len + 1, length, self.documents)
-        return corpora.Source(path, length, corpus.fingerprint)
+        return corpora.CorpusRef(path, length, corpus.fingerprint)
 
     def check_lengths(self, shortest: int) -> None:
         """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
@@ -71,3 +72,13 @@ class TrialConfig(Config):
             raise ValueError(
                 f"test_len must be at least train_len ({train_len}), got {self.longest}"
             )
+
+
+class ShapedConfig(TrialConfig):
+    """A config that also gives the shape of its models."""
+
+    if TYPE_CHECKING:
+        layers: int
+        width: int
+        heads: int
+        head_dim: int

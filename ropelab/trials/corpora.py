@@ -17,7 +17,7 @@ from ropelab.lm.trained import Task
 
 
 @dataclass(frozen=True)
-class Source:
+class CorpusRef:
     """A corpus by its place and content.
 
     Attributes:
@@ -58,12 +58,12 @@ class Source:
 
 
 def read(path: str, piece: int) -> Corpus:
-    """The corpus at a place, `piece` as in `Source`. InputError if there is none."""
+    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
     return read_corpus(Path(path) if path else None, piece)
 
 
 @lru_cache(maxsize=2)
-def _read_once(source: Source) -> Corpus:
+def _read_once(source: CorpusRef) -> Corpus:
     corpus = read(source.path, source.piece)
     if corpus.fingerprint != source.fingerprint:
         raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
@@ -72,7 +72,7 @@ def _read_once(source: Source) -> Corpus:
 
 @lru_cache(maxsize=2)
 def documents(
-    source: Source, length: int, count: int, tokenizer: str = ""
+    source: CorpusRef, length: int, count: int, tokenizer: str = ""
 ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
     """Held-out windows of `length` tokens, and how many bytes a token of each has on average.
 

@@ -17,6 +17,7 @@ from ropelab.experiments.encodings.config import ENCODINGS as NAMES
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
+from ropelab.experiments.encodings.plan import shape_of
 from ropelab.figures.encodings import draw
 from ropelab.figures.style import use_style
 
@@ -96,7 +97,7 @@ def test_every_encoding_has_a_row_at_every_place(found):
             FEW.split(","), places
         )
     assert (found["quality"].groupby("encoding").size() == 6).all()
-    assert (found["text_nll"]["trained_len_tokens"] == 64).all()
+    assert (found["text_nll"]["train_len_tokens"] == 64).all()
 
 
 def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
@@ -186,7 +187,7 @@ def test_the_largest_tensor_is_seen_inside_a_computation():
 
 
 def test_kept_bytes_are_those_of_parameters_and_tables():
-    shape = config().shape()
+    shape = shape_of(config())
     assert kept_bytes(make_encoding("nope", shape)) == 0
     assert kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
     rope = make_encoding("rope", shape)

@@ -48,8 +48,14 @@ def described_by(task: str, **changes: object):
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
-    return dict(run(config(methods="unscaled,yarn"), Context()))
+def shared() -> Context:
+    """What one test trained another one need not train again."""
+    return Context()
+
+
+@pytest.fixture(scope="module")
+def tables(shared) -> dict[str, pd.DataFrame]:
+    return dict(run(config(methods="unscaled,yarn"), shared))
 
 
 # Tables
@@ -125,8 +131,8 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
     assert "copy, seed 0, unscaled" not in lines
 
 
-def test_seeds_train_models_of_their_own():
-    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), Context())["copy_accuracy"]
+def test_seeds_train_models_of_their_own(shared):
+    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), shared)["copy_accuracy"]
     assert set(rows["seed"]) == {0, 1}
 
 
@@ -162,10 +168,10 @@ def test_recall_is_measured_on_the_model_that_copies():
     assert (tables["recall_accuracy"]["trials"] != tables["copy_accuracy"]["trials"]).all()
 
 
-def test_all_arms_and_recall_on_one_run():
+def test_all_arms_and_recall_on_one_run(shared):
     arms = ("zero_shot", "finetuned", "ceiling")
     changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
-    tables = run(config(**changes), Context())
+    tables = run(config(**changes), shared)
     recall, text = tables["recall_accuracy"], tables["text_nll"]
     expected = {("pi", "zero_shot"), ("pi", "finetuned"), ("trained_at_test_len", "ceiling")}
     assert set(zip(recall["method"], recall["arm"], strict=True)) == expected
@@ -179,9 +185,9 @@ def test_all_arms_and_recall_on_one_run():
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
-def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks):
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, shared):
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
-    tables = run(config(**changes), Context())
+    tables = run(config(**changes), shared)
     assert report.answer(tables)
     assert not report.summary(tables).empty
     figures = draw(tables)
@@ -206,10 +212,10 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
     assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 
-def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end():
+def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(shared):
     changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
     longest, shorter = (
-        run(config(**changes, finetune_steps=2, finetune_len=length), Context())["text_nll"]
+        run(config(**changes, finetune_steps=2, finetune_len=length), shared)["text_nll"]
         for length in (None, 128)
     )
     ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
@@ -243,8 +249,8 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first():
     assert finetuned(base, plain, GEOMETRY, steps=3, length=256).start is base
 
 
-def test_a_searched_method_is_measured_under_its_own_name():
-    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), Context())
+def test_a_searched_method_is_measured_under_its_own_name(shared):
+    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), shared)
     assert set(rows["copy_accuracy"]["method"]) == {"longrope_search(budget=5)"}
 
 
@@ -264,7 +270,7 @@ def test_the_answer_follows_from_the_tables():
             "arm": "zero_shot",
             "distance_tokens": [512, 2048, 4096] * 2,
             "accuracy": [0.99, 0.1, 0.02, 0.99, 0.98, 0.95],
-            "trained_len_tokens": 2048,
+            "train_len_tokens": 2048,
         }
     )
     assert report.answer({"copy_accuracy": copies}) == (

@@ -5,11 +5,11 @@ import pytest
 
 
 def written(folder, seed: int) -> str:
-    """Forty short documents of random words."""
+    """Forty short documents of random letters, no two alike."""
     random = np.random.default_rng(seed)
     for number in range(40):
-        words = random.choice(["alpha", "beta", "gamma", "delta"], size=150)
-        (folder / f"{number}.txt").write_text(f"{number} " + " ".join(words))
+        letters = random.choice(list("abcdefgh "), size=800)
+        (folder / f"{number}.txt").write_text("".join(letters))
     return str(folder)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.config import AsList, Bases, Count, EvenCount
-from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, TrainLen, TrialConfig
+from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, ShapedConfig, TrainLen
 
 if TYPE_CHECKING:
     from ropelab.rope.bounds import Similarity
@@ -25,11 +25,11 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 2
+VERSION = 3
 SHORTEST = 128
 
 
-class BaseEmpiricalConfig(TrialConfig):
+class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
     bases: Bases = Field(

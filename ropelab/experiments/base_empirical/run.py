@@ -15,10 +15,7 @@ def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame
     """Train and measure; `tables.py` and `predictions.py` say what each table holds."""
     asked = questions(config)
     train_all(asked, context)
-    measured: dict[str, dict[str, pd.DataFrame]] = {
-        task: ask_all([each for each in asked if each.trial.name == task], context)
-        for task in config.tasks
-    }
+    measured = ask_all(asked, context)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
     fails = first_fails(config)

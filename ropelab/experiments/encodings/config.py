@@ -1,7 +1,7 @@
 """Would another position encoding extrapolate better, and what does each one cost?
 
 The same small model is trained once per encoding on real text and once on copying, at `train_len`,
-and measured up to `test_len` without training on. Beside quality stand the facts that tables of
+and measured up to `test_len` without fine-tuning. Beside quality stand the facts that tables of
 encodings usually put into adjectives: parameters, work, memory, caches, sense of order.
 
 What it cannot show: how large models rank. A small model trained for minutes learns some encodings
@@ -10,7 +10,7 @@ model use a long context of text for much. Every encoding runs as its paper stat
 one recipe and without the tricks that later made some of them reach farther.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,20 +22,17 @@ from ropelab.trials.config import (
     In,
     On,
     Seeds,
+    ShapedConfig,
     TestLen,
     TrainLen,
-    TrialConfig,
 )
-
-if TYPE_CHECKING:
-    from ropelab.encoding.shape import Shape
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
     "How large models rank: a small model trained for minutes learns some encodings faster than "
     "others, and hardly uses a long context of text."
 )
-VERSION = 2
+VERSION = 3
 ENCODINGS = (
     "nope",
     "sinusoidal",
@@ -55,7 +52,7 @@ ENCODINGS = (
 SHORTEST = 64
 
 
-class EncodingsConfig(TrialConfig):
+class EncodingsConfig(ShapedConfig):
     """What is trained, with which encodings, and how far it is tried."""
 
     train_len: TrainLen = 512
@@ -107,18 +104,6 @@ class EncodingsConfig(TrialConfig):
     def longest(self) -> int:
         """The longest context that is read, in tokens."""
         return self.test_len
-
-    def shape(self) -> "Shape":
-        """What the encodings must know of the model."""
-        from ropelab.encoding.shape import Shape
-
-        return Shape(
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            head_dim=self.head_dim,
-            trained_len=self.train_len,
-        )
 
 
 CONFIG = EncodingsConfig

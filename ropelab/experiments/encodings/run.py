@@ -23,9 +23,10 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Train and measure; `tables.py` and the modules it stands beside say what tables hold."""
     asked = questions(config)
     train_all(asked, context)
-    measured = ask_all(asked, context)
     observed = [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
-    found = {"cost": costs(config), "memory": memory(config), **ask_all(observed, context)}
+    answers = ask_all([*asked, *observed], context)
+    measured = {**answers.get("text", {}), **answers.get("copy", {})}
+    found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     if "buckets" in measured:
         found["text_nll"] = tables.text_nll(measured["buckets"], config)
         found["last_window"] = tables.last_window(measured["last_window"], config)

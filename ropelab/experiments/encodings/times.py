@@ -15,10 +15,11 @@ from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
+from ropelab.experiments.encodings.plan import encoding_of, recipe_of, shape_of
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import make_optimizers, one_step
+from ropelab.trials.plans import model_size
 from ropelab.trials.readers import defined_length
 
 DECODED = 16
@@ -32,7 +33,7 @@ def times(config: EncodingsConfig, rounds: int, advance: Advance) -> list[dict[s
 
 
 def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> dict[str, Any]:
-    context = defined_length(make_encoding(name, config.shape()), config.test_len)
+    context = defined_length(make_encoding(name, shape_of(config)), config.test_len)
     step, slower = in_turns(training_step(config, name), training_step(config, PLAIN), rounds)
     mine, plain = (decoding(config, each, context) for each in (name, PLAIN))
     token, longer = in_turns(mine, plain, rounds)
@@ -78,7 +79,7 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
     """The model of the copy task, untrained: times do not depend on weights."""
-    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config.shape(), name)).to(
+    return LanguageModel(model_size(config, SYMBOLS), encoding_of(shape_of(config), name)).to(
         config.device
     )
 

@@ -1,7 +1,7 @@
 """My model was trained at one length: what happens at a longer one, under each scaling method?
 
 A small model is trained twice, on real text and on copying, at `train_len`, and then evaluated up
-to `test_len` with its frequencies changed by every method, without training on. On text beside
+to `test_len` with its frequencies changed by every method, without fine-tuning. On text beside
 them stands the sliding window: simply not using more context than was trained.
 
 What it cannot show: how a large model behaves. A model of this size hardly uses a long context for
@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
 from ropelab.experiments.extrapolate.facts import read_facts
-from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+from ropelab.experiments.extrapolate.presets import PRESETS, Sizes
 from ropelab.methods.registry import named
 from ropelab.trials.config import (
     CorpusPath,
@@ -37,7 +37,7 @@ CANNOT_SHOW = (
     "How a large model behaves: the models are small, so text shows mainly what a method "
     "breaks, and copying whether a long context can be used."
 )
-VERSION = 3
+VERSION = 4
 TaskName = Literal["text", "copy", "recall"]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
@@ -62,7 +62,7 @@ class ExtrapolateConfig(TrialConfig):
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
-        description="zero_shot: as trained; finetuned: trained on under each method, at "
+        description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
@@ -112,18 +112,15 @@ class ExtrapolateConfig(TrialConfig):
             )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
-        if set(self.arms) == {"finetuned"} and not any(m.is_tunable for m in self.parsed_methods()):
+        methods = self.parsed_methods()
+        if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
-        if self.hf:
-            self._check_readable()
+        closed = [m.label for m in methods if m.acts_on != "frequencies" or not m.is_tunable]
+        if self.hf and closed:
+            raise ValueError(f"a model given by hf cannot be read by {closed[0]}")
         return self
-
-    def _check_readable(self) -> None:
-        for method in self.parsed_methods():
-            if method.acts_on != "frequencies" or not method.is_tunable:
-                raise ValueError(f"a model given by hf cannot be read by {method.label}")
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the corpus and of a model given; InputError if either is no use."""
@@ -144,7 +141,7 @@ class ExtrapolateConfig(TrialConfig):
         return self.finetune_len or self.test_len
 
     @property
-    def sizes(self) -> Preset:
+    def sizes(self) -> Sizes:
         """The models that the preset means."""
         return PRESETS[self.preset]
 

@@ -21,7 +21,7 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset:
+class Sizes:
     """The two models of an experiment: one that copies and one that reads text."""
 
     copy: Budget
@@ -30,7 +30,7 @@ class Preset:
 
 PRESETS = {
     # Minutes on two cores: 0.4 and 1.1 million parameters.
-    "small": Preset(
+    "small": Sizes(
         copy=Budget(
             layers=2, width=128, heads=2, steps=1600, tokens_per_step=4096, matrix_rate=0.02
         ),
@@ -39,7 +39,7 @@ PRESETS = {
         ),
     ),
     # Minutes on one GPU: about 10 million.
-    "base": Preset(
+    "base": Sizes(
         copy=Budget(
             layers=4, width=384, heads=6, steps=1500, tokens_per_step=32768, matrix_rate=0.02
         ),
@@ -48,7 +48,7 @@ PRESETS = {
         ),
     ),
     # An hour or more on one GPU: about 120 million.
-    "large": Preset(
+    "large": Sizes(
         copy=Budget(
             layers=6, width=768, heads=12, steps=3000, tokens_per_step=65536, matrix_rate=0.01
         ),

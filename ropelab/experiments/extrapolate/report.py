@@ -5,6 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import pandas as pd
 
 from ropelab.labels import WINDOW, row_labels
+from ropelab.trials.comparisons import said
 
 Tables = Mapping[str, pd.DataFrame]
 DOING = {"copy": "Copying", "recall": "Looking up keys"}
@@ -13,7 +14,9 @@ DOING = {"copy": "Copying", "recall": "Looking up keys"}
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
-    return " ".join([*sentences, _text(tables)] if "text_nll" in tables else sentences)
+    text = [_text(tables)] if "text_nll" in tables else []
+    compared = [said(tables["comparisons"])] if "comparisons" in tables else []
+    return " ".join([*sentences, *text, *compared])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -51,7 +54,7 @@ def _retrieved(tables: Tables) -> list[str]:
 
 def _retrieval(tables: Tables, task: str) -> str:
     table = tables[f"{task}_accuracy"]
-    trained_len = int(table["trained_len_tokens"].iloc[0])
+    trained_len = int(table["train_len_tokens"].iloc[0])
     accuracy = _by_label(table, "distance_tokens", "accuracy")
     distance = min(2 * trained_len, int(accuracy.columns[-1]))
     at = accuracy[distance].sort_values(ascending=False, kind="stable")

@@ -30,8 +30,7 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
     train_all(asked, context)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
-    for task in config.tasks:
-        measured = ask_all([each for each in asked if each.trial.name == task], context)
+    for task, measured in ask_all(asked, context).items():
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
@@ -40,7 +39,7 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
             tables[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
             pairs += retrieval_pairs(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
-        tables[name] = table.assign(trained_len_tokens=config.train_len)
+        tables[name] = table.assign(train_len_tokens=config.train_len)
     both = compared(pairs, ["metric", "at_tokens", "context_tokens", "method_a", "method_b"])
     ordered = orderings(both, config.train_len, config.test_len, config.tuned_len)
     return {**tables, "comparisons": both, "orderings": ordered}
