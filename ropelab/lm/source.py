@@ -20,7 +20,7 @@ import torch
 
 from ropelab.lm.corpus import Corpus
 from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.tasks import TRAINING, Batch
+from ropelab.lm.batch import TRAINING, Batch
 
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8

@@ -14,7 +14,7 @@ from ropelab.context import Context
 from ropelab.encoding.base import Encoding
 from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import SYMBOLS, copy_batch
+from ropelab.lm.batch import SYMBOLS, copy_batch
 from ropelab.lm.training import Data, Recipe, train
 from ropelab.machine import DtypeName
 

@@ -30,7 +30,7 @@ from ropelab.errors import MachineError
 from ropelab.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.muon import Muon
-from ropelab.lm.tasks import Batch
+from ropelab.lm.batch import Batch
 from ropelab.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64

@@ -12,7 +12,7 @@ from torch import Tensor
 from ropelab.errors import MachineError
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
 from ropelab.lm.huggingface import tokenized
-from ropelab.lm.tasks import Batch
+from ropelab.lm.batch import Batch
 from ropelab.lm.trained import Task
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ropelab.context import Advance
 from ropelab.lm.evaluation import Readable, correct, token_losses
-from ropelab.lm.tasks import SYMBOLS, Batch, copy_trials, recall_trials
+from ropelab.lm.batch import SYMBOLS, Batch, copy_trials, recall_trials
 from ropelab.trials.grid import Place, places
 from ropelab.trials.readers import Reader
 from ropelab.trials.text import SEARCH_SEED

@@ -10,7 +10,7 @@ from ropelab.encoding.base import Encoding
 from ropelab.lm import evaluation
 from ropelab.lm.evaluation import correct, sliding_losses, token_losses
 from ropelab.lm.model import LanguageModel
-from ropelab.lm.tasks import Batch
+from ropelab.lm.batch import Batch
 from tests.lm.test_model import SIZE, random_model, rope, tokens
 
 

@@ -22,7 +22,7 @@ from ropelab.errors import MachineError
 from ropelab.lm import checkpoints, training
 from ropelab.lm.checkpoints import FILE
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import copy_batch
+from ropelab.lm.batch import copy_batch
 from ropelab.lm.training import Recipe, check_finite, train
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan

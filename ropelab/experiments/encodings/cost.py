@@ -16,7 +16,7 @@ from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_b
 from ropelab.experiments.encodings.plan import size_of
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.tasks import Batch
+from ropelab.lm.batch import Batch
 from ropelab.lm.training import batch_loss
 from ropelab.trials.readers import defined_length
 

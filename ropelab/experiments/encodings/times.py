@@ -17,7 +17,7 @@ from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
 from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
+from ropelab.lm.batch import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import make_optimizers, one_step
 from ropelab.trials.readers import defined_length
 

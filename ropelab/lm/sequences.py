@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
-from ropelab.lm.tasks import EVALUATION, Batch
+from ropelab.lm.batch import EVALUATION, Batch
 
 QUESTIONS = 256
 """Tokens at the end of a row that hold the questions; fewer where the distance is shorter."""
