@@ -78,8 +78,13 @@ class Source:
     corpus: Corpus
     mixture: Mixture = Mixture()
 
+    @property
+    def fingerprint(self) -> str:
+        """A text that differs whenever batches do: the corpus and every share."""
+        return f"{self.corpus.fingerprint} {self.mixture}"
+
     def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """The batch of one step: `rows` rows of `window` tokens (bytes)."""
+        """The batch of one step: `rows` rows of `window` tokens (bytes), and more rows at first."""
         random = np.random.default_rng((TRAINING, seed, step, window, rows))
         if step < self.mixture.periodic_steps:
             shorter = min(window, self.mixture.periodic_window)
