@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
 from ropelab.lm.batch import EVALUATION, Batch
+from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
 
 QUESTIONS = 256
 """Tokens at the end of a row that hold the questions; fewer where the distance is shorter."""
@@ -34,7 +34,7 @@ def copy_trials(
     Raises:
         ValueError: a row is too short for both.
     """
-    size = min(distance, _questions(background))
+    size = min(distance, length - distance, _questions(background))
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
     tokens = _context(random, rows, length, background)
     stretch = random_symbols(random, rows, size)
@@ -88,8 +88,9 @@ def _look_ups(
     rows: int,
     background: Background | None,
 ) -> Batch:
+    furthest = distance if further is None else further
     between = distance if further is None else min(distance, further - distance)
-    size = min(between, _questions(background)) // RECORD * RECORD
+    size = min(between, length - furthest, _questions(background)) // RECORD * RECORD
     random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
     tokens = _context(random, rows, length, background)
     records = random_symbols(random, rows, size)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ropelab.lm.batch import TRAINING, Batch
 from ropelab.lm.corpus import Corpus
 from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.batch import TRAINING, Batch
 
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
@@ -77,11 +77,6 @@ class Source:
 
     corpus: Corpus
     mixture: Mixture = Mixture()
-
-    @property
-    def fingerprint(self) -> str:
-        """A text that differs whenever batches do: the corpus and every share."""
-        return f"{self.corpus.fingerprint} {self.mixture}"
 
     def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
         """The batch of one step: `rows` rows of `window` tokens (bytes), and more rows at first."""

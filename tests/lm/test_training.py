@@ -20,9 +20,9 @@ from ropelab.context import Advance, silent
 from ropelab.encoding.rope import Rope
 from ropelab.errors import MachineError
 from ropelab.lm import checkpoints, training
+from ropelab.lm.batch import copy_batch
 from ropelab.lm.checkpoints import FILE
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.batch import copy_batch
 from ropelab.lm.training import Recipe, check_finite, train
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan

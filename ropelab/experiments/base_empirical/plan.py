@@ -6,7 +6,8 @@ from itertools import product
 from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Training
+from ropelab.lm.source import Mixture
+from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.scaling import RopePlan
@@ -22,7 +23,7 @@ def questions(config: BaseEmpiricalConfig) -> list[Asked]:
     asked = [trial(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, wanted, base, seed),
+            subject=training(config, base, seed),
             trial=wanted,
             reader=AsTrained(),
             labels=(("base", base), ("seed", seed)),
@@ -39,15 +40,18 @@ def trial(config: BaseEmpiricalConfig, task: str) -> Trial:
     length = config.train_len
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
-        return Texts(source=config.source(), documents=config.documents, buckets=buckets)
-    places = grid.places(grid.inner_distances(length), length)
-    return Retrieval(name=task, places=places, sequences=config.sequences)
+        return Texts(corpus=config.corpus_at(), documents=config.documents, buckets=buckets)
+    return Retrieval(
+        name=task,
+        places=grid.places(grid.inner_distances(length), [length]),
+        sequences=config.sequences,
+        corpus=config.corpus_at(),
+    )
 
 
-def training(config: BaseEmpiricalConfig, asked: Trial, base: float, seed: int) -> Training:
-    """One model: it learns real text, or copying, which is also how it looks up."""
-    is_text = isinstance(asked, Texts)
-    task = asked.source.task() if isinstance(asked, Texts) else COPY
+def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
+    """One model: a base and a seed."""
+    task = config.corpus_at().task(Mixture())
     return Training(
         task=task,
         size=ModelSize(
@@ -58,7 +62,7 @@ def training(config: BaseEmpiricalConfig, asked: Trial, base: float, seed: int) 
             head_dim=config.head_dim,
         ),
         recipe=Recipe(
-            steps=config.text_steps if is_text else config.retrieval_steps,
+            steps=config.steps,
             window=config.train_len,
             tokens_per_step=config.tokens_per_step,
         ),

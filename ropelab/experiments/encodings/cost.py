@@ -14,9 +14,8 @@ from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import size_of
-from ropelab.lm.corpus import VOCABULARY
-from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.batch import Batch
+from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.training import batch_loss
 from ropelab.trials.readers import defined_length
 
@@ -53,7 +52,7 @@ def _row(config: EncodingsConfig, name: str) -> dict[str, object]:
 def model_with(config: EncodingsConfig, name: str, trained_len: int) -> LanguageModel:
     """An untrained model with that encoding, as it would be trained at that length."""
     shape = replace(config.shape(), trained_len=trained_len)
-    return LanguageModel(size_of(config, VOCABULARY), make_encoding(name, shape))
+    return LanguageModel(size_of(config), make_encoding(name, shape))
 
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:

@@ -11,8 +11,10 @@ from ropelab.encoding.base import Encoding, unfused
 from ropelab.encoding.registry import make_encoding
 from ropelab.encoding.shape import Shape
 from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Training
+from ropelab.lm.source import Mixture
+from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
 from ropelab.trials import grid
 from ropelab.trials.cells import Asked, Trial
@@ -29,7 +31,7 @@ def questions(config: EncodingsConfig) -> list[Asked]:
     asked = [trial(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, wanted, encoding, seed),
+            subject=training(config, encoding, seed),
             trial=wanted,
             reader=AsTrained(),
             labels=(("encoding", encoding), ("task", wanted.name), ("seed", seed)),
@@ -46,23 +48,27 @@ def trial(config: EncodingsConfig, task: str) -> Trial:
     train, test = config.train_len, config.test_len
     if task == "text":
         return Texts(
-            source=config.source(),
+            corpus=config.corpus_at(),
             documents=config.documents,
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
             last=grid.last_window(train),
         )
-    places = grid.places(grid.distances(train, test), test)
-    return Retrieval(name=task, places=places, sequences=config.sequences)
+    contexts = grid.retrieval_contexts(train, test)
+    return Retrieval(
+        name=task,
+        places=grid.places(grid.distances(train, test), contexts),
+        sequences=config.sequences,
+        corpus=config.corpus_at(),
+    )
 
 
-def training(config: EncodingsConfig, asked: Trial, encoding: str, seed: int) -> Training:
-    """The description of one model: an encoding, what it learns, a seed."""
-    task = asked.source.task() if isinstance(asked, Texts) else COPY
+def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
+    """The description of one model: an encoding and a seed."""
     return Training(
-        task=task,
-        size=size_of(config, task.vocabulary),
-        recipe=recipe_of(config, task.name),
+        task=config.corpus_at().task(Mixture()),
+        size=size_of(config),
+        recipe=recipe_of(config),
         seed=seed,
         encoding=partial(encoding_of, config.shape(), encoding, seed),
         encoding_key={
@@ -74,10 +80,10 @@ def training(config: EncodingsConfig, asked: Trial, encoding: str, seed: int) ->
     )
 
 
-def size_of(config: EncodingsConfig, vocabulary: int) -> ModelSize:
-    """The shape of every model of a task."""
+def size_of(config: EncodingsConfig) -> ModelSize:
+    """The shape of every model."""
     return ModelSize(
-        vocabulary=vocabulary,
+        vocabulary=VOCABULARY,
         layers=config.layers,
         width=config.width,
         heads=config.heads,
@@ -85,10 +91,10 @@ def size_of(config: EncodingsConfig, vocabulary: int) -> ModelSize:
     )
 
 
-def recipe_of(config: EncodingsConfig, task: str) -> Recipe:
-    """How every model of a task is trained."""
+def recipe_of(config: EncodingsConfig) -> Recipe:
+    """How every model is trained."""
     return Recipe(
-        steps=config.copy_steps if task == "copy" else config.text_steps,
+        steps=config.steps,
         window=config.train_len,
         tokens_per_step=config.tokens_per_step,
         first_window=min(config.first_window, config.train_len),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from ropelab.context import Advance
@@ -16,8 +17,9 @@ from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
 from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
+from ropelab.lm.batch import Batch
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.batch import SYMBOLS, Batch, copy_batch
+from ropelab.lm.source import periodic_batch
 from ropelab.lm.training import make_optimizers, one_step
 from ropelab.trials.readers import defined_length
 
@@ -50,12 +52,12 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
 
 
 def training_step(config: EncodingsConfig, name: str) -> Work:
-    """One optimizer step on a batch of the copy task at the full trained length."""
-    model, recipe = model_with(config, name), recipe_of(config, "copy")
+    """One optimizer step on rows of symbols at the full trained length."""
+    model, recipe = model_with(config, name), recipe_of(config)
     optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:
-        return copy_batch(0, step, window, rows)
+        return periodic_batch(np.random.default_rng(step), window, rows)
 
     return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
@@ -77,10 +79,8 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
-    """The model of the copy task, untrained: times do not depend on weights."""
-    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config.shape(), name)).to(
-        config.device
-    )
+    """The model, untrained: times do not depend on weights."""
+    return LanguageModel(size_of(config), encoding_of(config.shape(), name)).to(config.device)
 
 
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:
