@@ -32,9 +32,12 @@ def copy_trials(
     Args:
         background: the tokens around both; None: random symbols.
     Raises:
-        ValueError: a row is too short for both, or the background has another shape.
+        ValueError: a row is too short for both, the distance is too short for anything to be
+            scored, or the background has another shape.
     """
     size = min(distance, _questions(background))
+    if size <= CUE:
+        raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
     tokens = _context(random, rows, length, background)
     stretch = random_symbols(random, rows, size)
