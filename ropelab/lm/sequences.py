@@ -32,9 +32,16 @@ def copy_trials(
     Args:
         background: the tokens around both; None: random symbols.
     Raises:
-        ValueError: a row is too short for both.
+        ValueError: a row is too short for both, the distance is too short for anything to be
+            scored, or the background has another shape.
     """
+<<<<<<< HEAD:ropelab/lm/sequences.py
     size = min(distance, length - distance, _questions(background))
+=======
+    size = min(distance, _questions(background))
+    if size <= CUE:
+        raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
+>>>>>>> recipe:ropelab/lm/trials.py
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
     tokens = _context(random, rows, length, background)
     stretch = random_symbols(random, rows, size)
@@ -54,7 +61,7 @@ def recall_trials(
     Args:
         background: the tokens around both; None: random symbols.
     Raises:
-        ValueError: a row is too short for both.
+        ValueError: a row is too short for both, or the background has another shape.
     """
     return _look_ups(seed, distance, None, length, rows, background)
 
@@ -75,7 +82,8 @@ def nearer_trials(
         further: a greater distance.
         background: the tokens around all three; None: random symbols.
     Raises:
-        ValueError: a row is too short, or too little lies between the two.
+        ValueError: a row is too short, too little lies between the two, or the background has
+            another shape.
     """
     return _look_ups(seed, distance, further, length, rows, background)
 
@@ -132,7 +140,9 @@ def _context(
 ) -> np.ndarray:
     if background is None:
         return random_symbols(random, rows, length)
-    return background[:rows, :length].numpy().copy()
+    if background.shape != (rows, length):
+        raise ValueError(f"the background is {tuple(background.shape)}, not {(rows, length)}")
+    return background.numpy().copy()
 
 
 def _batch(tokens: np.ndarray, scored: np.ndarray) -> Batch:

@@ -105,3 +105,7 @@ def test_what_does_not_fit_is_refused():
         recall_trials(0, 2, 600, 1)
     with pytest.raises(ValueError, match="do not hold"):
         nearer_trials(0, 100, 100, 600, 1)
+    with pytest.raises(ValueError, match=r"background is \(6, 2048\), not \(6, 1024\)"):
+        copy_trials(0, 500, 1024, 6, TEXT)
+    with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
+        copy_trials(0, CUE, 600, 1)
