@@ -180,7 +180,8 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     shown = table[table["context_tokens"].isin([trained, table["context_tokens"].max()])]
     place = ["context_tokens", "distance_tokens"]
     wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
-    wide = wide.reindex(cost["encoding"])[sorted(set(zip(*(shown[p] for p in place), strict=True)))]
+    columns = shown[place].drop_duplicates().sort_values(place)
+    wide = wide.reindex(cost["encoding"])[list(columns.itertuples(index=False, name=None))]
     order = wide.fillna(0).mean(axis=1).sort_values(ascending=False).index
     values = wide.loc[order].to_numpy()
     figure, ax = plt.subplots(figsize=(8, 1.6 + 0.3 * len(order)))
@@ -195,7 +196,9 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     _inside(ax, wide.columns.get_level_values(0), trained)
     labels = cost.set_index("encoding")["label"]
     ax.set_yticks(range(len(order)), [labels[name] for name in order])
-    ax.set_xticks(range(len(wide.columns)), [str(distance) for _, distance in wide.columns])
+    ax.set_xticks(
+        range(len(wide.columns)), [str(distance) for distance in wide.columns.get_level_values(1)]
+    )
     ax.grid(visible=False)
     ax.set_title("How far back can each encoding copy?", pad=22)
     ax.set_xlabel("distance of the copied segment (tokens)")

@@ -35,13 +35,9 @@ def copy_trials(
         ValueError: a row is too short for both, the distance is too short for anything to be
             scored, or the background has another shape.
     """
-<<<<<<< HEAD:ropelab/lm/sequences.py
     size = min(distance, length - distance, _questions(background))
-=======
-    size = min(distance, _questions(background))
     if size <= CUE:
         raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
->>>>>>> recipe:ropelab/lm/trials.py
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
     tokens = _context(random, rows, length, background)
     stretch = random_symbols(random, rows, size)

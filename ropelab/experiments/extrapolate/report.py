@@ -31,12 +31,11 @@ def summary(tables: Tables) -> pd.DataFrame:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses)}
     tasks = _retrieved(tables)
+    places = max(1, 4 - len(tasks))
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         accuracy = _by_label(table, "distance_tokens", "accuracy")
-        columns |= {
-            f"{task} @{at}": accuracy[at] for at in _spread(accuracy, max(1, 4 - len(tasks)))
-        }
+        columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, places)}
     table = pd.concat(columns, axis=1)
     return table.rename_axis("method").reset_index()
 
