@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 import ropelab
 from ropelab import experiments
-from ropelab.config import Config, read_toml
+from ropelab.config import Config, Label, read_toml, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
 
@@ -170,23 +170,23 @@ def _run_one(
     json: bool,
     workers: int | None = 1,
 ) -> None:
-    values = _from_file(experiment.name, config) if config else {}
+    label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _workers(workers) as engine:
-        run = replace(lab, engine=engine).carry_out(*plan)
+        run = replace(lab, engine=engine).carry_out(*plan, label)
     if json:
         print_json(run)
     elif not quiet:
         _show(run)
 
 
-def _from_file(name: str, path: Path) -> dict[str, Any]:
+def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
     wanted, values = read_toml(path)
     if wanted != name:
         raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
-    return values
+    return take_label(path, values)
 
 
 def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
@@ -296,9 +296,10 @@ def _toml_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config]:
+def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config, Label]:
     name, values = read_toml(path)
-    return lab.prepare(name, values, lambda field: f"{path}: {field}")
+    label, values = take_label(path, values)
+    return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
 
 
 def _version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -166,6 +167,27 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
+
+
+@dataclass(frozen=True)
+class Label:
+    """How a run is called; nothing that its numbers depend on, so all labels are equal.
+
+    Attributes:
+        name: the name of its config file, for the run's folder.
+        title: heads its entry in the gallery.
+    """
+
+    name: str = field(default="", compare=False)
+    title: str = field(default="", compare=False)
+
+
+def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
+    """The label of what a config file describes, and the values without it."""
+    title = values.get("title", "")
+    if not isinstance(title, str):
+        raise InputError(f"{path}: title must be text, got {title!r}")
+    return Label(path.stem, title), {k: v for k, v in values.items() if k != "title"}
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:

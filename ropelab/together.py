@@ -10,13 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from ropelab.config import Config
+from ropelab.config import Config, Label
 from ropelab.context import Cell, Context, Engine
 from ropelab.errors import RopelabError
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 
-Plan = tuple[Experiment, Config]
+Plan = tuple[Experiment, Config] | tuple[Experiment, Config, Label]
 
 
 def carry_out_all(lab: Lab, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:

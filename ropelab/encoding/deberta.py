@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, KeyPositions, Keys, Queries, QueryPositions, Scores
 from ropelab.encoding.relative import DistanceTable, distances, relative_shift
 
 
@@ -52,11 +52,11 @@ class DebertaLayer(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         distance = distances(q_positions, k_positions)
         q = q * (3 * q.shape[-1]) ** -0.5
         k_scaled = k * (3 * k.shape[-1]) ** -0.5
@@ -68,10 +68,10 @@ class DebertaLayer(Encoding):
 
 
 def position_to_content(
-    k: Float[Tensor, "batch heads keys head_dim"],
+    k: Keys,
     rows: Float[Tensor, "heads columns head_dim"],
     queries: int,
-) -> Float[Tensor, "batch heads queries keys"]:
+) -> Scores:
     """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
 
     Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`

@@ -132,7 +132,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         token_axis(ax)
-        trained_length_line(ax, table["trained_len_tokens"].iloc[0])
+        trained_length_line(ax, table["train_len_tokens"].iloc[0])
     for ax in panels.flat[len(families) :]:
         ax.set_visible(False)
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
@@ -176,7 +176,7 @@ def _zoom(ax: Axes, table: pd.DataFrame) -> None:
 
 def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     """Encodings by distances, in the trained and in the longest context, accuracy in every cell."""
-    trained = int(table["trained_len_tokens"].iloc[0])
+    trained = int(table["train_len_tokens"].iloc[0])
     shown = table[table["context_tokens"].isin([trained, table["context_tokens"].max()])]
     place = ["context_tokens", "distance_tokens"]
     wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)

@@ -87,7 +87,7 @@ def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
         ylim=(-0.03, 1.05),
         title=f"How far back can each method {does}, {HOW[arm]}?",
     )
-    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
 
 def loss_by_position(tables: Tables, arm: str) -> Figure:
@@ -110,7 +110,7 @@ def loss_by_position(tables: Tables, arm: str) -> Figure:
     )
     ax.set_ylim(top=CEILING)
     _say_outside(ax, {label: lines[label]["difference"].iloc[-1] for label in outside})
-    return _finished(figure, ax, shown["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, shown["train_len_tokens"].iloc[0])
 
 
 def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
@@ -135,13 +135,13 @@ def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     )
     ax.set_ylim(top=best + CEILING)
     _say_outside(ax, outside)
-    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
 
 def tax_and_gain(table: pd.DataFrame) -> Figure:
     """What a method costs at the trained length against what the tested length brings."""
     figure, ax = plt.subplots(figsize=WIDE)
-    trained_len, longest = table["trained_len_tokens"].iloc[0], table["context_tokens"].max()
+    trained_len, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
     losses = {
         label: rows.set_index("context_tokens")["nll_nats_per_byte"]
         for label, rows in _methods(table, "context_tokens")

@@ -57,7 +57,7 @@ def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
     else:
         column = "accuracy"
         far = in_longest_context(table)
-        rows = far[far["distance_tokens"] > far["trained_len_tokens"]]
+        rows = far[far["distance_tokens"] > far["train_len_tokens"]]
     found: dict[str, dict[str, float]] = {}
     for (arm, method, factor), part in rows.groupby(["arm", "method", "factor"], sort=False):
         kind = "window" if method == WINDOW else arm
@@ -92,4 +92,4 @@ def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_los
 def _axis(name: str, table: pd.DataFrame) -> str:
     if name == "last_window":
         return f"loss after {tokens_label(table['context_tokens'].max())} tokens (nats per byte)"
-    return f"{name.split('_')[0]} accuracy beyond {tokens_label(table['trained_len_tokens'].max())}"
+    return f"{name.split('_')[0]} accuracy beyond {tokens_label(table['train_len_tokens'].max())}"

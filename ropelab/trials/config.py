@@ -7,7 +7,7 @@ from pydantic import Field
 from ropelab.config import Config, Count, Device, Dtype, Naturals
 
 if TYPE_CHECKING:
-    from ropelab.trials.corpora import CorpusAt
+    from ropelab.trials.corpora import CorpusRef
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
@@ -49,7 +49,7 @@ class TrialConfig(Config):
         """
         return {"corpus": self.corpus_at().fingerprint}
 
-    def corpus_at(self) -> "CorpusAt":
+    def corpus_at(self) -> "CorpusRef":
         """The corpus, known to be long enough for these lengths and this number of documents.
 
         Raises:
@@ -60,7 +60,7 @@ class TrialConfig(Config):
         path, length = self.corpus, self.longest + 1
         corpus = corpora.read(path, length)
         corpus.check(self.train_len + 1, length, self.documents)
-        return corpora.CorpusAt(path, length, corpus.fingerprint)
+        return corpora.CorpusRef(path, length, corpus.fingerprint)
 
     def check_lengths(self, shortest: int) -> None:
         """Raise ValueError unless the trained length is at least `shortest` and at most tested."""

@@ -18,7 +18,7 @@ from ropelab.lm.trained import Task
 
 
 @dataclass(frozen=True)
-class CorpusAt:
+class CorpusRef:
     """A corpus by its place and content.
 
     Attributes:
@@ -62,7 +62,7 @@ class CorpusAt:
 class Batches:
     """The training batches of a mixture, small enough to send to another process."""
 
-    corpus: CorpusAt
+    corpus: CorpusRef
     mixture: Mixture
 
     def __call__(self, seed: int, step: int, window: int, rows: int) -> Batch:
@@ -70,12 +70,12 @@ class Batches:
 
 
 def read(path: str, piece: int) -> Corpus:
-    """The corpus at a place, `piece` as in `CorpusAt`. InputError if there is none."""
+    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
     return read_corpus(Path(path) if path else None, piece)
 
 
 @lru_cache(maxsize=2)
-def _read_once(place: CorpusAt) -> Corpus:
+def _read_once(place: CorpusRef) -> Corpus:
     corpus = read(place.path, place.piece)
     if corpus.fingerprint != place.fingerprint:
         raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
@@ -84,7 +84,7 @@ def _read_once(place: CorpusAt) -> Corpus:
 
 @lru_cache(maxsize=8)
 def documents(
-    place: CorpusAt, length: int, count: int, tokenizer: str = ""
+    place: CorpusRef, length: int, count: int, tokenizer: str = ""
 ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
     """Held-out windows of `length` tokens, and how many bytes a token of each has on average.
 
@@ -97,6 +97,6 @@ def documents(
     return tokens, torch.ones(count, dtype=torch.float64)
 
 
-def kinds(place: CorpusAt, length: int, count: int) -> tuple[str, ...]:
+def kinds(place: CorpusRef, length: int, count: int) -> tuple[str, ...]:
     """What kind of text each of those documents is: tests, character sets, code, ..."""
     return place.corpus().held_out_kinds(length, count)

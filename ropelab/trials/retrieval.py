@@ -26,7 +26,7 @@ from ropelab.lm.evaluation import Readable, correct, token_losses
 from ropelab.lm.matcher import ngram_predictions
 from ropelab.lm.sequences import copy_trials, nearer_trials, recall_trials
 from ropelab.lm.source import ALPHABET
-from ropelab.trials.corpora import CorpusAt, documents
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.grid import Place, places
 from ropelab.trials.readers import Reader
 from ropelab.trials.text import SEARCH_SEED
@@ -35,29 +35,29 @@ GRAMS = (1, 2, 3)
 """Of how many tokens the cues are that a reader without a model looks for."""
 
 
-def _copy(seed: int, place: Place, rows: int, corpus: CorpusAt) -> Batch:
+def _copy(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
     return copy_trials(seed, place.distance, place.context, rows)
 
 
-def _hidden(seed: int, place: Place, rows: int, corpus: CorpusAt) -> Batch:
+def _hidden(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
     """What is searched with (seed not 0) stands in text that is learned from."""
     held_out = documents(corpus, place.context, rows)[0]
     background = corpus.windows(seed, place.context, rows) if seed else held_out
     return copy_trials(seed, place.distance, place.context, rows, background)
 
 
-def _recall(seed: int, place: Place, rows: int, corpus: CorpusAt) -> Batch:
+def _recall(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
     return recall_trials(seed, place.distance, place.context, rows)
 
 
-def _nearer(seed: int, place: Place, rows: int, corpus: CorpusAt) -> Batch:
+def _nearer(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
     """The further one stands as far again behind the nearer one as there is room, up to as far."""
     distance, context = place
     further = min(2 * distance, distance + (context - distance) // 2)
     return nearer_trials(seed, distance, further, context, rows)
 
 
-TASKS: dict[str, Callable[[int, Place, int, CorpusAt], Batch]] = {
+TASKS: dict[str, Callable[[int, Place, int, CorpusRef], Batch]] = {
     "copy": _copy,
     "hidden": _hidden,
     "recall": _recall,
@@ -81,7 +81,7 @@ class Retrieval:
     name: str
     places: tuple[Place, ...]
     sequences: int
-    corpus: CorpusAt
+    corpus: CorpusRef
     vocabulary: int = 0
     version: ClassVar[int] = 2
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ropelab.context import Advance
 from ropelab.lm.evaluation import Readable
-from ropelab.trials.corpora import CorpusAt, documents
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.readers import Reader
 
 ROWS_AT_ONCE = 5
@@ -39,7 +39,7 @@ class Texts:
         tokenizer: the folder of a model in whose tokens all lengths are; empty: bytes.
     """
 
-    corpus: CorpusAt
+    corpus: CorpusRef
     documents: int
     buckets: Sequence[tuple[int, int]]
     contexts: Sequence[int] = ()

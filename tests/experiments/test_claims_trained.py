@@ -13,7 +13,6 @@ from ropelab.experiments.claims.record import Verdict
 from ropelab.experiments.claims.stored import Encodings, Methods, Tally, deciding
 from ropelab.lab import run
 from ropelab.labels import method_label
-from ropelab.stats import Interval, verdict
 
 HOLDS, CONDITION, WRONG, OPEN = Verdict
 L, LONGER = 2048, 8192
@@ -61,7 +60,7 @@ def _pairs(a, b, of_a, of_b, noise):
 
 
 def _better(difference, noise, names):
-    return verdict(Interval(difference, difference - noise, difference + noise, 50), names)
+    return "~" if abs(difference) <= noise else names[difference > 0]
 
 
 def changed(row, far=None, near=None, copying=None):

@@ -96,7 +96,7 @@ def test_every_encoding_has_a_row_at_every_place(found):
             FEW.split(","), places
         )
     assert (found["quality"].groupby("encoding").size() == 6).all()
-    assert (found["text_nll"]["trained_len_tokens"] == 64).all()
+    assert (found["text_nll"]["train_len_tokens"] == 64).all()
 
 
 def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):

@@ -264,7 +264,7 @@ def test_the_answer_follows_from_the_tables():
             "arm": "zero_shot",
             "distance_tokens": [512, 2048, 4096] * 2,
             "accuracy": [0.99, 0.1, 0.02, 0.99, 0.98, 0.95],
-            "trained_len_tokens": 2048,
+            "train_len_tokens": 2048,
         }
     )
     assert report.answer({"copy_accuracy": copies}) == (

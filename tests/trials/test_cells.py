@@ -15,7 +15,7 @@ from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.trials.cells import ask_all, train_all
-from ropelab.trials.corpora import Source
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.given import Given
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
@@ -135,7 +135,7 @@ def test_a_model_given_is_asked_about_one_corpus_and_one_set_of_weights(corpora)
     config_class, questions, values = LABS["extrapolate"]
     cell = next(c for c in questions(build(config_class, {**values, "corpus": corpora[0]})))
     given = replace(cell, subject=Given("/a/model", "its weights"))
-    other_text = replace(cell.trial, source=Source.of(corpora[1], 257))
+    other_text = replace(cell.trial, source=CorpusRef.of(corpora[1], 257))
     for changed in (
         replace(given, subject=Given("/a/model", "other weights")),
         replace(given, trial=other_text),
@@ -178,6 +178,6 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora):
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
-    source = replace(Source.of(corpora[0], 257), fingerprint="another")
+    source = replace(CorpusRef.of(corpora[0], 257), fingerprint="another")
     with pytest.raises(MachineError, match="changed while the run was going on"):
         source.corpus()

@@ -10,7 +10,7 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.corpora import Source, documents
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.readers import AsTrained, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts
@@ -21,7 +21,7 @@ GEOMETRY = Geometry(16, 10000.0, 64)
 @pytest.fixture(scope="module")
 def texts(corpora) -> Texts:
     return Texts(
-        source=Source.of(corpora[0], 257),
+        source=CorpusRef.of(corpora[0], 257),
         documents=2,
         buckets=tuple(grid.buckets(64, 256)),
         contexts=tuple(grid.contexts(64, 256)),

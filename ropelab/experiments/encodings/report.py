@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ropelab.trials.comparisons import said
+
 Tables = Mapping[str, pd.DataFrame]
 TEXT, COPY = "text loss", "copy accuracy"
 LEARNED = 0.5
@@ -13,7 +15,8 @@ LEARNED = 0.5
 def answer(tables: Tables) -> str:
     """Which encoding is best at the longest context, and how it stands to RoPE."""
     quality = tables["quality"]
-    sentences = [_text(tables), _copying(quality), _claims(tables["claimed_vs_measured"])]
+    sentences = [_text(tables), _copying(quality), said(tables["comparisons"])]
+    sentences.append(_claims(tables["claimed_vs_measured"]))
     return " ".join(filter(None, sentences))
 
 

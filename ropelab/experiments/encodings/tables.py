@@ -58,7 +58,7 @@ def everywhere(
     counts = [name for name in ("documents", "sequences", "trials") if name in full]
     full[counts] = full[counts].fillna(0).astype(int)
     status = full[value].notna().map({True: "ok", False: "undefined"})
-    return full.assign(status=status, trained_len_tokens=config.train_len)
+    return full.assign(status=status, train_len_tokens=config.train_len)
 
 
 def multiples(config: EncodingsConfig) -> list[int]:
@@ -97,7 +97,7 @@ def quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataF
     ]
     columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
     table = pd.DataFrame(records, columns=[*columns, "status"])
-    return table.assign(trained_len_tokens=config.train_len)
+    return table.assign(train_len_tokens=config.train_len)
 
 
 def at(table: pd.DataFrame, encoding: str, times: int) -> pd.Series:

@@ -108,18 +108,15 @@ class ExtrapolateConfig(TrialConfig):
             )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
-        if set(self.arms) == {"finetuned"} and not any(m.is_tunable for m in self.parsed_methods()):
+        methods = self.parsed_methods()
+        if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.hf and (set(self.tasks) - {"text", "copy"} or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
-        if self.hf:
-            self._check_readable()
+        closed = [m.label for m in methods if m.acts_on != "frequencies" or not m.is_tunable]
+        if self.hf and closed:
+            raise ValueError(f"a model given by hf cannot be read by {closed[0]}")
         return self
-
-    def _check_readable(self) -> None:
-        for method in self.parsed_methods():
-            if method.acts_on != "frequencies" or not method.is_tunable:
-                raise ValueError(f"a model given by hf cannot be read by {method.label}")
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the corpus and of a model given; InputError if either is no use."""

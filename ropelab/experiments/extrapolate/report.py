@@ -6,6 +6,7 @@ import pandas as pd
 
 from ropelab.labels import WINDOW, row_labels
 from ropelab.tables import in_longest_context
+from ropelab.trials.comparisons import said
 
 Tables = Mapping[str, pd.DataFrame]
 DOING = {
@@ -21,7 +22,9 @@ LEARNED = 0.5
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
-    return " ".join([*sentences, _text(tables)] if "text_nll" in tables else sentences)
+    text = [_text(tables)] if "text_nll" in tables else []
+    compared = [said(tables["comparisons"])] if "comparisons" in tables else []
+    return " ".join([*sentences, *text, *compared])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -61,7 +64,7 @@ def _retrieved(tables: Tables) -> list[str]:
 
 def _retrieval(tables: Tables, task: str) -> str:
     table = tables[f"{task}_accuracy"]
-    trained_len = int(table["trained_len_tokens"].iloc[0])
+    trained_len = int(table["train_len_tokens"].iloc[0])
     if not _learned(table, trained_len):
         return f"{DOING[task]} was not learned inside {trained_len} tokens: no verdict on it."
     accuracy = _by_label(in_longest_context(table), "distance_tokens", "accuracy")

@@ -46,7 +46,7 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
             tables[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
             pairs += retrieval_pairs(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
-        tables[name] = table.assign(trained_len_tokens=config.train_len)
+        tables[name] = table.assign(train_len_tokens=config.train_len)
     if retrieval := [task for task in config.tasks if task != "text"]:
         tables["matched"] = matched([trial(config, task) for task in retrieval], context)
     both = compared(pairs, ["metric", "at_tokens", "context_tokens", "method_a", "method_b"])
