@@ -1,5 +1,6 @@
 """What the configs of experiments that train models share: fields, checks, the corpus. Light."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -55,6 +56,11 @@ class TrialConfig(Config):
         Raises:
             InputError: it is not, or there is none.
         """
+        return self._checked_corpus
+
+    @cached_property
+    def _checked_corpus(self) -> "CorpusRef":
+        """Read once: every cell of a run refers to the text that was checked."""
         from ropelab.trials import corpora
 
         path, length = self.corpus, self.longest + 1

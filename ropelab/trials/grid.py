@@ -48,8 +48,10 @@ def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
 def contexts(train_len: int, test_len: int) -> list[int]:
     """Lengths of context before the end of a text: L/4, L/2, L, 2 L, 4 L ... and T."""
     doubled = [train_len // 4, train_len // 2]
-    while 2 * doubled[-1] < test_len:
-        doubled.append(2 * doubled[-1])
+    length = train_len
+    while length < test_len:
+        doubled.append(length)
+        length *= 2
     return [*doubled, test_len]
 
 

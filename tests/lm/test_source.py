@@ -191,10 +191,3 @@ def test_only_text_of_the_training_half_is_learned_from(source):
 def test_shares_that_are_none_are_refused(shares):
     with pytest.raises(ValueError, match="shares"):
         Mixture(**shares)
-
-
-def test_other_shares_and_other_text_have_other_fingerprints(source):
-    other_text = from_documents("test", [Document(bytes(range(1, 200)))])
-    others = [Source(source.corpus, ALL), Source(other_text)]
-    assert len({each.fingerprint for each in (source, *others)}) == 3
-    assert Source(source.corpus).fingerprint == source.fingerprint

@@ -26,7 +26,8 @@ CANNOT_SHOW = (
     "with bases that many heads with many tasks might not."
 )
 VERSION = 3
-SHORTEST = 128
+SHORTEST = 256
+"""Below this many tokens what is copied from L/32 back is hardly longer than its cue."""
 
 
 class BaseEmpiricalConfig(TrialConfig):
