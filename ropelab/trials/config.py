@@ -1,5 +1,6 @@
 """What the configs of experiments that train models share: fields, checks, the corpus. Light."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -43,19 +44,24 @@ class TrialConfig(Config):
         raise NotImplementedError
 
     def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus where text is measured.
+        """The fingerprint of the corpus.
 
         Raises:
             InputError: there is no such corpus, or it is too short for these lengths.
         """
-        return {"corpus": self.source().fingerprint} if "text" in self.tasks else {}
+        return {"corpus": self.corpus_at().fingerprint}
 
-    def source(self) -> "CorpusRef":
+    def corpus_at(self) -> "CorpusRef":
         """The corpus, known to be long enough for these lengths and this number of documents.
 
         Raises:
             InputError: it is not, or there is none.
         """
+        return self._checked_corpus
+
+    @cached_property
+    def _checked_corpus(self) -> "CorpusRef":
+        """Read once: every cell of a run refers to the text that was checked."""
         from ropelab.trials import corpora
 
         path, length = self.corpus, self.longest + 1

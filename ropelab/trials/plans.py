@@ -4,7 +4,8 @@ Another task, another source of text or another grid is put in here.
 """
 
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Task
+from ropelab.lm.source import Mixture
+from ropelab.lm.trained import Task
 from ropelab.trials import grid
 from ropelab.trials.cells import Trial
 from ropelab.trials.config import ShapedConfig, TrialConfig
@@ -24,7 +25,7 @@ def beyond_training(
     train, test = config.train_len, config.longest
     if task == "text":
         return Texts(
-            source=config.source(),
+            corpus=config.corpus_at(),
             documents=config.documents,
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
@@ -32,8 +33,13 @@ def beyond_training(
             beyond=train,
             tokenizer=tokenizer,
         )
-    places = grid.places(grid.distances(train, test), test)
-    return Retrieval(name=task, places=places, sequences=config.sequences, vocabulary=vocabulary)
+    return Retrieval(
+        name=task,
+        places=grid.places(grid.distances(train, test), grid.retrieval_contexts(train, test)),
+        sequences=config.sequences,
+        corpus=config.corpus_at(),
+        vocabulary=vocabulary,
+    )
 
 
 def inside_training(config: TrialConfig, task: str) -> Trial:
@@ -41,14 +47,18 @@ def inside_training(config: TrialConfig, task: str) -> Trial:
     length = config.train_len
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
-        return Texts(source=config.source(), documents=config.documents, buckets=buckets)
-    places = grid.places(grid.inner_distances(length), length)
-    return Retrieval(name=task, places=places, sequences=config.sequences)
+        return Texts(corpus=config.corpus_at(), documents=config.documents, buckets=buckets)
+    return Retrieval(
+        name=task,
+        places=grid.places(grid.inner_distances(length), [length]),
+        sequences=config.sequences,
+        corpus=config.corpus_at(),
+    )
 
 
-def learned(asked: Trial) -> Task:
-    """What a model must learn to be asked: real text, or copying, which is also how it looks up."""
-    return asked.source.task() if isinstance(asked, Texts) else COPY
+def learned(config: TrialConfig) -> Task:
+    """What every model learns: to read, to copy and to look up, from one mixture."""
+    return config.corpus_at().task(Mixture())
 
 
 def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:

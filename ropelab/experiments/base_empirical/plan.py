@@ -9,7 +9,7 @@ from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.scaling import RopePlan
-from ropelab.trials.cells import Asked, Trial
+from ropelab.trials.cells import Asked
 from ropelab.trials.plans import inside_training, learned, model_size
 from ropelab.trials.readers import AsTrained
 
@@ -19,7 +19,7 @@ def questions(config: BaseEmpiricalConfig) -> list[Asked]:
     asked = [inside_training(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, wanted, base, seed),
+            subject=training(config, base, seed),
             trial=wanted,
             reader=AsTrained(),
             labels=(("base", base), ("seed", seed)),
@@ -31,14 +31,14 @@ def questions(config: BaseEmpiricalConfig) -> list[Asked]:
     ]
 
 
-def training(config: BaseEmpiricalConfig, asked: Trial, base: float, seed: int) -> Training:
-    """The description of one model."""
-    task = learned(asked)
+def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
+    """One model: a base and a seed."""
+    task = learned(config)
     return Training(
         task=task,
         size=model_size(config, task.vocabulary),
         recipe=Recipe(
-            steps=config.text_steps if task.name == "text" else config.retrieval_steps,
+            steps=config.steps,
             window=config.train_len,
             tokens_per_step=config.tokens_per_step,
         ),

@@ -1,13 +1,14 @@
 """Would another position encoding extrapolate better, and what does each one cost?
 
-The same small model is trained once per encoding on real text and once on copying, at `train_len`,
-and measured up to `test_len` without fine-tuning. Beside quality stand the facts that tables of
-encodings usually put into adjectives: parameters, work, memory, caches, sense of order.
+The same small model learns once per encoding, at `train_len`, to read text in which passages are
+quoted and keys are looked up, and is measured up to `test_len` without fine-tuning. Beside quality
+stand the facts that tables of encodings usually put into adjectives: parameters, work, memory,
+caches, sense of order.
 
 What it cannot show: how large models rank. A small model trained for minutes learns some encodings
-faster than others, and what an encoding reaches after a long training may differ; nor does a small
-model use a long context of text for much. Every encoding runs as its paper states it, trained by
-one recipe and without the tricks that later made some of them reach farther.
+faster than others, and what an encoding reaches after a long training may differ. Every encoding
+runs as its paper states it, trained by one recipe and without the tricks that later made some of
+them reach farther.
 """
 
 from typing import Annotated, Literal, Self
@@ -29,8 +30,8 @@ from ropelab.trials.config import (
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
-    "How large models rank: a small model trained for minutes learns some encodings faster than "
-    "others, and hardly uses a long context of text."
+    "How large models rank: a small model trained for a minute learns some encodings faster than "
+    "others."
 )
 VERSION = 3
 ENCODINGS = (
@@ -59,14 +60,13 @@ class EncodingsConfig(ShapedConfig):
     test_len: TestLen = 2048
     encodings: Names = Field(ENCODINGS, description="position encodings to compare")
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
-        ("text", "copy"), description="what is trained and measured"
+        ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
     )
     layers: Count = Field(2, description="layers of the model")
     width: EvenCount = Field(128, description="width of the model")
     heads: Count = Field(4, description="heads of a layer")
     head_dim: EvenCount = Field(32, description="width of one head")
-    text_steps: Count = Field(600, description="training steps on text")
-    copy_steps: Count = Field(600, description="training steps on copying")
+    steps: Count = Field(800, description="training steps")
     tokens_per_step: Count = Field(4096, description="tokens in one training step")
     first_window: Count = Field(
         16, description="tokens in a window when training begins; doubled up to train_len"

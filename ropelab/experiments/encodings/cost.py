@@ -14,9 +14,9 @@ from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import shape_of
+from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.tasks import Batch
 from ropelab.lm.training import batch_loss
 from ropelab.trials.plans import model_size
 from ropelab.trials.readers import defined_length

@@ -13,7 +13,7 @@ from ropelab.encoding.shape import Shape
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
-from ropelab.trials.cells import Asked, Trial
+from ropelab.trials.cells import Asked
 from ropelab.trials.plans import beyond_training, learned, model_size
 from ropelab.trials.readers import AsTrained
 
@@ -26,7 +26,7 @@ def questions(config: EncodingsConfig) -> list[Asked]:
     asked = [beyond_training(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, wanted, encoding, seed),
+            subject=training(config, encoding, seed),
             trial=wanted,
             reader=AsTrained(),
             labels=(("encoding", encoding), ("task", wanted.name), ("seed", seed)),
@@ -38,13 +38,13 @@ def questions(config: EncodingsConfig) -> list[Asked]:
     ]
 
 
-def training(config: EncodingsConfig, asked: Trial, encoding: str, seed: int) -> Training:
-    """The description of one model: an encoding, what it learns, a seed."""
-    task = learned(asked)
+def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
+    """The description of one model: an encoding and a seed."""
+    task = learned(config)
     return Training(
         task=task,
         size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config, task.name),
+        recipe=recipe_of(config),
         seed=seed,
         encoding=partial(encoding_of, shape_of(config), encoding, seed),
         encoding_key={
@@ -67,10 +67,10 @@ def shape_of(config: EncodingsConfig) -> Shape:
     )
 
 
-def recipe_of(config: EncodingsConfig, task: str) -> Recipe:
-    """How every model of a task is trained."""
+def recipe_of(config: EncodingsConfig) -> Recipe:
+    """How every model is trained."""
     return Recipe(
-        steps=config.copy_steps if task == "copy" else config.text_steps,
+        steps=config.steps,
         window=config.train_len,
         tokens_per_step=config.tokens_per_step,
         first_window=min(config.first_window, config.train_len),

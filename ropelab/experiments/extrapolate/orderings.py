@@ -18,6 +18,7 @@ from itertools import combinations, pairwise, product
 import pandas as pd
 
 from ropelab.labels import method_label
+from ropelab.tables import in_longest_context
 
 CLOSE = 0.02
 """Smaller differences (nats per byte, or accuracy) count as equal where equal was claimed."""
@@ -145,6 +146,8 @@ def orderings(
     records = []
     for ordering in ORDERINGS:
         rows = compared[compared["metric"] == ordering.metric]
+        if ordering.metric == "copy_accuracy":
+            rows = in_longest_context(rows)
         rows = rows[rows["at_tokens"] == _place(ordering, rows["at_tokens"], train_len, tuned_len)]
         reach = (tuned_len if ordering.is_tuned else test_len) / train_len
         known = {*rows["method_a"], *rows["method_b"]}
@@ -158,8 +161,8 @@ def orderings(
 def _place(ordering: Ordering, measured: pd.Series, train_len: int, tuned_len: int) -> float:
     """Where an ordering is looked at, of the places that were measured; nan if there is none.
 
-    Copying at twice the trained length; losses at the end of the text or, of models that were
-    trained on, at the end or just outside of what they were trained on.
+    Copying at twice the trained length, in the longest context; losses at the end of the text or,
+    of models that were fine-tuned, at the end or just outside of what they were tuned on.
     """
     if ordering.metric == "copy_accuracy":
         return 2 * train_len

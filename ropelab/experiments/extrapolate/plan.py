@@ -57,7 +57,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
             dtype=config.dtype,
         )
         for wanted in (trial(config, task) for task in config.tasks)
-        for base in subjects(config, wanted)
+        for base in subjects(config)
         for row, asked in rows(config, wanted)
     ]
 
@@ -87,28 +87,28 @@ def trial(config: ExtrapolateConfig, task: str) -> Trial:
     return beyond_training(config, task, tokenizer=config.hf, vocabulary=vocabulary)
 
 
-def subjects(config: ExtrapolateConfig, asked: Trial) -> list[Training] | list[Given]:
+def subjects(config: ExtrapolateConfig) -> list[Training] | list[Given]:
     """What is asked: a model per training seed, or the one given."""
-    return [Given.at(config.hf)] if config.hf else trainings(config, asked)
+    return [Given.at(config.hf)] if config.hf else trainings(config)
 
 
-def trainings(config: ExtrapolateConfig, asked: Trial) -> list[Training]:
-    """One training per seed of the model that reads text, or of the one that copies and recalls."""
-    task = learned(asked)
-    budget = config.sizes.text if task.name == "text" else config.sizes.copy
-    steps = config.text_steps if task.name == "text" else config.copy_steps
+def trainings(config: ExtrapolateConfig) -> list[Training]:
+    """One training per seed."""
+    preset = config.sizes
+    task = learned(config)
     size = ModelSize(
         vocabulary=task.vocabulary,
-        layers=budget.layers,
-        width=budget.width,
-        heads=budget.heads,
+        layers=preset.layers,
+        width=preset.width,
+        heads=preset.heads,
         head_dim=config.head_dim,
     )
     recipe = Recipe(
-        steps=steps or budget.steps,
+        steps=config.steps or preset.steps,
         window=config.train_len,
-        tokens_per_step=budget.tokens_per_step,
-        matrix_rate=budget.matrix_rate,
+        tokens_per_step=preset.tokens_per_step,
+        matrix_rate=preset.matrix_rate,
+        other_rate=preset.other_rate,
     )
     return [
         Training(

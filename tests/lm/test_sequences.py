@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from ropelab.lm.matcher import ngram_predictions
+from ropelab.lm.sequences import HIDDEN, QUESTIONS, copy_trials, nearer_trials, recall_trials
 from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD
-from ropelab.lm.trials import HIDDEN, QUESTIONS, copy_trials, nearer_trials, recall_trials
 
-PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024)]
+PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024), (900, 1024)]
 TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_seed(0))
 """Tokens of which none is a symbol."""
 
@@ -26,7 +26,7 @@ def answers(trials):
 @pytest.mark.parametrize(("distance", "length"), PLACES)
 def test_copies_stand_exactly_the_distance_back(distance, length):
     trials = copy_trials(0, distance, length, rows=4)
-    size = min(distance, QUESTIONS)
+    size = min(distance, length - distance, QUESTIONS)
     assert trials.tokens.shape == trials.scored.shape == (4, length)
     assert trials.scored.sum(dim=1).tolist() == [size - CUE] * 4
     assert torch.equal(
@@ -39,7 +39,7 @@ def test_copies_stand_exactly_the_distance_back(distance, length):
 @pytest.mark.parametrize(("distance", "length"), PLACES)
 def test_values_stand_exactly_the_distance_back(distance, length):
     trials = recall_trials(0, distance, length, rows=4)
-    asked = min(distance, QUESTIONS) // RECORD
+    asked = min(distance, length - distance, QUESTIONS) // RECORD
     assert trials.scored.sum(dim=1).tolist() == [(asked + 1) // 2] * 4
     for shift in range(RECORD):
         moved = trials.scored.roll(-shift, dims=1)
@@ -99,9 +99,15 @@ def test_trials_are_functions_of_their_arguments(make):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"600 tokens do not hold a question .* 500 back"):
-        copy_trials(0, 500, 600, 1)
+    with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
+        copy_trials(0, 596, 600, 1)
+    with pytest.raises(ValueError, match=r"600 tokens do not hold a question .* 597 back"):
+        recall_trials(0, 597, 600, 1)
     with pytest.raises(ValueError, match="do not hold"):
         recall_trials(0, 2, 600, 1)
     with pytest.raises(ValueError, match="do not hold"):
         nearer_trials(0, 100, 100, 600, 1)
+    with pytest.raises(ValueError, match=r"background is \(6, 2048\), not \(6, 1024\)"):
+        copy_trials(0, 500, 1024, 6, TEXT)
+    with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
+        copy_trials(0, CUE, 600, 1)

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ropelab.lm.batch import EVALUATION, Batch
 from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
-from ropelab.lm.tasks import EVALUATION, Batch
 
 QUESTIONS = 256
 """Tokens at the end of a row that hold the questions; fewer where the distance is shorter."""
@@ -32,9 +32,12 @@ def copy_trials(
     Args:
         background: the tokens around both; None: random symbols.
     Raises:
-        ValueError: a row is too short for both.
+        ValueError: a row is too short for both, the distance is too short for anything to be
+            scored, or the background has another shape.
     """
-    size = min(distance, _questions(background))
+    size = min(distance, length - distance, _questions(background))
+    if size <= CUE:
+        raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
     tokens = _context(random, rows, length, background)
     stretch = random_symbols(random, rows, size)
@@ -54,7 +57,7 @@ def recall_trials(
     Args:
         background: the tokens around both; None: random symbols.
     Raises:
-        ValueError: a row is too short for both.
+        ValueError: a row is too short for both, or the background has another shape.
     """
     return _look_ups(seed, distance, None, length, rows, background)
 
@@ -75,7 +78,8 @@ def nearer_trials(
         further: a greater distance.
         background: the tokens around all three; None: random symbols.
     Raises:
-        ValueError: a row is too short, or too little lies between the two.
+        ValueError: a row is too short, too little lies between the two, or the background has
+            another shape.
     """
     return _look_ups(seed, distance, further, length, rows, background)
 
@@ -88,8 +92,9 @@ def _look_ups(
     rows: int,
     background: Background | None,
 ) -> Batch:
+    furthest = distance if further is None else further
     between = distance if further is None else min(distance, further - distance)
-    size = min(between, _questions(background)) // RECORD * RECORD
+    size = min(between, length - furthest, _questions(background)) // RECORD * RECORD
     random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
     tokens = _context(random, rows, length, background)
     records = random_symbols(random, rows, size)
@@ -131,7 +136,9 @@ def _context(
 ) -> np.ndarray:
     if background is None:
         return random_symbols(random, rows, length)
-    return background[:rows, :length].numpy().copy()
+    if background.shape != (rows, length):
+        raise ValueError(f"the background is {tuple(background.shape)}, not {(rows, length)}")
+    return background.numpy().copy()
 
 
 def _batch(tokens: np.ndarray, scored: np.ndarray) -> Batch:
