@@ -20,6 +20,7 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
+    ("literature",),
     ("figures", "experiments"),
     ("store", "terminal"),
     ("lab", "gallery"),
@@ -31,6 +32,7 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
+    "literature": {"experiments", "figures", "store", "terminal"},
     "experiments": {"figures", "store", "terminal"},
 }
 

@@ -17,6 +17,7 @@ from ropelab.figures.style import (
     token_axis,
     tokens_label,
 )
+from ropelab.literature.arithmetic.base_bound import Printed
 from ropelab.tables import Tables
 
 KINDS = {
@@ -93,7 +94,7 @@ def _bound_title(tables: Tables) -> str:
     published = tables["published"]
     if published.empty:
         return "Which base does a context length need?"
-    loose = (published["verdict"] == "loose").sum()
+    loose = (published["verdict"] == Printed.LOOSE).sum()
     return f"{loose} of {len(published)} published lower bounds on the base are loose"
 
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 from matplotlib import pyplot as plt
+from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.precision import blind_from
-from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, steps

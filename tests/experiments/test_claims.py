@@ -4,14 +4,14 @@ import dataclasses
 
 import pandas as pd
 import pytest
+from ropelab.experiments.claims.ledger import CLAIMS, FAMILIES, find
+from ropelab.experiments.claims.record import Evidence, Verdict, count_of, limit, part
 
 from ropelab.config import build
 from ropelab.context import Context, Stored
 from ropelab.errors import InputError
 from ropelab.experiments.claims import report
 from ropelab.experiments.claims.config import ClaimsConfig
-from ropelab.experiments.claims.ledger import CLAIMS, FAMILIES, find
-from ropelab.experiments.claims.record import Evidence, Verdict, count_of, limit, part
 from ropelab.experiments.claims.run import changes, run
 from ropelab.figures import claims as figures
 from ropelab.figures.style import use_style

@@ -1,11 +1,11 @@
 """Every check decides: the verdict of each claim, and another one when an input changes."""
 
 import pytest
-
 from ropelab.experiments.claims.base_bound import PRINTED
 from ropelab.experiments.claims.ledger import CLAIMS, find
 from ropelab.experiments.claims.record import Verdict
 from ropelab.experiments.claims.sinusoidal import Code
+
 from ropelab.rope.frequencies import Geometry
 
 HOLDS, CONDITION, WRONG, OPEN = Verdict

@@ -7,14 +7,14 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from ropelab.experiments.claims.ledger import find
+from ropelab.experiments.claims.sinusoidal import Code
+from ropelab.experiments.claims.worked_example import Example
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from ropelab.experiments.claims import decay, elementwise, in_use, rotation, scaling
-from ropelab.experiments.claims.ledger import find
-from ropelab.experiments.claims.sinusoidal import Code
-from ropelab.experiments.claims.worked_example import Example
 from ropelab.rope.frequencies import Geometry, inverse_frequencies
 
 

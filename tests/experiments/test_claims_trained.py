@@ -5,12 +5,12 @@ from itertools import combinations
 
 import pandas as pd
 import pytest
-
-from ropelab.context import Stored
 from ropelab.experiments.claims.base_bound import PRINTED
 from ropelab.experiments.claims.ledger import CLAIMS, find
 from ropelab.experiments.claims.record import Verdict
 from ropelab.experiments.claims.stored import Encodings, Methods, Tally, deciding
+
+from ropelab.context import Stored
 from ropelab.lab import run
 from ropelab.labels import method_label
 from ropelab.stats import Interval, verdict

@@ -10,8 +10,9 @@ from ropelab.context import Context
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.measure import retrieved, text_losses
 from ropelab.experiments.base_empirical.models import learned, training
-from ropelab.experiments.base_empirical.predictions import first_fails, predictions
+from ropelab.experiments.base_empirical.predictions import predictions
 from ropelab.experiments.base_empirical.tables import accuracy, text_nll
+from ropelab.literature.trained.base_bound import first_fails, judge
 from ropelab.lm.model import LanguageModel
 
 CELLS = 1
@@ -24,12 +25,12 @@ def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame
         task: cells(config, task, context) for task in config.tasks
     }
     buckets = measured.pop("text", None)
-    fails = first_fails(config)
+    fails = first_fails(config.similarity(), config.bases, config.train_len)
     accuracies = {task: accuracy(table, fails) for task, table in measured.items()}
     found = {f"{task}_accuracy": table for task, table in accuracies.items()}
     if buckets is not None:
         found["text_nll"] = text_nll(buckets)
-    found["predictions"] = predictions(config, measured, accuracies, buckets)
+    found["predictions"] = judge(predictions(config, fails, measured, accuracies, buckets))
     return found
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 from ropelab.context import Context
 from ropelab.experiments.encodings import tables
 from ropelab.experiments.encodings.behaviour import behaviour
-from ropelab.experiments.encodings.claimed import claimed_vs_measured
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs, memory
 from ropelab.experiments.encodings.models import trained, training
@@ -17,6 +16,7 @@ from ropelab.experiments.encodings.quality import copies, text_losses
 from ropelab.experiments.encodings.times import times
 from ropelab.experiments.extrapolate import grid
 from ropelab.experiments.extrapolate.measure import Lengths
+from ropelab.literature.judge import judged
 from ropelab.lm.model import LanguageModel
 from ropelab.lm.tasks import copy_trials
 from ropelab.lm.trained import COPY, Task, text_task
@@ -44,7 +44,7 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     found["quality"] = tables.quality(units, config)
     found["comparisons"] = tables.comparisons(units, config, baseline)
     found["extrapolation"] = tables.extrapolation(units, config)
-    found["claimed_vs_measured"] = claimed_vs_measured(found)
+    found["literature"] = judged("encodings", config.model_dump(mode="json"), found)
     with context.progress("timing against nope", len(config.encodings)) as advance:
         context.times["encodings"] = times(config, ROUNDS, advance)
     return found

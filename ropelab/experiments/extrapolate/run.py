@@ -14,9 +14,9 @@ from ropelab.experiments.extrapolate.comparisons import (
 )
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.models import subjects
-from ropelab.experiments.extrapolate.orderings import orderings
 from ropelab.experiments.extrapolate.rows import Row, Subject, rows
 from ropelab.experiments.extrapolate.tables import last_window, retrieval_accuracy, text_nll
+from ropelab.literature.judge import judged
 from ropelab.lm.trained import Training
 
 CELLS = 2
@@ -40,9 +40,8 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
             metrics += retrieval_metrics(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
         tables[name] = table.assign(trained_len_tokens=config.train_len)
-    compared = comparisons(metrics)
-    ordered = orderings(compared, config.train_len, config.test_len, config.tuned_len)
-    return {**tables, "comparisons": compared, "orderings": ordered}
+    tables["comparisons"] = comparisons(metrics)
+    return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
 
 
 def cells(config: ExtrapolateConfig, task: str, context: Context) -> dict[str, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""Claims about trained models under scaling methods, decided by the stored extrapolation run.
+"""Claims about trained models under scaling methods, asked of the stored extrapolation run.
 
 Text is judged on the same final tokens after the longest context, where the sliding window is the
 unscaled model with no more context than it was trained on; copying at distances beyond that.
@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from scipy.stats import spearmanr
 
-from ropelab.experiments.claims.record import Finding, limit, part
-from ropelab.experiments.claims.stored import FromRuns, Methods, at_least, trained_claim
 from ropelab.labels import WINDOW
+from ropelab.literature.record import Finding, Passage, limit, missing, part
+from ropelab.literature.thresholds import FAILS, WORKS
+from ropelab.literature.trained.stored import Methods, at_least, trained_claim
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TEXT, SHORT, COPYING = "nll_last_window", "nll_short_context", "copy_accuracy"
@@ -28,7 +29,7 @@ def _on_copying(run: Methods, a: str, b: str) -> str:
     return f"{a} against {b} at copying beyond {run.train_len} tokens ({shares})"
 
 
-def plain_fails(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
+def plain_fails(run: Methods) -> tuple[Finding, ...]:
     """Does the unscaled model lose by reading on, and does it stop copying?"""
     copied = run.copies_at_twice("unscaled")
     return (
@@ -36,13 +37,13 @@ def plain_fails(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
         part(
             f"copy accuracy near {2 * run.train_len} tokens",
             f"{copied:.2f}",
-            at_least(given.fails - copied, 0),
+            at_least(FAILS - copied, 0),
             copied,
         ),
     )
 
 
-def rope_extrapolates(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
+def rope_extrapolates(run: Methods) -> tuple[Finding, ...]:
     """The same two numbers, read the other way."""
     against = run.against("unscaled", WINDOW, TEXT)
     copied = run.copies_at_twice("unscaled")
@@ -51,14 +52,14 @@ def rope_extrapolates(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
         part(
             f"copy accuracy near {2 * run.train_len} tokens",
             f"{copied:.2f}",
-            at_least(copied, given.works),
+            at_least(copied, WORKS),
             copied,
         ),
     )
 
 
-def yarn_extends(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
-    """YaRN without training on: against nothing, at twice the length, at every distance."""
+def yarn_extends(run: Methods) -> tuple[Finding, ...]:
+    """YaRN without fine-tuning: against nothing, at twice the length, at every distance."""
     yarn = run.label("yarn")
     twice, least = run.copies_at_twice(yarn), float(run.copying(yarn).min())
     return (
@@ -66,14 +67,14 @@ def yarn_extends(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
         part(
             f"its copy accuracy near {2 * run.train_len} tokens",
             f"{twice:.2f}",
-            at_least(twice, given.works),
+            at_least(twice, WORKS),
             twice,
         ),
-        limit("its least at any distance", f"{least:.2f}", at_least(least, given.works), least),
+        limit("its least at any distance", f"{least:.2f}", at_least(least, WORKS), least),
     )
 
 
-def yarn_beats_ntk(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
+def yarn_beats_ntk(run: Methods) -> tuple[Finding, ...]:
     """YaRN against NTK of the same factor and of the largest, and where none is needed."""
     yarn, ntk, doubled = run.label("yarn"), run.label("ntk"), run.label("ntk", largest=True)
     return (
@@ -85,14 +86,14 @@ def yarn_beats_ntk(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
     )
 
 
-def ntk_better_short(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
+def ntk_better_short(run: Methods) -> tuple[Finding, ...]:
     """NTK against YaRN on text after no more tokens than were trained."""
     ntk, yarn = run.label("ntk"), run.label("yarn")
     what = f"{ntk} against {yarn} on text after {run.train_len} tokens"
     return (run.against(ntk, yarn, SHORT).mostly_better(what),)
 
 
-def pi_fails(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
+def pi_fails(run: Methods) -> tuple[Finding, ...]:
     """PI at copying at any distance, and on text beside the unscaled model."""
     pi = run.label("pi")
     best = float(run.copying(pi).max())
@@ -101,7 +102,7 @@ def pi_fails(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
         part(
             "its best copy accuracy at any distance",
             f"{best:.2f}",
-            at_least(given.fails - best, 0),
+            at_least(FAILS - best, 0),
             best,
         ),
         limit(_on_text(run, "unscaled", pi), against.text, against.better > 0),
@@ -116,13 +117,36 @@ class Reading(NamedTuple):
     accuracy: float
 
 
-def _readings(run: Methods) -> list[Reading]:
-    """All rows; a sliding window holds no token from beyond the trained length."""
-    readings = [
-        Reading(label, run.loss(label), 0.0 if label == WINDOW else run.copies_beyond(label))
-        for label in run.labels
-    ]
-    return [reading for reading in readings if not math.isnan(reading.loss + reading.accuracy)]
+def low_loss_means_retrieval(run: Methods) -> tuple[Finding, ...]:
+    """Do all rows that read text as well as the best also copy from far away?"""
+    read = [Reading(x, run.loss(x), run.copies_beyond(x)) for x in run.labels]
+    read = [reading for reading in read if not math.isnan(reading.loss)]
+    measured = [reading for reading in read if not math.isnan(reading.accuracy)]
+    if not measured:
+        return (missing("methods that were measured on text and copying"),)
+    best = min(read, key=lambda reading: reading.loss)
+    as_good = [x for x in read if run.against(best.label, x.label, TEXT).better == 0]
+    unknown = [x.label for x in as_good if math.isnan(x.accuracy)]
+    copying = max(reading.accuracy for reading in measured)
+    blind = [reading for reading in as_good if reading.accuracy < copying / 2]
+    shown = ", ".join(f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind)
+    shown = shown or (f"not measured: {', '.join(unknown)}" if unknown else "none")
+    correlation = _rank_correlation(measured)
+    return (
+        part(
+            f"of {len(as_good)} that none beats on text after {run.test_len} tokens, those that "
+            f"copy less than half as well as the best ({copying:.2f})",
+            shown,
+            False if blind else None if unknown else True,
+            len(blind),
+        ),
+        limit(
+            "rank correlation of low loss and copying",
+            f"{correlation:.2f}",
+            at_least(correlation, WORKS),
+            correlation,
+        ),
+    )
 
 
 def _rank_correlation(readings: list[Reading]) -> float:
@@ -133,38 +157,13 @@ def _rank_correlation(readings: list[Reading]) -> float:
     return -float(spearmanr(losses, accuracies).statistic)
 
 
-def low_loss_means_retrieval(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
-    """Do all rows that read text as well as the best also copy from far away?"""
-    readings = _readings(run)
-    if not readings:
-        return (part("methods that were measured on text and copying", "none", None),)
-    best = min(readings, key=lambda reading: reading.loss)
-    as_good = [x for x in readings if run.against(best.label, x.label, TEXT).better == 0]
-    copying = max(reading.accuracy for reading in readings)
-    blind = [reading for reading in as_good if reading.accuracy < copying / 2]
-    shown = ", ".join(f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind)
-    correlation = _rank_correlation(readings)
-    return (
-        part(
-            f"of {len(as_good)} that none beats on text after {run.test_len} tokens, those that "
-            f"copy less than half as well as the best ({copying:.2f})",
-            shown or "none",
-            not blind,
-            len(blind),
-        ),
-        limit(
-            "rank correlation of low loss and copying",
-            f"{correlation:.2f}",
-            at_least(correlation, given.works),
-            correlation,
-        ),
-    )
-
-
-def extension_beats_window(run: Methods, given: FromRuns) -> tuple[Finding, ...]:
-    """YaRN against simply not using more context than was trained."""
-    yarn = run.label("yarn")
-    return (run.against(yarn, WINDOW, TEXT).mostly_better(_on_text(run, yarn, WINDOW)),)
+def finetuned_beats_window(run: Methods) -> tuple[Finding, ...]:
+    """YaRN, fine-tuned, against simply not using more context than was trained."""
+    yarn = run.label("yarn", arm="finetuned")
+    steps = run.config.get("finetune_steps", "unknown")
+    losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(WINDOW):.3f} nats per byte"
+    what = f"{yarn} ({steps} steps) against {WINDOW} on text after {run.test_len} tokens ({losses})"
+    return (run.against(yarn, WINDOW, TEXT).mostly_better(what),)
 
 
 _claim = partial(trained_claim, Methods, "extrapolate", COMMAND)
@@ -173,59 +172,85 @@ _claim = partial(trained_claim, Methods, "extrapolate", COMMAND)
 CLAIMS = (
     _claim(
         "plain-fails",
-        "note 001 §7.1; Chen et al. 2023, arXiv:2306.15595",
+        (
+            Passage(
+                "001",
+                "§7.1",
+                447,
+                "出现”未见过的角度”,效果下降",
+                "unseen angles appear, and results get worse",
+            ),
+            Passage("pi"),
+        ),
         "Without scaling, a RoPE model fails beyond its trained length.",
         "reading on costs text loss, and copying stops",
         plain_fails,
     ),
     _claim(
         "rope-extrapolates",
-        "note 003 (RoPE, comparison)",
+        (
+            Passage(
+                "003",
+                "RoPE",
+                471,
+                "在更长序列或跨段情况下,RoPE依然可以很好地保持有效性",
+                "on longer sequences or across segments RoPE still stays effective",
+            ),
+            Passage("003", "comparison", 613, "具有较好的连续外推能力", "extrapolates fairly well"),
+        ),
         "RoPE extrapolates: it stays effective on longer sequences than were trained.",
         "reading on costs nothing, and copying works",
         rope_extrapolates,
     ),
     _claim(
         "yarn-extends",
-        "note 001 §3.3, §7.2",
-        "With YaRN a RoPE model works beyond its trained length, without training on.",
+        (
+            Passage(
+                "001",
+                "§3.3",
+                197,
+                "可以外推到更长序列(配合 YaRN)",
+                "can extrapolate to longer sequences (together with YaRN)",
+            ),
+        ),
+        "With YaRN a RoPE model works beyond its trained length (asked here without fine-tuning).",
         "better than unscaled, and copying works",
         yarn_extends,
     ),
     _claim(
         "yarn-beats-ntk",
-        "Peng et al. 2023, arXiv:2309.00071 §4",
+        (Passage("yarn", "§4"),),
         "Without fine-tuning YaRN beats NTK-aware scaling.",
         "lower loss and higher copy accuracy than NTK",
         yarn_beats_ntk,
     ),
     _claim(
         "ntk-better-short",
-        "jquesnelle/yarn#19",
+        (Passage("yarn-19"),),
         "Without fine-tuning NTK-aware scaling is better than YaRN at short lengths.",
         "lower loss than YaRN where no extension was needed",
         ntk_better_short,
     ),
     _claim(
         "pi-fails-zero-shot",
-        "Chen et al. 2023, arXiv:2306.15595; kexue.fm 9675",
+        (Passage("pi"), Passage("su-9675")),
         "Position interpolation fails without fine-tuning.",
         "no copying at any distance, and worse than unscaled",
         pi_fails,
     ),
     _claim(
         "low-perplexity-enough",
-        "common practice; questioned by Men et al. 2024, arXiv:2405.14591",
+        (Passage("practice"), Passage("men")),
         "Low perplexity beyond the trained length means that the long context works.",
         "whatever reads long text best also copies from far away",
         low_loss_means_retrieval,
     ),
     _claim(
         "extension-beats-window",
-        "Peng et al. 2023, arXiv:2309.00071 §4",
-        "A model extended by YaRN reads long text better than one that keeps to a sliding window "
-        "of the trained length.",
+        (Passage("yarn", "§4"),),
+        "A model extended by YaRN and fine-tuned reads long text better than one that keeps to a "
+        "sliding window of the trained length.",
         "lower loss than the sliding window",
-        extension_beats_window,
+        finetuned_beats_window,
     ),
 )

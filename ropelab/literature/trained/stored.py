@@ -1,20 +1,31 @@
 """Reading the stored runs of the labs that train: which run decides, and what it says of a pair.
 
-Nothing is compared here anew: both labs store paired differences with 95 % intervals in their
-tables `comparisons` (and `extrapolation`), and a difference inside the noise is a tie.
+Nothing is compared here anew: the labs store paired differences with 95 % intervals in their tables
+`comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
+
+Columns read: last_window (method, factor, arm, context_tokens, nll_nats_per_byte), copy_accuracy
+(method, factor, arm, distance_tokens, accuracy), comparisons (metric, at_tokens, method_a,
+method_b, verdict); of the encodings lab quality (metric, encoding, times_trained_len, value),
+comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict) and extrapolation (metric,
+encoding, difference, ci_low, ci_high).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
 import pandas as pd
 
 from ropelab.context import Stored
-from ropelab.experiments.claims.record import Claim, Evidence, Finding, limit, part
 from ropelab.labels import method_label, row_labels
+from ropelab.literature.record import Claim, Evidence, Finding, Kind, Passage, limit, missing, part
+from ropelab.literature.thresholds import LEARNED
+
+SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
+"""Parameters of the presets."""
+BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Tally:
 
     def mostly_better(self, what: str) -> Finding:
         """A part that agrees if it is better more often than worse; None where noise decides."""
+        if self.better + self.worse + self.ties == 0:
+            return missing(what, self.text)
         agrees = None if self.better == self.worse == 0 else self.better > self.worse
         return part(what, self.text, agrees, self.better - self.worse)
 
@@ -59,6 +72,7 @@ class Trained:
 
     def __init__(self, run: Stored) -> None:
         self.tables = run.tables
+        self.config = run.config
         self.train_len = int(run.config["train_len"])
         self.test_len = int(run.config["test_len"])
         self.seeds = len(run.config.get("seeds", ()))
@@ -74,9 +88,27 @@ class Trained:
         """A stored table, empty if there is none."""
         return self.tables.get(name, pd.DataFrame())
 
-    def copies_within(self) -> float:
-        """Copy accuracy inside the trained length; nan if it was not measured."""
+    def copies_within(self, name: str = "") -> float:
+        """Copy accuracy of a row (the plain one) inside the trained length; nan if not measured."""
         raise NotImplementedError
+
+
+def described(config: dict[str, object]) -> str:
+    """The models of a run in words: their size, how many seeds, the trained length."""
+    seeds = config.get("seeds", ())
+    count = len(seeds) if isinstance(seeds, Sequence) else 0
+    amount = f"{count} seed" + ("" if count == 1 else "s")
+    return f"{_size(config)} parameters, {amount}, trained at {config['train_len']} tokens"
+
+
+def _size(config: dict[str, object]) -> str:
+    """Parameters of a model of bytes without those of its encoding, or of its preset."""
+    names = ("layers", "width", "heads", "head_dim")
+    if not all(isinstance(config.get(name), int) for name in names):
+        return SIZES.get(str(config.get("preset")), "unknown")
+    layers, width, heads, head_dim = (int(str(config[name])) for name in names)
+    layer = 4 * width * heads * head_dim + 8 * width**2
+    return f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
 
 
 READ = (
@@ -92,7 +124,7 @@ READ = (
 
 
 class Methods(Trained):
-    """A run of the extrapolation lab, zero-shot: rows are methods, each called by its label."""
+    """A run of the extrapolation lab; rows are methods, each called by its label."""
 
     plain = "unscaled"
 
@@ -101,28 +133,29 @@ class Methods(Trained):
         """The factors that every method was tried with, ascending."""
         factors: dict[str, list[float]] = {}
         for name in ("last_window", "copy_accuracy"):
-            for method, group in self.zero_shot(name).groupby("method"):
+            for method, group in self.rows(name).groupby("method"):
                 factors[str(method)] = sorted({*factors.get(str(method), ()), *group["factor"]})
         return factors
 
     @property
     def labels(self) -> list[str]:
-        """Every row that read text."""
-        return list(dict.fromkeys(self.zero_shot("last_window")["label"]))
+        """Every row that read text, zero-shot."""
+        return list(dict.fromkeys(self.rows("last_window")["label"]))
 
-    def zero_shot(self, name: str) -> pd.DataFrame:
-        """The rows of a table that were measured without training on, with their labels."""
+    def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
+        """The rows of a table that belong to an arm, with their labels."""
         table = self.table(name)
         if "arm" not in table:
             return pd.DataFrame(columns=[*READ])
-        chosen = table[table["arm"] == "zero_shot"]
+        chosen = table[table["arm"] == arm]
         return chosen.assign(label=row_labels(chosen))
 
-    def label(self, method: str, largest: bool = False) -> str:
+    def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
         """A method at the least of its factors that reaches the tested length, or the largest."""
         factors = self.factors.get(method, [1.0])
         reaching = [f for f in factors if f >= self.test_len / self.train_len]
-        return method_label(method, factors[-1] if largest or not reaching else reaching[0])
+        factor = factors[-1] if largest or not reaching else reaching[0]
+        return method_label(method, factor, arm)
 
     def against(self, a: str, b: str, metric: str) -> Tally:
         """How `a` fares against `b`; copying is counted at distances beyond the trained length."""
@@ -135,19 +168,19 @@ class Methods(Trained):
             chosen &= pairs["at_tokens"] > self.train_len
         return tally(pairs.loc[chosen, "verdict"], a)
 
-    def loss(self, label: str) -> float:
+    def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Mean loss of the last tokens after the longest context, in nats per byte."""
-        table = self.zero_shot("last_window")
+        table = self.rows("last_window", arm)
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
     def copying(self, label: str) -> pd.Series:
         """Mean copy accuracy over the seeds, by distance."""
-        table = self.zero_shot("copy_accuracy")
+        table = self.rows("copy_accuracy")
         return table[table["label"] == label].groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
-        """Mean copy accuracy at distances beyond the trained length."""
+        """Mean copy accuracy at distances beyond the trained length; nan if not measured."""
         accuracy = self.copying(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
@@ -159,8 +192,8 @@ class Methods(Trained):
         distances = accuracy.index.to_numpy()
         return float(accuracy.iloc[abs(distances - 2 * self.train_len).argmin()])
 
-    def copies_within(self) -> float:
-        accuracy = self.copying(self.plain)
+    def copies_within(self, name: str = "") -> float:
+        accuracy = self.copying(name or self.plain)
         return float(accuracy.loc[accuracy.index <= self.train_len / 2].mean())
 
 
@@ -190,8 +223,8 @@ class Encodings(Trained):
             return self.plain, Tally(0, 0, 0)
         return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
 
-    def copies_within(self) -> float:
-        return self.at(self.plain, "copy accuracy", longest=False)
+    def copies_within(self, name: str = "") -> float:
+        return self.at(name or self.plain, "copy accuracy", longest=False)
 
     def _one(self, name: str, where: dict[str, str], longest: bool = False) -> pd.Series | None:
         table = self.table(name)
@@ -207,45 +240,42 @@ def at_least(value: float, least: float) -> bool | None:
     return None if math.isnan(value) else value >= least
 
 
-@dataclass(frozen=True, kw_only=True)
-class FromRuns:
-    """Stored runs, and what counts as working.
-
-    Attributes:
-        works: copy accuracy from which on copying works.
-        fails: copy accuracy up to which it fails.
-        harmless: rise of a text loss, in nats per byte, that counts as none.
-        learned: copy accuracy inside the trained length below which a run decides nothing.
-    """
-
-    runs: tuple[Stored, ...] = ()
-    works: float = 0.9
-    fails: float = 0.2
-    harmless: float = 0.02
-    learned: float = 0.8
-
-
 R = TypeVar("R", bound=Trained)
 
 
+def guarded(run: Trained, names: tuple[str, ...], finding: Finding) -> Finding:
+    """The finding, without a verdict if one of the models named did not learn the task."""
+    learned = {name: run.copies_within(name) for name in names}
+    weak = [f"{name} ({copied:.2f})" for name, copied in learned.items() if not copied >= LEARNED]
+    if finding.agrees is None or not weak:
+        return finding
+    note = f"{finding.measured}; did not learn to copy: {', '.join(weak)}"
+    return replace(finding, agrees=None, measured=note)
+
+
 def decided_by(
+    *,
     kind: type[R],
     expected: str,
-    findings: Callable[[R, FromRuns], tuple[Finding, ...]],
-    given: FromRuns,
+    findings: Callable[[R], tuple[Finding, ...]],
+    runs: tuple[Stored, ...] = (),
 ) -> Evidence:
-    """What `findings` says of the deciding run, or what is missing for a decision."""
-    run = deciding(kind, given.runs)
-    if run is None:
-        missing = part("a stored run that tests beyond its trained length", "none", None)
-        return Evidence(expected=expected, findings=(missing,))
+    """What `findings` says of the largest run that can answer, or what is missing for that."""
+    answers = [_asked(run, expected, findings) for run in largest_first(kind, runs)]
+    nothing = missing("a stored run that tests beyond its trained length")
+    without = Evidence(expected=expected, findings=(nothing,))
+    return next((x for x in answers if not x.is_missing), answers[0] if answers else without)
+
+
+def _asked(run: R, expected: str, findings: Callable[[R], tuple[Finding, ...]]) -> Evidence:
+    """What one run says; nothing if its models did not learn the task."""
+    models = described(run.config)
     copied = run.copies_within()
-    if not copied >= given.learned:
-        what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
-        text = "not measured" if math.isnan(copied) else f"{copied:.2f}, below {given.learned}"
-        weak = part(what, text, None, copied)
-        return Evidence(expected=expected, findings=(weak,))
-    return Evidence(expected=expected, findings=findings(run, given))
+    if copied >= LEARNED:
+        return Evidence(expected=expected, findings=findings(run), models=models)
+    what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
+    text = "not measured" if math.isnan(copied) else f"{copied:.2f}, below {LEARNED}"
+    return Evidence(expected=expected, findings=(missing(what, text),), models=models)
 
 
 def trained_claim(
@@ -253,24 +283,24 @@ def trained_claim(
     reads: str,
     command: str,
     id_: str,
-    source: str,
+    passages: tuple[Passage, ...],
     statement: str,
     expected: str,
-    findings: Callable[[R, FromRuns], tuple[Finding, ...]],
+    findings: Callable[[R], tuple[Finding, ...]],
 ) -> Claim:
     """A claim that the stored runs of the experiment `reads` decide."""
     return Claim(
         id=id_,
-        source=source,
+        passages=passages,
         statement=statement,
-        inputs=FromRuns(),
-        check=partial(decided_by, kind, expected, findings),
+        check=partial(decided_by, kind=kind, expected=expected, findings=findings),
+        kind=Kind.TRAINED,
         reads=reads,
         command=command,
     )
 
 
-def deciding(kind: type[R], runs: Sequence[Stored]) -> R | None:
-    """The largest of the stored runs that test beyond their trained length."""
+def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
+    """The stored runs that test beyond their trained length, the largest first."""
     usable = (kind(run) for run in runs if run.config["test_len"] > run.config["train_len"])
-    return max(usable, key=lambda run: run.quality, default=None)
+    return sorted(usable, key=lambda run: run.quality, reverse=True)
