@@ -2,19 +2,21 @@
 
 import math
 
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
-from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.fits import fits
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, steps
 from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
+from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
 from ropelab.numerics.formats import format_named
 from ropelab.rope.bounds import Similarity
 
@@ -89,7 +91,9 @@ def test_published_values_at_1k_to_4k(tables):
 
 def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     found = [Bound(context, ((2.0 * context, math.inf),), True) for context in (*CONTEXTS, 2**21)]
-    table = published(BaseConfig(context=(1024,)), found[:3])
+    rows = [(bound.context, 128, 64, bound.first) for bound in found[:3]]
+    names = ["context_tokens", "head_dim", "turning_pairs", "first_admissible_base"]
+    table = judge(pd.DataFrame(rows, columns=names))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
     fitted = fits(found, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12

@@ -174,7 +174,8 @@ def keeps_no_vectors(*, name: str = "alibi") -> Evidence:
 
 def work(*, name: str, slow: bool, seed: int = 0) -> Evidence:
     """Multiplications of the scores of a sequence, against attention without positions."""
-    ratio = multiplications(encoding_for(name), seed) / multiplications(Encoding(), seed)
+    encoding = encoding_for(name).for_layer(0)
+    ratio = multiplications(encoding, seed) / multiplications(Encoding(), seed)
     return Evidence(
         expected=f"{'at least' if slow else 'less than'} {SLOW} times plain attention's",
         findings=(

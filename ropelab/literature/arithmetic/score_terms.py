@@ -172,9 +172,16 @@ CLAIMS = (
                 "它们并不是纯粹的“相对位置”",
                 "they are not purely relative positions",
             ),
+            Passage(
+                "002",
+                "§1",
+                21,
+                "且不能很好的处理位置间的相对关系",
+                "and cannot handle relative positions well",
+            ),
         ),
-        statement="The three terms with positions depend on the query's and the key's positions "
-        "separately, not on their difference.",
+        statement="With added codes the terms with positions depend on the query's and the key's "
+        "positions separately, not on their difference.",
         check=position_terms_absolute,
     ),
     Claim(

@@ -123,6 +123,21 @@ CLAIMS = (
         partial(ordered, metric=TEXT, better=(), worse=("sinusoidal",)),
     ),
     _claim(
+        "alibi-beats-others",
+        (
+            Passage(
+                "003",
+                "ALiBi",
+                605,
+                "ALiBi有时优于经典的绝对位置编码和相对位置编码",
+                "ALiBi is sometimes better than classic absolute and relative encodings",
+            ),
+        ),
+        "On long text ALiBi is sometimes better than other encodings (asked here against RoPE).",
+        "a lower loss than RoPE's at the longest context",
+        partial(ordered, metric=TEXT, better=("alibi",), worse=()),
+    ),
+    _claim(
         "loss-order",
         (Passage("alibi", "§2"),),
         "Trained from scratch, ALiBi and T5 have a lower loss beyond the trained length than "

@@ -2,9 +2,9 @@
 
 An ordering is a list of groups, the best first. Methods of one group were published as equal,
 those of different groups as different. Every pair is a part of the claim: a pair that should
-differ agrees if the comparison says so, disagrees if it says the opposite and is open at `~`; a
-pair that should be equal disagrees if it differs by CLOSE or more. Only shapes can reappear: the
-published numbers belong to other models, texts and lengths.
+differ agrees if the comparison says so, disagrees if it says the opposite by CLOSE or more, and is
+open otherwise; a pair that should be equal disagrees if it differs by CLOSE or more. Only shapes
+can reappear: the published numbers belong to other models, texts and lengths.
 """
 
 import math
@@ -120,7 +120,8 @@ def _steps(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[Finding]:
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
             difference, better = _look_up(rows, a, b)
-            agrees = {a: True, b: False, "~": None}[better]
+            contradicted = better == b and abs(difference) >= CLOSE
+            agrees = True if better == a else False if contradicted else None
             yield part(f"{a} > {b}", _said(a, b, difference, better), agrees, difference)
 
 

@@ -2,20 +2,25 @@
 
 import cmath
 import math
+from functools import partial
 
 import mpmath
 import numpy as np
 import pytest
 import torch
-from ropelab.experiments.claims.ledger import find
-from ropelab.experiments.claims.sinusoidal import Code
-from ropelab.experiments.claims.worked_example import Example
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.deberta.modeling_deberta import build_relative_position
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from ropelab.experiments.claims import decay, elementwise, in_use, rotation, scaling
+from ropelab.literature.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
+from ropelab.literature.arithmetic.attention_order import attention
+from ropelab.literature.arithmetic.sinusoidal import code
+from ropelab.literature.ledger import find
+from ropelab.literature.numbers import frequencies, gaussian
 from ropelab.rope.frequencies import Geometry, inverse_frequencies
+from ropelab.rope.rotary import cos_sin, rotate
+from ropelab.rope.scaling import RopePlan
 
 
 @pytest.fixture(autouse=True)
@@ -57,51 +62,57 @@ def test_angles_of_the_script():
 
 
 def test_the_worked_example_cell_by_cell():
-    given = Example()
-    for m, vector in enumerate(given.vectors):
+    rotated = worked_example.rotated()
+    for m, vector in enumerate(worked_example.VECTORS):
         for pair in range(2):
-            x, y = vector[2 * pair : 2 * pair + 2]
+            x, y = vector[2 * pair : 2 * pair + 2].tolist()
             turned = mpmath.mpc(x, y) * mpmath.expjpi(m * mpmath.mpf(100) ** -pair / mpmath.pi)
-            got = given.rotated()[m, 2 * pair : 2 * pair + 2]
+            got = rotated[m, 2 * pair : 2 * pair + 2]
             np.testing.assert_allclose(got, [float(turned.real), float(turned.imag)], atol=1e-15)
 
 
 def test_the_bound_curve_by_its_definition():
-    given = decay.Distances(head_dim=16, farthest=40)
-    for m, got in enumerate(decay.bound_curve(given).tolist()):
+    for m, got in enumerate(decay.bound_curve(16, farthest=40).tolist()):
         waves = [mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16)) for i in range(8)]
         exact = mpmath.fsum(abs(mpmath.fsum(waves[: j + 1])) for j in range(8)) / 8
         assert math.isclose(got, float(exact), rel_tol=1e-12)
 
 
-# numpy's complex numbers
+# ropelab's own rotation, and numpy's complex numbers
+
+
+@pytest.mark.parametrize("pairing", ["half", "interleaved"])
+def test_pairs_are_turned_as_models_turn_them(pairing):
+    x, positions = gaussian(0, 5, 8), np.arange(5)
+    cos, sin = cos_sin(torch.from_numpy(positions), RopePlan(inverse_frequencies(8, 100.0)))
+    model = rotate(torch.from_numpy(x), cos, sin, pairing=pairing).numpy()
+    ours = turning.turned(x, positions[:, None] * frequencies(8, 100.0), pairing)
+    np.testing.assert_allclose(ours, model, atol=1e-14)
 
 
 def test_rotated_scores_are_real_parts_of_complex_products():
-    given = rotation.Rotated(pairing="interleaved", draws=5)
-    q, k = (np.asarray(x).view(np.complex128) for x in given.draw())
+    q, k = gaussian(0, 2, 5, 64)
+    q_pairs, k_pairs = (x[:, :32] + 1j * x[:, 32:] for x in (q, k))
     waves = np.exp(1j * 7 * 10000.0 ** (-np.arange(0, 64, 2) / 64))
-    exact = (q * np.conj(k * waves)).sum(-1).real
-    np.testing.assert_allclose(np.asarray(given.scores(3, 10)), exact, rtol=1e-12)
+    exact = (q_pairs * np.conj(k_pairs * waves)).sum(-1).real
+    np.testing.assert_allclose(rotation.scores(q, k, 3, 10, 10000.0), exact, rtol=1e-12)
 
 
 def test_random_scores_are_as_large_at_every_distance():
-    given = decay.Distances(head_dim=8, draws=40_000)
-    scores = decay.random_curves(given, torch.tensor([0.0, 5.0, 3000.0], dtype=torch.float64))
+    scores = decay.random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
     # The score of two standard normal vectors has variance d, rotated or not.
-    np.testing.assert_allclose(scores.square().mean(0), 8, rtol=0.03)
+    np.testing.assert_allclose(np.square(scores).mean(0), 8, rtol=0.03)
 
 
 def test_random_scores_come_back_after_a_full_turn():
-    given = decay.Distances(head_dim=2, draws=3)
-    turned = decay.random_curves(given, torch.tensor([0, 1, 2 * math.pi], dtype=torch.float64))
-    torch.testing.assert_close(turned[:, 0], turned[:, 2])
-    assert not torch.allclose(turned[:, 0], turned[:, 1])
+    turned = decay.random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
+    np.testing.assert_allclose(turned[:, 0], turned[:, 2])
+    assert not np.allclose(turned[:, 0], turned[:, 1])
 
 
 def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
-    angles = inverse_frequencies(6, 100.0) * 9
-    matrix = elementwise.block_diagonal(angles).numpy()
+    angles = frequencies(6, 100.0) * 9
+    matrix = turning.rotation_matrix(angles)
     for i, angle in enumerate(angles.tolist()):
         block = matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
         assert block @ [1, 1j] == pytest.approx(cmath.exp(-1j * angle) * np.array([1, 1j]))
@@ -109,36 +120,46 @@ def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
 
 
 def test_sinusoids_by_the_formula_of_the_transformer():
-    code = Code(width=6, base=10000.0).at(torch.tensor([0, 1, 50])).numpy()
+    codes = code([0, 1, 50], frequencies(6, 10000.0))
     for row, pos in enumerate((0, 1, 50)):
         for i in range(3):
             angle = pos / 10000 ** (2 * i / 6)
-            assert code[row, 2 * i] == pytest.approx(math.sin(angle), abs=1e-13)
-            assert code[row, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-13)
+            assert codes[row, 2 * i] == pytest.approx(math.sin(angle), abs=1e-13)
+            assert codes[row, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-13)
 
 
 def test_the_causal_mask_against_torch():
-    from ropelab.experiments.claims.attention_order import attention
-
     q, k, v = torch.randn(3, 7, 4, dtype=torch.float64)
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    torch.testing.assert_close(attention(q, k, v, causal=True), expected)
+    ours = attention(*(x.numpy() for x in (q, k, v)), causal=True)
+    np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-10)
 
 
 # transformers
 
 
 def test_rotate_half_is_that_of_transformers():
-    given = elementwise.Layout(head_dim=16)
+    q = gaussian(0, 4, 16)
     config = LlamaConfig(
         hidden_size=16, num_attention_heads=1, head_dim=16, max_position_embeddings=64
     )
-    q, k = (x.float()[None, None, :4] for x in given.draw())
-    cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(4)[None])
-    theirs, _ = apply_rotary_pos_emb(q, k, cos, sin)
-    angles = torch.arange(4)[:, None] * inverse_frequencies(16, 10000.0).repeat(2)
-    ours = q * angles.cos() + elementwise.halves_swapped(q) * angles.sin()
-    torch.testing.assert_close(theirs, ours.float(), atol=1e-5, rtol=0)
+    theirs_q = torch.from_numpy(q).float()[None, None]
+    cos, sin = LlamaRotaryEmbedding(config)(theirs_q, torch.arange(4)[None])
+    theirs, _ = apply_rotary_pos_emb(theirs_q, theirs_q, cos, sin)
+    angles = np.arange(4)[:, None] * np.tile(frequencies(16, 10000.0), 2)
+    ours = q * np.cos(angles) + turning.swapped(q, "half") * np.sin(angles)
+    np.testing.assert_allclose(theirs[0, 0].numpy(), ours, atol=1e-5)
+
+
+def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
+    tokens, span = 5, 4
+    relative = build_relative_position(torch.zeros(tokens, 1), torch.zeros(tokens, 1))[0]
+    keys_by_row = torch.from_numpy(gaussian(0, tokens, 2 * span))
+    index = torch.clamp(-relative + span, 0, 2 * span - 1)
+    theirs = torch.gather(keys_by_row, -1, index).T
+    i, j = np.arange(tokens)[:, None], np.arange(tokens)
+    same = keys_by_row.numpy()[j, np.clip(i - j + span, 0, 2 * span - 1)]
+    np.testing.assert_array_equal(theirs.numpy(), same)
 
 
 @pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), in_use.MANY_TURNS])
@@ -156,17 +177,12 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
         },
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    given = find("minimind-yarn-ramp").inputs
-    ours = given.scaled(geometry)
-    ratio = scaling.largest_ratio(theirs.double(), _plan(ours))
-    assert ratio == pytest.approx(given.apart(geometry), rel=1e-5)
-    assert factor == pytest.approx(value("minimind-yarn-ramp", 2))
-
-
-def _plan(inv_freq):
-    from ropelab.rope.scaling import RopePlan
-
-    return RopePlan(inv_freq)
+    ours = in_use.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
+    check = partial(find("minimind-yarn-ramp").evidence, geometry=geometry)
+    assert scaling.largest_ratio(theirs.numpy(), ours) == pytest.approx(
+        check().findings[0].value, rel=1e-5
+    )
+    assert factor == pytest.approx(check().findings[2].value)
 
 
 def minimind_october_2025(dim, base, length, factor, beta_fast):
@@ -203,6 +219,6 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     ],
 )
 def test_minimind_formulas_against_loops(formula, oracle, geometry):
-    given = in_use.MiniMindYarn(formula=formula, geometry=geometry, factor=8.0, beta_fast=16.0)
+    ours = in_use.minimind_frequencies(formula, geometry, 8.0, 16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
-    np.testing.assert_allclose(given.scaled(geometry).numpy(), loop, rtol=1e-12)
+    np.testing.assert_allclose(ours, loop, rtol=1e-12)
