@@ -122,8 +122,8 @@ def low_loss_means_retrieval(run: Methods) -> tuple[Finding, ...]:
     read = [Reading(x, run.loss(x), run.copies_beyond(x)) for x in run.labels]
     read = [reading for reading in read if not math.isnan(reading.loss)]
     measured = [reading for reading in read if not math.isnan(reading.accuracy)]
-    if not measured:
-        return (missing("methods that were measured on text and copying"),)
+    if not measured or run.table("comparisons").empty:
+        return (missing("methods that were measured on text and copying and compared"),)
     best = min(read, key=lambda reading: reading.loss)
     as_good = [x for x in read if run.against(best.label, x.label, TEXT).better == 0]
     unknown = [x.label for x in as_good if math.isnan(x.accuracy)]
