@@ -485,6 +485,18 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
     assert math.isnan(mixed.copies_at_twice("unknown"))
 
 
+def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_shortest():
+    plain = extrapolation()
+    short, long = (
+        plain.tables["copy_accuracy"].assign(context_tokens=tokens, accuracy=accuracy)
+        for tokens, accuracy in ((L, 0.95), (LONGER, 0.4))
+    )
+    both = {**plain.tables, "copy_accuracy": pd.concat([long, short])}
+    run = Methods(Stored("extrapolate", plain.config, both, ""))
+    assert run.copies_within() == pytest.approx(0.95)
+    assert run.copies_beyond("yarn ×4") == pytest.approx(0.4)
+
+
 @pytest.mark.parametrize(
     ("tally", "agrees", "text"),
     [

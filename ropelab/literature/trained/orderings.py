@@ -19,7 +19,7 @@ from ropelab.context import Stored
 from ropelab.labels import method_label
 from ropelab.literature.record import Claim, Evidence, Finding, Kind, Passage, missing, part
 from ropelab.literature.thresholds import CLOSE, LEARNED
-from ropelab.literature.trained.stored import Methods, described
+from ropelab.literature.trained.stored import Methods, described, in_context
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TUNED = f"{COMMAND} --arms zero_shot,finetuned"
@@ -82,7 +82,7 @@ def judge(
     """
     rows = comparisons[comparisons["metric"] == ordering.metric]
     place = _place(ordering, rows["at_tokens"], train_len, tuned_len)
-    rows = rows[rows["at_tokens"] == place]
+    rows = in_context(rows[rows["at_tokens"] == place], "at_tokens")
     reach = (tuned_len if ordering.is_tuned else test_len) / train_len
     groups = ordering.labels(reach)
     low, high = ordering.reaches

@@ -3,11 +3,12 @@
 Nothing is compared here anew: the labs store paired differences with 95 % intervals in their tables
 `comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
 
-Columns read: last_window (method, factor, arm, context_tokens, nll_nats_per_byte), copy_accuracy
-(method, factor, arm, distance_tokens, accuracy), comparisons (metric, at_tokens, method_a,
-method_b, verdict); of the encodings lab quality (metric, encoding, times_trained_len, value),
-comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict) and extrapolation (metric,
-encoding, difference, ci_low, ci_high).
+Columns read of the extrapolation lab: last_window (method, factor, arm, context_tokens,
+nll_nats_per_byte), copy_accuracy (method, factor, arm, distance_tokens, accuracy and, where it
+varies, context_tokens), comparisons (metric, at_tokens, context_tokens where it varies, method_a,
+method_b, difference, verdict). Of the encodings lab: quality (metric, encoding, times_trained_len,
+value), comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict), extrapolation
+(metric, encoding, difference, ci_low, ci_high).
 """
 
 import math
@@ -166,7 +167,7 @@ class Methods(Trained):
         chosen &= pairs["metric"] == metric
         if metric == "copy_accuracy":
             chosen &= pairs["at_tokens"] > self.train_len
-        return tally(pairs.loc[chosen, "verdict"], a)
+        return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Mean loss of the last tokens after the longest context, in nats per byte."""
@@ -174,10 +175,11 @@ class Methods(Trained):
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
-    def copying(self, label: str) -> pd.Series:
-        """Mean copy accuracy over the seeds, by distance."""
+    def copying(self, label: str, longest: bool = True) -> pd.Series:
+        """Mean copy accuracy over the seeds, by distance, in the longest context (or shortest)."""
         table = self.rows("copy_accuracy")
-        return table[table["label"] == label].groupby("distance_tokens")["accuracy"].mean()
+        mine = in_context(table[table["label"] == label], "distance_tokens", longest)
+        return mine.groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
         """Mean copy accuracy at distances beyond the trained length; nan if not measured."""
@@ -193,8 +195,16 @@ class Methods(Trained):
         return float(accuracy.iloc[abs(distances - 2 * self.train_len).argmin()])
 
     def copies_within(self, name: str = "") -> float:
-        accuracy = self.copying(name or self.plain)
+        accuracy = self.copying(name or self.plain, longest=False)
         return float(accuracy.loc[accuracy.index <= self.train_len / 2].mean())
+
+
+def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
+    """Of every distance in the column `place` the rows of its longest context, or its shortest."""
+    if "context_tokens" not in table:
+        return table
+    contexts = table.groupby(place)["context_tokens"]
+    return table[table["context_tokens"] == contexts.transform("max" if longest else "min")]
 
 
 class Encodings(Trained):
@@ -247,7 +257,7 @@ def guarded(run: Trained, names: tuple[str, ...], finding: Finding) -> Finding:
     """The finding, without a verdict if one of the models named did not learn the task."""
     learned = {name: run.copies_within(name) for name in names}
     weak = [f"{name} ({copied:.2f})" for name, copied in learned.items() if not copied >= LEARNED]
-    if finding.agrees is None or not weak:
+    if finding.missing or not weak:
         return finding
     note = f"{finding.measured}; did not learn to copy: {', '.join(weak)}"
     return replace(finding, agrees=None, measured=note)
