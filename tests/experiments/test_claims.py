@@ -128,7 +128,8 @@ def test_the_answer_counts_the_two_kinds_apart(tables):
         mine = claims[claims["evidence"] == kind]
         assert f"Of {len(mine)} statements {report.ABOUT[kind]}" in said
         count = (mine["verdict"] == negative).sum()
-        assert f"{count} {report.PLURAL[negative]}" in said
+        told = report.SINGULAR if count == 1 else report.PLURAL
+        assert f"{count} {told[negative]}" in said
 
 
 def test_one_claim_prints_quotations_as_quotations_and_our_words_as_ours():

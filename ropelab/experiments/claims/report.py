@@ -59,8 +59,17 @@ def _counted(claims: pd.DataFrame, kind: Kind) -> str:
     if mine.empty:
         return ""
     counts = mine["verdict"].value_counts()
-    told = ", ".join(f"{counts.get(str(v), 0)} {PLURAL[v]}" for v in OUTCOMES[kind])
+    told = ", ".join(_told(int(counts.get(str(v), 0)), v) for v in OUTCOMES[kind])
     return f"Of {len(mine)} statements {ABOUT[kind]} {told}."
+
+
+def _told(count: int, verdict: Verdict) -> str:
+    """How many statements got a verdict.
+
+    >>> _told(1, Verdict.WRONG), _told(2, Verdict.HOLDS)
+    ('1 is wrong', '2 hold')
+    """
+    return f"{count} {SINGULAR[verdict] if count == 1 else PLURAL[verdict]}"
 
 
 ABOUT = {
@@ -75,6 +84,12 @@ PLURAL = {
     Verdict.PARTLY: "are reproduced with a condition",
     Verdict.NOT_REPRODUCED: "are not reproduced here",
     Verdict.UNDECIDED: "are not decidable here",
+}
+
+
+SINGULAR = {
+    verdict: f"is{said.removeprefix('are')}" if said.startswith("are") else str(verdict)
+    for verdict, said in PLURAL.items()
 }
 
 
