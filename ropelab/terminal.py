@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,10 +20,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from ropelab.context import Advance
 
 SPARSELY = 30.0  # seconds between two plain progress lines
+SOON = 3.0  # seconds after which the first of them tells the time left
 
 
 def say(text: str) -> None:
@@ -76,18 +79,18 @@ class Bars:
 
 @contextmanager
 def plain_lines(description: str, total: float | None = None) -> Iterator[Advance]:
-    """Progress for a log file: a line at the start, then one every half minute."""
-    start = shown = time.monotonic()
-    done = 0.0
+    """Progress for a log file: a line at once, one after seconds, then one every half minute."""
+    start = time.monotonic()
+    due, done = start + SOON, 0.0
     say(f"{description} ...")
 
     def advance(steps: float = 1, *, note: str = "") -> None:
-        nonlocal done, shown
+        nonlocal done, due
         done += steps
         now = time.monotonic()
-        if now - shown < SPARSELY:
+        if now < due:
             return
-        shown = now
+        due = now + SPARSELY
         left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
         share = f"{done / total:.0%}" if total else f"{done:g}"
         say(f"{description}: {share}{left}{f', {note}' if note else ''}")
@@ -117,6 +120,17 @@ def show_table(table: pd.DataFrame, console: Console) -> None:
     for row in table.itertuples(index=False):
         grid.add_row(*(format_value(value) for value in row))
     console.print(grid)
+
+
+def show_records(table: pd.DataFrame, title: str) -> None:
+    """Print long rows as paragraphs under the column `title`; what is empty is left out."""
+    console = Console(highlight=False, markup=False)
+    for row in table.to_dict(orient="records"):
+        console.print(row.pop(title), style="bold")
+        for column, value in row.items():
+            if value:
+                line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
+                console.print(Padding(line, (0, 0, 0, 4)))
 
 
 def show_answer(answer: str, summary: pd.DataFrame, where: str | None) -> None:

@@ -13,13 +13,14 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deberta.modeling_deberta import build_relative_position
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from ropelab.encoding.rotary import rotate
 from ropelab.literature.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
 from ropelab.literature.arithmetic.attention_order import attention
 from ropelab.literature.arithmetic.sinusoidal import code
 from ropelab.literature.ledger import find
 from ropelab.literature.numbers import frequencies, gaussian
 from ropelab.rope.frequencies import Geometry, inverse_frequencies
-from ropelab.rope.rotary import cos_sin, rotate
+from ropelab.rope.rotary import cos_sin
 from ropelab.rope.scaling import RopePlan
 
 
@@ -84,8 +85,8 @@ def test_the_bound_curve_by_its_definition():
 @pytest.mark.parametrize("pairing", ["half", "interleaved"])
 def test_pairs_are_turned_as_models_turn_them(pairing):
     x, positions = gaussian(0, 5, 8), np.arange(5)
-    cos, sin = cos_sin(torch.from_numpy(positions), RopePlan(inverse_frequencies(8, 100.0)))
-    model = rotate(torch.from_numpy(x), cos, sin, pairing=pairing).numpy()
+    tables = cos_sin(positions, RopePlan(inverse_frequencies(8, 100.0)))
+    model = rotate(torch.from_numpy(x), *map(torch.from_numpy, tables), pairing=pairing).numpy()
     ours = turning.turned(x, positions[:, None] * frequencies(8, 100.0), pairing)
     np.testing.assert_allclose(ours, model, atol=1e-14)
 

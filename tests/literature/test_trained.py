@@ -16,7 +16,6 @@ from ropelab.literature.record import OUTCOMES, Kind, Verdict
 from ropelab.literature.trained import orderings
 from ropelab.literature.trained import stored as reading
 from ropelab.literature.trained.stored import Encodings, Methods, Tally, described, largest_first
-from ropelab.stats import Interval, verdict
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
 OPEN = Verdict.UNDECIDED
@@ -84,7 +83,10 @@ def _pairs(a, b, of_a, of_b, noise):
 
 
 def _better(difference, noise, names):
-    return verdict(Interval(difference, difference - noise, difference + noise, 50), names)
+    """The smaller of two, or `~` where they are closer than the noise."""
+    if abs(difference) <= noise:
+        return "~"
+    return names[0] if difference < 0 else names[1]
 
 
 def changed(row, far=None, near=None, copying=None):

@@ -1,6 +1,6 @@
 """Claims of papers and of common practice about number formats."""
 
-import torch
+import numpy as np
 
 from ropelab.literature.arithmetic.scaling import LLAMA_2, turns
 from ropelab.literature.record import Claim, Evidence, Passage, limit, part
@@ -69,11 +69,11 @@ def shift_breaks_scores(
 def _moved(preset: str, shifts: tuple[int, ...], seed: int) -> list[float]:
     """Typical change of a score at each shift, over the typical score."""
     draws = draw(512, HEAD // 2, "random", seed)
-    distance, nothing = (torch.tensor([x], dtype=torch.float64) for x in (61, 0))
-    by = torch.tensor(shifts, dtype=torch.float64)
+    distance, nothing = np.array([61.0]), np.array([0.0])
     implementation = chain(preset)
-    moved = shift_errors(implementation, draws, 0, distance, by).square().mean((1, 2)).sqrt()
-    typical = scores(implementation, draws, distance, nothing).square().mean().sqrt()
+    changed = shift_errors(implementation, draws, 0, distance, np.array(shifts, dtype=float))
+    moved = np.sqrt(np.square(changed).mean((1, 2)))
+    typical = np.sqrt(np.square(scores(implementation, draws, distance, nothing)).mean())
     return (moved / typical).tolist()
 
 
