@@ -20,7 +20,7 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("methods",),
+    ("methods", "literature"),
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
@@ -34,6 +34,7 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
+    "literature": {"experiments", "figures", "store", "terminal", "methods"},
     "experiments": {"figures", "store", "terminal", "engine"},
     "engine": {"experiments", "lm", "encoding", "figures"},
 }

@@ -18,6 +18,10 @@ class DebertaLayer(Encoding):
     Kr = P W_kr and Qr = P W_qr for a table P of distances that all layers share. Distances from
     the last row on look the same, so it is defined everywhere.
 
+    The third term takes the distance from query to key, i - j, as the second does. The paper prints
+    the one from key to query there, but the code that its models were trained with (and that of
+    transformers) gathers the rows over keys before it transposes, which is i - j; so is this.
+
     Args:
         table: P [rows, width], which belongs to the whole encoding.
         to_key, to_query: W_kr and W_qr of this layer.

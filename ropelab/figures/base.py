@@ -16,6 +16,7 @@ from ropelab.figures.style import (
     token_axis,
     tokens_label,
 )
+from ropelab.literature.arithmetic.base_bound import Printed
 from ropelab.tables import Tables
 
 KINDS = {
@@ -98,7 +99,7 @@ def _bound_title(tables: Tables) -> str:
     published = tables["published"]
     if published.empty:
         return "Which base does a context length need?"
-    loose = (published["verdict"] == "loose").sum()
+    loose = (published["verdict"] == Printed.LOOSE).sum()
     return f"{loose} of {len(published)} published lower bounds on the base are loose"
 
 

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
@@ -10,18 +11,19 @@ from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.fits import fits
 from ropelab.experiments.base.plan import plan
 from ropelab.experiments.base.precision import blind_from
-from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps, two_digits_down
 from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
+from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
+from ropelab.methods.language import parse_scaling
 from ropelab.numerics.formats import format_named
 from ropelab.rope.bounds import Similarity, first_negative
 from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import parse_method
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,9 @@ def test_published_values_at_1k_to_4k(tables):
 
 def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     found = [Bound(context, ((2.0 * context, math.inf),), True) for context in (*CONTEXTS, 2**21)]
-    table = published(plan(BaseConfig(context=(1024,))), found[:3])
+    rows = [(bound.context, 128, 64, bound.first) for bound in found[:3]]
+    names = ["context_tokens", "head_dim", "turning_pairs", "first_admissible_base"]
+    table = judge(pd.DataFrame(rows, columns=names))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
     fitted = fits(found, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12
@@ -197,7 +201,7 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
     scaled = run(config, Context())["given_base"].iloc[0]
     plain = run(config.replace(method="unscaled"), Context())["given_base"].iloc[0]
     assert (scaled["method"], plain["method"]) == ("llama3(factor=8)", "unscaled")
-    inv_freq = parse_method("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
+    inv_freq = parse_scaling("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
     sums = np.cos(np.arange(32768.0)[:, None] * inv_freq).sum(1)
     assert scaled["lowest_sum"] == pytest.approx(sums.min(), abs=1e-4)
     assert scaled["admissible"] == (sums.min() >= 0)

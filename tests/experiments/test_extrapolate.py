@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from matplotlib import pyplot as plt
 from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate import orderings, report
+from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import finetuned, recalibrated, trainings, trial
 from ropelab.experiments.extrapolate.run import run
@@ -334,61 +333,3 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path):
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
     assert config(tasks=("copy",)).inputs() == {}
-
-
-# Orderings
-
-
-def compared(*pairs: tuple[str, str, float, str]) -> pd.DataFrame:
-    columns = ["method_a", "method_b", "difference", "verdict"]
-    table = pd.DataFrame(list(pairs), columns=columns)
-    return table.assign(metric="nll_short_context", at_tokens=64)
-
-
-@pytest.mark.parametrize(
-    ("difference", "verdict", "costs", "free"),
-    [
-        (-0.3, "first", "reproduced", "not reproduced"),
-        (-0.01, "first", "reproduced", "reproduced"),
-        (-0.3, "~", "within noise", "reproduced"),
-        (0.3, "second", "not reproduced", "not reproduced"),
-    ],
-)
-def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
-    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
-    table = compared(
-        *((a, b, difference, {"first": a, "second": b}.get(verdict, "~")) for a, b in pairs)
-    )
-    results = orderings.orderings(table, 64, 256, 256).set_index("ordering")["result"]
-    assert results["static scaling costs something at short length"] == costs
-    assert results["dynamic scaling costs nothing at short length"] == free
-
-
-def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
-    there = compared(("unscaled", "yarn ×4", -0.3, "unscaled"))
-    back = compared(("yarn ×4", "unscaled", 0.3, "unscaled"))
-    for table in (there, back):
-        row = orderings.orderings(table, 64, 256, 256).iloc[0]
-        assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
-
-
-def test_models_trained_on_are_looked_at_inside_and_just_outside_of_that_length():
-    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
-    table = pd.DataFrame(
-        [
-            ("nll_bucket", at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
-            for at, order in ((128, inside), (192, outside), (256, inside))
-            for a, b in combinations(order, 2)
-        ],
-        columns=["metric", "at_tokens", "method_a", "method_b", "difference"],
-    )
-    table["verdict"] = table["method_a"]
-    found = orderings.orderings(table, 64, 256, 128).set_index("ordering")
-    places = {"fine-tuned, inside the window": 128, "fine-tuned, just outside the window": 192}
-    assert found["at_tokens"].to_dict() == places
-    assert set(found["result"]) == {"reproduced"}
-    assert orderings.orderings(table, 64, 256, 256).empty
-
-
-def test_orderings_that_were_not_measured_are_left_out():
-    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 64, 256, 256).empty

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ropelab.literature.arithmetic.base_bound import Printed
+
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -84,7 +86,7 @@ def _paper(tables: Tables) -> list[str]:
         return []
     same = "exact values of its contexts"
     own = exponent[same if same in exponent else "exact values"]
-    loose = table[table.verdict == "loose"]
+    loose = table[table.verdict == Printed.LOOSE]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return [
         f"{len(loose)} of the paper's {len(table)} values here are loose, by up to {worst:.2g} "

@@ -6,10 +6,11 @@ import pandas as pd
 
 from ropelab.context import Context
 from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.fits import fits
 from ropelab.experiments.base.plan import Plan, plan
-from ropelab.experiments.base.published import fits, published
 from ropelab.experiments.base.search import Bound, bounds
 from ropelab.experiments.base.theories import theories
+from ropelab.literature.arithmetic.base_bound import judge
 from ropelab.rope.bounds import first_negative, lowest, rules
 from ropelab.rope.frequencies import inverse_frequencies, turns
 
@@ -18,9 +19,10 @@ def run(config: BaseConfig, context: Context) -> dict[str, pd.DataFrame]:
     """The exact bound, all theories beside it, the given base judged, and the published values."""
     planned = plan(config)
     found = bounds(planned.similarity, planned.contexts, config.windows_up_to, context)
-    table = published(planned, found)
+    bound = _bound(planned, found)
+    table = judge(bound)
     return {
-        "bound": _bound(planned, found),
+        "bound": bound,
         "windows": _windows(found),
         "theories": pd.concat([theories(planned, bound) for bound in found], ignore_index=True),
         "given_base": _given_base(planned),

@@ -7,7 +7,7 @@ copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
                share of what was found again, by distance and length of context
 matched        the same without a model: what followed the last 1, 2 or 3 tokens before
 comparisons    every pair of rows under every metric
-orderings      the orderings that were published, beside those measured
+literature     what was published and this run speaks about, judged
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ import pandas as pd
 
 from ropelab.context import Context
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.orderings import orderings
 from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.labels import row_labels
+from ropelab.literature.judge import judged
 from ropelab.trials import corpora
 from ropelab.trials.cells import Trial, ask_all, train_all
 from ropelab.trials.comparisons import Pair, compared, difference
@@ -48,9 +48,9 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
         tables[name] = table.assign(train_len_tokens=config.train_len)
     if retrieval := [task for task in config.tasks if task != "text"]:
         tables["matched"] = matched([trial(config, task) for task in retrieval], context)
-    both = compared(pairs, ["metric", "at_tokens", "context_tokens", "method_a", "method_b"])
-    ordered = orderings(both, config.train_len, config.test_len, config.tuned_len)
-    return {**tables, "comparisons": both, "orderings": ordered}
+    about = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
+    tables["comparisons"] = compared(pairs, about)
+    return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
 
 
 def at_the_end(measured: dict[str, pd.DataFrame], config: ExtrapolateConfig) -> pd.DataFrame:
