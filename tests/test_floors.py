@@ -20,6 +20,7 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
+    ("runtimes",),
     ("figures", "experiments"),
     ("store", "terminal"),
     ("lab", "gallery"),

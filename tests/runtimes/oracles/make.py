@@ -1,0 +1,76 @@
+"""Ask the runtimes anew: `python make.py FOLDER` installs each there and packs the answers.
+
+Needs the package index, about 3 GB of disk and the project's own environment, whose torch all of
+them share. Nothing of theirs is kept but what they computed.
+"""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TRANSFORMERS = {
+    "4.44.2": ("tokenizers>=0.19,<0.20", "huggingface_hub>=0.23.2,<0.35"),
+    "4.48.3": ("tokenizers>=0.21,<0.22", "huggingface_hub>=0.24,<0.35"),
+    "4.51.3": ("tokenizers>=0.21,<0.22", "huggingface_hub>=0.30,<0.35"),
+    "4.55.4": ("tokenizers>=0.21,<0.22", "huggingface_hub>=0.34,<1.0"),
+    "4.57.1": ("tokenizers>=0.22,<0.23", "huggingface_hub>=0.34,<1.0"),
+}
+SMALL = ("requests", "urllib3", "idna", "certifi", "charset_normalizer", "filelock", "fsspec")
+WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "exllamav3": "1.6.5"}
+MLX = ("mlx[cpu]", "mlx-lm==0.32.2")
+
+
+def python(*arguments: str) -> None:
+    """This interpreter, with one thread."""
+    print("$", *arguments, flush=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, *arguments], check=True, env=environment, cwd=HERE)
+
+
+def pip(*arguments: str) -> None:
+    python("-m", "pip", "--disable-pip-version-check", *arguments)
+
+
+def observe(script: str, *arguments: str) -> None:
+    python(f"observe_{script}.py", *arguments)
+
+
+def from_transformers(folder: Path, out: Path) -> None:
+    for version, pins in TRANSFORMERS.items():
+        site = folder / f"transformers-{version}"
+        if not site.exists():
+            wanted = (f"transformers=={version}", *pins, *SMALL)
+            pip("install", "--quiet", "--no-deps", "--target", str(site), *wanted)
+        short = version.rsplit(".", 1)[0]
+        observe("transformers", str(site), str(out / f"transformers-{short}.json"))
+    observe("transformers", "-", str(out / "transformers-5.json"))
+
+
+def from_wheels(folder: Path, out: Path) -> None:
+    for name, version in WHEELS.items():
+        place = folder / f"{name}-{version}"
+        if not place.exists():
+            options = ("--quiet", "--no-deps", "--only-binary", ":all:", "-d", str(folder))
+            pip("download", *options, f"{name}=={version}")
+            wheel = next(folder.glob(f"{name}-{version}-*.whl"))
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(place, [n for n in archive.namelist() if n.endswith(".py")])
+        observe(name, str(place), version, str(out / f"{name}.json"))
+
+
+def main(folder: Path) -> None:
+    out = folder / "observed"
+    out.mkdir(parents=True, exist_ok=True)
+    from_transformers(folder, out)
+    from_wheels(folder, out)
+    site = folder / "mlx"
+    if not site.exists():
+        pip("install", "--quiet", "--target", str(site), *MLX)
+    observe("mlx", str(site), str(out / "mlx-lm.json"))
+    python("pack.py", str(out), str(HERE.parent / "golden"))
+
+
+main(Path(sys.argv[1]).resolve())
