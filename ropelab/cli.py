@@ -17,7 +17,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import experiments
+from ropelab import desk, experiments
 from ropelab.config import Config, read_toml
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
@@ -246,6 +246,7 @@ def _top(
 
 for _name in experiments.NAMES:
     _add_command(experiments.load(_name))
+desk.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -23,7 +23,7 @@ FLOORS = (
     ("runtimes",),
     ("figures", "experiments"),
     ("store", "terminal"),
-    ("lab", "gallery"),
+    ("lab", "gallery", "desk"),
     ("cli",),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}

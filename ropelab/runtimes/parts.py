@@ -110,9 +110,7 @@ def longrope(
 ) -> tuple[Scaling, float]:
     """One divisor per pair; the table is chosen by length."""
     if min(short + long, default=0) <= 0 or attention <= 0:
-        raise NotModelledError(
-            "longrope with divisors or an attention factor that are not positive"
-        )
+        raise NotModelledError("longrope with numbers that are not positive")
     scaling = LongRope(
         long_factor=long,
         short_factor=short,

@@ -13,27 +13,48 @@ from ropelab.runtimes.transformers4 import Rules
 _ROPE_UTILS = "src/transformers/modeling_rope_utils.py and the classes of the models"
 
 
-def _v4(version: str, *rules: Any) -> Runtime:
+ASKED = frozenset(
+    "cohere deepseek_v2 deepseek_v3 gemma2 gemma3_text glm gpt_neox gpt_oss granite llama mistral "
+    "mixtral olmo2 phi phi3 qwen2 qwen3 smollm3 stablelm".split()
+)
+"""The model types of the configurations that the runtimes were asked about."""
+
+LLAMA_LIKE = frozenset(
+    "llama qwen2 qwen3 mistral mixtral phi3 olmo2 granite deepseek_v2 deepseek_v3".split()
+)
+
+
+def _without(text: str) -> frozenset[str]:
+    return ASKED - set(text.split())
+
+
+def _v4(version: str, compared: frozenset[str], *rules: Any) -> Runtime:
     reader = partial(transformers4.read, rules=Rules(*rules))
     name = f"transformers-{version.rsplit('.', 1)[0]}"
-    return Runtime(name, version, _ROPE_UTILS, "run", reader)
+    return Runtime(name, version, _ROPE_UTILS, "run", reader, compared=compared)
 
+
+_IN_448 = _without("deepseek_v2 deepseek_v3 gemma3_text gpt_oss qwen3 smollm3")
+_LLAMA = frozenset({"llama"})
 
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime("transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read),
-        _v4("4.57.1", "factor", "switch"),
-        _v4("4.55.4", "ratio", "switch"),
-        _v4("4.51.3", "ratio", "switch", False),
-        _v4("4.48.3", "maximum", "short", False, False),
-        _v4("4.44.2", "maximum", "static", False, False),
+        Runtime(
+            "transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read, compared=ASKED
+        ),
+        _v4("4.57.1", ASKED, "factor", "switch"),
+        _v4("4.55.4", ASKED, "ratio", "switch"),
+        _v4("4.51.3", _without("deepseek_v2 gpt_oss smollm3"), "ratio", "switch", False),
+        _v4("4.48.3", _IN_448, "maximum", "short", False, False),
+        _v4("4.44.2", _LLAMA, "maximum", "static", False, False, _LLAMA),
         Runtime(
             "vllm",
             "0.33.0",
             "model_executor/layers/rotary_embedding, config/model.py",
             "run",
             served.read_vllm,
+            compared=ASKED,
         ),
         Runtime(
             "sglang",
@@ -41,9 +62,15 @@ RUNTIMES: dict[str, Runtime] = {
             "srt/layers/rotary_embedding, srt/models/llama.py",
             "run",
             served.read_sglang,
+            compared=LLAMA_LIKE | {"gpt_oss"},
         ),
         Runtime(
-            "mlx-lm", "0.32.2", "mlx_lm/models/rope_utils.py and the model files", "run", mlx.read
+            "mlx-lm",
+            "0.32.2",
+            "mlx_lm/models/rope_utils.py and the model files",
+            "run",
+            mlx.read,
+            compared=_without("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3"),
         ),
         Runtime(
             "exllamav3",
@@ -51,6 +78,7 @@ RUNTIMES: dict[str, Runtime] = {
             "exllamav3/util/rope.py, model/config.py, architecture/*.py",
             "run",
             exllama.read,
+            compared=LLAMA_LIKE,
         ),
     )
 }
@@ -59,8 +87,10 @@ REFERENCE = "transformers-5"
 """The runtime against which the others are compared unless another is named."""
 
 
-def chosen(names: Iterable[str]) -> list[Runtime]:
-    """The runtimes of those names; a prefix such as `transformers` names several.
+def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
+    """The runtimes of those names that read such a file, all without names.
+
+    A prefix such as `transformers` names several.
 
     Raises:
         InputError: a name that fits none, with the nearest.
@@ -71,7 +101,7 @@ def chosen(names: Iterable[str]) -> list[Runtime]:
         if not fitting:
             raise unknown_name("runtime", name, RUNTIMES)
         found |= fitting
-    return list(found.values()) or list(RUNTIMES.values())
+    return [runtime for runtime in (found or RUNTIMES).values() if kind in runtime.reads]
 
 
 def read(
@@ -82,7 +112,8 @@ def read(
     try:
         layers = runtime.read(trace)
     except RefusedError as error:
-        return Reading(runtime, {}, trace.uses(), "refused", str(error))
+        return Reading(runtime, {}, trace.uses(), "refused", str(error), trace.model_type)
     except (NotModelledError, InputError) as error:
-        return Reading(runtime, {}, trace.uses(), "not modelled", str(error))
-    return Reading(runtime, layers, trace.uses())
+        problem = str(error)
+        return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
+    return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)

@@ -82,7 +82,8 @@ class Runtime:
     """One runtime at one version, and how its reader was checked.
 
     ``read_from`` names the files, ``proof`` is "run" where the reader is compared with what that
-    version computed, "read" where it was only read.
+    version computed, "read" where it was only read; ``reads`` the kinds of documents it takes,
+    ``compared`` the model types for which the comparison was made.
     """
 
     name: str
@@ -90,15 +91,14 @@ class Runtime:
     read_from: str
     proof: Literal["run", "read"]
     read: Callable[["Trace"], dict[str, RopeSpec]]
+    reads: tuple[str, ...] = ("config", "params")
+    compared: frozenset[str] = frozenset()
 
-    @property
-    def stated(self) -> str:
-        """How far the reader can be trusted, as the output says it."""
-        return (
-            "compared with what it computed"
-            if self.proof == "run"
-            else ("read from source, not run")
-        )
+    def stated(self, model_type: str) -> str:
+        """How far the reader can be trusted for that model type, as the output says it."""
+        if self.proof == "run" and model_type in self.compared:
+            return "compared with what it computed"
+        return "read from source, not run" + (" for this model" if self.proof == "run" else "")
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class Reading:
     keys: tuple[KeyUse, ...]
     outcome: Literal["read", "refused", "not modelled"] = "read"
     problem: str = ""
+    model_type: str = ""
 
     @property
     def main(self) -> RopeSpec | None:

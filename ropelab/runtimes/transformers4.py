@@ -11,7 +11,7 @@ from ropelab.rope.scaling import Scaling
 from ropelab.runtimes import parts
 from ropelab.runtimes.families import Family
 from ropelab.runtimes.parts import Settings
-from ropelab.runtimes.spec import RefusedError, RopeSpec, number, whole
+from ropelab.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.runtimes.trace import Trace
 
 
@@ -23,6 +23,7 @@ class Rules:
         "ratio": original length, and max/original as the factor, "factor": original and factor.
     longrope: "static": long table from the start, "short": never switches (its Llama class),
         "switch": by length.
+    only: the model types that read rope_scaling through the common functions, empty for all.
     truncate, phi3_share: whether YaRN reads truncate, and Phi-3 partial_rotary_factor.
     """
 
@@ -30,10 +31,13 @@ class Rules:
     longrope: str
     truncate: bool = True
     phi3_share: bool = True
+    only: frozenset[str] = frozenset()
 
 
 def read(trace: Trace, rules: Rules) -> dict[str, RopeSpec]:
     """Specs by layer type: one, or Gemma 3's two."""
+    if rules.only and trace.model_type not in rules.only:
+        raise NotModelledError(f"the classes of '{trace.model_type}' of that release were not read")
     family = parts.family_for(trace)
     settings = settings_of(trace, family)
     spec = build(trace, family, settings, rules)

@@ -45,6 +45,16 @@ def test_the_stated_version_is_the_one_that_answered(name, golden):
     assert golden.versions[name].split()[-1] == RUNTIMES[name].version
 
 
+@pytest.mark.parametrize("name", RUN)
+def test_the_stated_model_types_are_those_that_were_compared(name, golden):
+    answered = {
+        golden.configs[config]["model_type"]
+        for config, answer in golden.answers[name].items()
+        if isinstance(answer, dict)
+    }
+    assert answered == RUNTIMES[name].compared
+
+
 def test_versions_of_transformers_disagree_pairwise_on_random_configurations(golden):
     """The reason for one reader per release: no two of the five regimes are the same."""
     releases = [f"transformers-{v}" for v in ("4.44", "4.48", "4.55", "4.57", "5")]
