@@ -1,6 +1,6 @@
 """The command line: one command per experiment, its flags made from the fields of its config.
 
-Nothing heavy is imported here; torch, pandas and matplotlib are loaded when a command runs.
+Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
 import errno
@@ -40,6 +40,10 @@ Results = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
 Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
+Figures = Annotated[
+    bool | None,
+    typer.Option("--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 ConfigFile = Annotated[
@@ -50,6 +54,7 @@ COMMON = {
     "results": (Results, Path("results")),
     "force": (Force, False),
     "redraw": (Redraw, False),
+    "figures": (Figures, None),
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
@@ -132,11 +137,13 @@ def _run_one(
     results: Path,
     force: bool,
     redraw: bool,
+    figures: bool | None,
     quiet: bool,
     json: bool,
 ) -> None:
     values = _from_file(experiment.name, config) if config else {}
-    lab = _lab(results, force, redraw, quiet or (json and not sys.stderr.isatty()))
+    drawn = not json if figures is None else figures
+    lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
     if json:
         print_json(run)
@@ -151,21 +158,25 @@ def _from_file(name: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
+def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
     from ropelab import terminal
     from ropelab.context import silent
     from ropelab.lab import Lab
 
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
-    return Lab(results, force, redraw, silent if quiet else loud, terminal.say_waiting)
+    progress = silent if quiet else loud
+    notice = None if quiet else terminal.say
+    return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
 
 
 def _show(run: "Run") -> None:
     from ropelab import terminal
 
     state = "reused" if run.reused else "written to"
-    device = getattr(run.config, "device", None)
-    where = f"{state} {run.folder}{f' (computed on {device})' if device else ''}"
+    dtype = getattr(run.config, "dtype", "")
+    device = getattr(run.config, "device", "")
+    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
+    where = f"{state} {run.folder}{computed}"
     terminal.show_answer(run.answer, run.summary(), where)
 
 
@@ -199,7 +210,7 @@ def run_configs(
     """Run every config given, reuse what is finished, and write an index of all figures."""
     from ropelab.gallery import write_index
 
-    lab = _lab(results, force, redraw, quiet)
+    lab = _lab(results, force, redraw, True, quiet)
     planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
     # What reads the results of other runs comes after them.
     planned.sort(key=lambda item: bool(item[1][1].reads()))

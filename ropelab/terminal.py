@@ -23,6 +23,7 @@ from rich.table import Table
 from ropelab.context import Advance
 
 SPARSELY = 30.0  # seconds between two plain progress lines
+SOON = 3.0  # seconds after which the first of them tells the time left
 
 
 def say(text: str) -> None:
@@ -76,18 +77,18 @@ class Bars:
 
 @contextmanager
 def plain_lines(description: str, total: float | None = None) -> Iterator[Advance]:
-    """Progress for a log file: a line at the start, then one every half minute."""
-    start = shown = time.monotonic()
-    done = 0.0
+    """Progress for a log file: a line at once, one after seconds, then one every half minute."""
+    start = time.monotonic()
+    due, done = start + SOON, 0.0
     say(f"{description} ...")
 
     def advance(steps: float = 1, *, note: str = "") -> None:
-        nonlocal done, shown
+        nonlocal done, due
         done += steps
         now = time.monotonic()
-        if now - shown < SPARSELY:
+        if now < due:
             return
-        shown = now
+        due = now + SPARSELY
         left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
         share = f"{done / total:.0%}" if total else f"{done:g}"
         say(f"{description}: {share}{left}{f', {note}' if note else ''}")

@@ -13,7 +13,7 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "stats", "tables"),
+    ("errors", "folders", "labels", "machine", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),
@@ -21,7 +21,7 @@ FLOORS = (
     ("encoding",),
     ("lm",),
     ("runtimes",),
-    ("figures", "experiments"),
+    ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "gallery", "desk"),
     ("cli",),
@@ -32,7 +32,8 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
-    "experiments": {"figures", "store", "terminal"},
+    "experiments": {"figures", "store", "terminal", "engine"},
+    "engine": {"experiments", "lm", "encoding", "figures"},
 }
 
 
@@ -83,3 +84,26 @@ def test_help_imports_nothing_heavy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["freqs", "--method", "yarn(factor=4)"],
+        ["base", "--context", "64"],
+        ["precision", "--length", "256", "--long-lengths", "512"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_mathematics_answers_without_torch_and_without_drawing(arguments, tmp_path):
+    code = (
+        "import sys; from ropelab.cli import main\n"
+        f"try: main({[*arguments, '--json', '--results', str(tmp_path)]})\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "assert 'numpy' in sys.modules\n"
+        "heavy = {'torch', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    for _ in ("a fresh run", "the same run, reused"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

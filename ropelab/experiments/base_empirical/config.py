@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Bases, Config, Count, Device, EvenCount, Naturals
+from ropelab.config import AsList, Bases, Config, Count, Device, Dtype, EvenCount, Naturals
 
 if TYPE_CHECKING:
     from ropelab.lm.corpus import Corpus
@@ -55,6 +55,11 @@ class BaseEmpiricalConfig(Config):
         "", description="text file or folder to use; empty: the standard library of this Python"
     )
     device: Device = Field("auto", description="where tensors are computed")
+    dtype: Dtype = Field(
+        "auto",
+        description="number format of training and evaluation; auto: bfloat16 where the "
+        "processor has matrix units for it, else float32",
+    )
 
     @field_validator("bases")
     @classmethod

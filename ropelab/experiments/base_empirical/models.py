@@ -35,6 +35,7 @@ def training(config: BaseEmpiricalConfig, task: Task, base: float, seed: int) ->
         seed=seed,
         encoding=partial(_rope, config.head_dim, base),
         encoding_key={"name": "rope", "pairing": "half", "base": base},
+        dtype=config.dtype,
     )
 
 

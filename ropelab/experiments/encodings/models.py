@@ -60,6 +60,7 @@ def training(config: EncodingsConfig, task: Task, encoding: str, seed: int) -> T
             "trained_len": config.train_len,
             "version": LEARNING_VERSION,
         },
+        dtype=config.dtype,
     )
 
 

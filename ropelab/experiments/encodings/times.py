@@ -52,12 +52,12 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
 def training_step(config: EncodingsConfig, name: str) -> Work:
     """One optimizer step on a batch of the copy task at the full trained length."""
     model, recipe = model_with(config, name), recipe_of(config, "copy")
-    optimizers, last = make_optimizers(model, recipe), recipe.steps - 1
+    optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:
         return copy_batch(0, step, window, rows)
 
-    return lambda: one_step(model, optimizers, data, recipe, last)
+    return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
 
 def decoding(config: EncodingsConfig, name: str, context: int) -> Work:

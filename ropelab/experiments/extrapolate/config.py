@@ -19,6 +19,7 @@ from ropelab.config import (
     Config,
     Count,
     Device,
+    Dtype,
     EvenCount,
     Names,
     Naturals,
@@ -89,18 +90,23 @@ class ExtrapolateConfig(Config):
         "", description="folder of a Hugging Face causal language model to evaluate instead"
     )
     device: Device = Field("auto", description="where tensors are computed")
+    dtype: Dtype = Field(
+        "auto",
+        description="number format of training and evaluation; auto: bfloat16 where the "
+        "processor has matrix units for it, else float32 (hf: float32)",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Length, base and head of `hf` are those of its config.json."""
+        """Length, base and head of `hf` are those of its config.json; it is read in float32."""
         if not values.get("hf"):
             return values
         facts = read_facts(values["hf"])
         for name, fact in facts.items():
             if name in values and read_number(values[name]) != fact:
                 raise ValueError(f"{name} follows from the model ({fact}), leave it out")
-        return {**values, **facts}
+        return {"dtype": "float32", **values, **facts}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -49,6 +49,7 @@ def _seeds(
             seed=seed,
             encoding=lambda: plain.encoding(config.train_len),
             encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
+            dtype=config.dtype,
         )
         for seed in config.seeds
     ]

@@ -1,9 +1,6 @@
 """From a config to tables: train what is not trained yet, measure every row, make intervals."""
 
-from contextlib import AbstractContextManager, nullcontext
-
 import pandas as pd
-import torch
 
 from ropelab.context import Context
 from ropelab.experiments.extrapolate.comparisons import (
@@ -17,7 +14,7 @@ from ropelab.experiments.extrapolate.models import subjects
 from ropelab.experiments.extrapolate.orderings import orderings
 from ropelab.experiments.extrapolate.rows import Row, Subject, rows
 from ropelab.experiments.extrapolate.tables import last_window, retrieval_accuracy, text_nll
-from ropelab.lm.trained import Training
+from ropelab.machine import computing_in
 
 CELLS = 2
 """Version of the measurements; raise it when the numbers of a cell change their meaning."""
@@ -72,7 +69,8 @@ def one_cell(
     def make() -> dict[str, pd.DataFrame]:
         model = training.model(context, config.device)
         line = f"{task}, seed {training.seed}, {row.method}"
-        with context.progress(line, row.steps) as advance, precision(base, config.device):
+        computing = computing_in(config.dtype, config.device)
+        with context.progress(line, row.steps) as advance, computing:
             return row.measure(model, advance=advance)
 
     key = {
@@ -81,11 +79,7 @@ def one_cell(
         "factor": row.factor,
         "train_len": config.train_len,
         "test_len": config.test_len,
+        "dtype": config.dtype,
         "samples": config.documents if task == "text" else config.sequences,
     }
     return context.cells.tables(kind=f"extrapolate-{task}", version=CELLS, key=key, make=make)
-
-
-def precision(base: Subject, device: str) -> AbstractContextManager[object]:
-    """bfloat16 where it is safe, as our models were trained; one's own model is read in float32."""
-    return torch.autocast(device, torch.bfloat16) if isinstance(base, Training) else nullcontext()

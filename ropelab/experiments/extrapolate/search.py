@@ -61,7 +61,7 @@ def _free(geometry: Geometry, beyond_critical: bool) -> np.ndarray:
     """Which pairs may be divided."""
     if not beyond_critical:
         return np.ones(geometry.pairs, dtype=bool)
-    return turns(geometry.inv_freq, geometry.trained_len).numpy() < 1
+    return turns(geometry.inv_freq, geometry.trained_len) < 1
 
 
 def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:
@@ -73,7 +73,7 @@ def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:
         PositionInterpolation(factor=reach),
     )
     plans = [scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known]
-    return [np.log((geometry.inv_freq / inv_freq).numpy()) for inv_freq in plans]
+    return [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
 
 
 def _child(found: list[Candidate], reach: float, random: np.random.Generator) -> np.ndarray:

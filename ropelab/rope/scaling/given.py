@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
@@ -51,12 +50,12 @@ class LongRope(Scaling):
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
 
-    def _divisors(self, pairs: int, long: bool) -> Float[Tensor, "pairs"]:
+    def _divisors(self, pairs: int, long: bool) -> Float[np.ndarray, "pairs"]:
         given = self.long_factor if long else self.short_factor or (1.0,) * pairs
         if len(given) != pairs:
             which = "long_factor" if long else "short_factor"
             raise InputError(f"longrope: {which} has {len(given)} numbers for {pairs} pairs")
-        return torch.tensor(given, dtype=torch.float64)
+        return np.array(given, dtype=np.float64)
 
 
 def _check_divisors(name: str, values: tuple[float, ...]) -> None:

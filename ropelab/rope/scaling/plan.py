@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
@@ -22,7 +21,7 @@ class RopePlan:
     ``stretch``: what a fully interpolated pair was divided by; 1 where there is no such thing.
     """
 
-    inv_freq: Float[Tensor, "pairs"]
+    inv_freq: Float[np.ndarray, "pairs"]
     attention_factor: float = 1.0
     stretch: float = 1.0
 
@@ -111,8 +110,8 @@ def check_attention_factor(method: str, value: float | None) -> None:
 
 
 def blend(
-    inv_freq: Float[Tensor, "pairs"], kept: Float[Tensor, "pairs"], stretch: float
-) -> Float[Tensor, "pairs"]:
+    inv_freq: Float[np.ndarray, "pairs"], kept: Float[np.ndarray, "pairs"], stretch: float
+) -> Float[np.ndarray, "pairs"]:
     """kept * theta + (1 - kept) * theta / stretch, the form shared by all by-parts methods."""
     return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
@@ -128,14 +127,14 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     return [_role(value, 1 / plan.stretch) for value in ratio]
 
 
-def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[Tensor, "pairs"]:
+def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, "pairs"]:
     """w with theta' = w theta + (1 - w) theta/stretch; nan where the plan stretches nothing."""
     if plan.stretch == 1:
-        return torch.full_like(plan.inv_freq, math.nan)
+        return np.full_like(plan.inv_freq, math.nan)
     ratio = plan.inv_freq / geometry.inv_freq
     weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
-    snapped = weight.round()
-    return torch.where((weight - snapped).abs() < _ROUNDING, snapped, weight)
+    snapped = np.round(weight)
+    return np.where(np.abs(weight - snapped) < _ROUNDING, snapped, weight)
 
 
 _ROUNDING = 1e-11
