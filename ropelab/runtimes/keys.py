@@ -59,13 +59,41 @@ AT_TOP = {
 }
 
 
+IN_GGUF = {
+    "context_length": "longest context that the file claims",
+    "embedding_length": "divided by attention.head_count: features of one head",
+    "attention.head_count": "query heads",
+    "attention.key_length": "features of one head",
+    "rope.dimension_count": "rotated features of a head",
+    "rope.dimension_sections": "pairs for several position axes",
+    "rope.freq_base": "base of the frequencies; 10000 where it is missing",
+    "rope.freq_base_swa": "base of sliding-window layers",
+    "rope.scaling.type": "none, linear, yarn or longrope; linear where it is missing",
+    "rope.scaling.factor": "how far the trained length is stretched",
+    "rope.scale_linear": "older name of rope.scaling.factor",
+    "rope.scaling.original_context_length": "trained length, from which the ramp starts",
+    "rope.scaling.attn_factor": "factor on cos and sin, on top of the ramp's own",
+    "rope.scaling.yarn_attn_factor": "computed anew by the runtime, so without effect",
+    "rope.scaling.yarn_ext_factor": "weight of the ramp",
+    "rope.scaling.yarn_beta_fast": "turns above which a pair is kept",
+    "rope.scaling.yarn_beta_slow": "turns below which a pair is divided",
+    "rope.scaling.yarn_log_multiplier": "DeepSeek: 0.1 times mscale_all_dim",
+    "rope.scaling.finetuned": "whether the model was trained on at the stretched length",
+    "rope_freqs.weight": "one divisor per pair, at every length",
+    "rope_factors_long.weight": "one divisor per pair beyond the original length",
+    "rope_factors_short.weight": "one divisor per pair up to it",
+}
+
+
 def concerns_rope(name: str) -> bool:
     """Whether a top-level key says something about positions."""
-    return name in AT_TOP or "rope" in name.lower() or "rotary" in name.lower()
+    return name in AT_TOP or name in IN_GGUF or "rope" in name.lower() or "rotary" in name.lower()
 
 
 def meaning(path: str) -> str:
     """What the key at a dotted path does; empty for a key that nobody knows."""
+    if path in IN_GGUF:
+        return IN_GGUF[path]
     name = path.rsplit(".", 1)[-1]
     in_block = "rope_scaling" in path.split(".")[:-1] or "rope_parameters" in path.split(".")[:-1]
     return (IN_BLOCK if in_block else AT_TOP).get(name, "")

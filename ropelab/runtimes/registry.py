@@ -5,7 +5,16 @@ from functools import partial
 from typing import Any
 
 from ropelab.errors import InputError, unknown_name
-from ropelab.runtimes import exllama, mlx, served, transformers4, transformers5
+from ropelab.runtimes import (
+    exllama,
+    llamacpp,
+    mlx,
+    served,
+    tgi,
+    transformers4,
+    transformers5,
+    trtllm,
+)
 from ropelab.runtimes.spec import NotModelledError, Reading, RefusedError, Runtime
 from ropelab.runtimes.trace import Trace
 from ropelab.runtimes.transformers4 import Rules
@@ -14,13 +23,43 @@ _ROPE_UTILS = "src/transformers/modeling_rope_utils.py and the classes of the mo
 
 
 ASKED = frozenset(
-    "cohere deepseek_v2 deepseek_v3 gemma2 gemma3_text glm gpt_neox gpt_oss granite llama mistral "
-    "mixtral olmo2 phi phi3 qwen2 qwen3 smollm3 stablelm".split()
+    [
+        "cohere",
+        "deepseek_v2",
+        "deepseek_v3",
+        "gemma2",
+        "gemma3_text",
+        "glm",
+        "gpt_neox",
+        "gpt_oss",
+        "granite",
+        "llama",
+        "mistral",
+        "mixtral",
+        "olmo2",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen3",
+        "smollm3",
+        "stablelm",
+    ]
 )
 """The model types of the configurations that the runtimes were asked about."""
 
 LLAMA_LIKE = frozenset(
-    "llama qwen2 qwen3 mistral mixtral phi3 olmo2 granite deepseek_v2 deepseek_v3".split()
+    [
+        "llama",
+        "qwen2",
+        "qwen3",
+        "mistral",
+        "mixtral",
+        "phi3",
+        "olmo2",
+        "granite",
+        "deepseek_v2",
+        "deepseek_v3",
+    ]
 )
 
 
@@ -29,7 +68,7 @@ def _without(text: str) -> frozenset[str]:
 
 
 def _v4(version: str, compared: frozenset[str], *rules: Any) -> Runtime:
-    reader = partial(transformers4.read, rules=Rules(*rules))
+    reader = partial(transformers4.read, rules=Rules(*rules, absent=ASKED - compared))
     name = f"transformers-{version.rsplit('.', 1)[0]}"
     return Runtime(name, version, _ROPE_UTILS, "run", reader, compared=compared)
 
@@ -40,14 +79,12 @@ _LLAMA = frozenset({"llama"})
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime(
-            "transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read, compared=ASKED
-        ),
+        Runtime("transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read, compared=ASKED),
         _v4("4.57.1", ASKED, "factor", "switch"),
         _v4("4.55.4", ASKED, "ratio", "switch"),
         _v4("4.51.3", _without("deepseek_v2 gpt_oss smollm3"), "ratio", "switch", False),
         _v4("4.48.3", _IN_448, "maximum", "short", False, False),
-        _v4("4.44.2", _LLAMA, "maximum", "static", False, False, _LLAMA),
+        _v4("4.44.2", _LLAMA, "maximum", "static", False, False),
         Runtime(
             "vllm",
             "0.33.0",
@@ -80,6 +117,22 @@ RUNTIMES: dict[str, Runtime] = {
             exllama.read,
             compared=LLAMA_LIKE,
         ),
+        Runtime(
+            "llama.cpp",
+            "0c1e570",
+            "src/llama-context.cpp, src/llama-model.cpp, conversion/*.py",
+            "read",
+            llamacpp.read,
+            reads=("config", "params", "gguf"),
+        ),
+        Runtime(
+            "tensorrt-llm",
+            "2026",
+            "_torch/attention_backend/interface.py",
+            "read",
+            trtllm.read,
+        ),
+        Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", tgi.read),
     )
 }
 

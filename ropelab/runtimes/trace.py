@@ -95,7 +95,7 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
     for name, value in text.items():
         if name in BLOCKS and isinstance(value, Mapping):
             yield from _inside(name, value)
-        elif concerns_rope(name):
+        elif not isinstance(value, Mapping) and concerns_rope(name):
             yield name
 
 

@@ -23,7 +23,7 @@ class Rules:
         "ratio": original length, and max/original as the factor, "factor": original and factor.
     longrope: "static": long table from the start, "short": never switches (its Llama class),
         "switch": by length.
-    only: the model types that read rope_scaling through the common functions, empty for all.
+    absent: model types that the release does not have, or whose classes read no rope_scaling.
     truncate, phi3_share: whether YaRN reads truncate, and Phi-3 partial_rotary_factor.
     """
 
@@ -31,13 +31,13 @@ class Rules:
     longrope: str
     truncate: bool = True
     phi3_share: bool = True
-    only: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
 
 
 def read(trace: Trace, rules: Rules) -> dict[str, RopeSpec]:
     """Specs by layer type: one, or Gemma 3's two."""
-    if rules.only and trace.model_type not in rules.only:
-        raise NotModelledError(f"the classes of '{trace.model_type}' of that release were not read")
+    if trace.model_type in rules.absent:
+        raise NotModelledError(f"that release has no '{trace.model_type}' that reads rope_scaling")
     family = parts.family_for(trace)
     settings = settings_of(trace, family)
     spec = build(trace, family, settings, rules)

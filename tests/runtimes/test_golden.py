@@ -16,6 +16,8 @@ ROUNDING = 2e-6
 def test_a_reader_computes_what_its_runtime_computed(name, golden):
     compared = 0
     for config, answer in golden.answers[name].items():
+        if golden.configs[config]["model_type"] not in RUNTIMES[name].compared:
+            continue
         reading = read(RUNTIMES[name], golden.configs[config])
         if answer == "refused":
             assert reading.outcome == "refused", f"{config}: {reading.problem}"

@@ -108,7 +108,7 @@ def lost_base(case: Case) -> Iterator[Finding]:
     for base in dict.fromkeys(r.main.base for r in lost if r.main):
         mine = [r for r in lost if r.main and r.main.base == base]
         source = mine[0].main.sources.get("rope_theta", "") if mine[0].main else ""
-        says = f"{names(mine)} turns with base {base:g} ({source}), not {case.spec.base:g}"
+        says = f"{names(mine)} takes base {base:g} ({source}), not {case.spec.base:g}"
         yield Finding("E03", "error", says, f'write "rope_theta": {case.spec.base!r} at top level')
 
 
@@ -197,7 +197,11 @@ def assumed_length(case: Case) -> Iterator[Finding]:
     kind = case.block.get("rope_type") or case.block.get("type")
     if kind not in ("yarn", "llama3", "longrope"):
         return
-    if len({reading.main.trained_len for reading in case.read if reading.main}) > 1:
+    if any(
+        r.main.trained_len != case.spec.trained_len and _far(case, r.main)
+        for r in case.read
+        if r.main
+    ):
         by = "; ".join(f"{names(r)} {length}" for length, r in grouped(case, _trained))
         says = f"the trained length differs between runtimes: {by}"
         yield Finding("W03", "warn", says, "original_max_position_embeddings inside the block")
@@ -205,6 +209,10 @@ def assumed_length(case: Case) -> Iterator[Finding]:
 
 def _trained(spec: RopeSpec) -> int:
     return spec.trained_len
+
+
+def _far(case: Case, spec: RopeSpec) -> bool:
+    return apart(case, spec)[2] is not None
 
 
 def differing_logits(case: Case) -> Iterator[Finding]:

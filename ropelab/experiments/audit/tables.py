@@ -113,6 +113,8 @@ def unknown(path: str) -> str:
 
 def value_at(config: Any, path: str) -> Any:
     """The value at a dotted path."""
+    if path in config:
+        return config[path]
     for part in path.split("."):
         config = config[part]
     return config
