@@ -1,6 +1,7 @@
-"""The commands for the model on the desk: audit. They print and keep nothing."""
+"""The commands for the model on the desk: audit, emit. They print and keep nothing."""
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -29,6 +30,12 @@ def register(app: typer.Typer) -> None:
         epilog="Exit status: 0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration, "
         "1 the machine failed, 130 interrupted.",
     )(audit)
+    app.command(
+        "emit",
+        short_help="What has to be written so that a runtime computes what is wanted?",
+        epilog="Exit status: 0 fine, 3 the target cannot hold everything, 2 bad input, 130 "
+        "interrupted.",
+    )(emit)
 
 
 def audit(
@@ -43,6 +50,9 @@ def audit(
         str, typer.Option("--runtime", metavar="NAMES", help="Runtimes, by name or by prefix.")
     ] = "",
     length: Length = None,
+    flags: Annotated[
+        str, typer.Option("--flags", metavar="TEXT", help="Flags of the server, in quotes.")
+    ] = "",
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="error|warn|never", help="What counts as found.")
     ] = "error",
@@ -58,9 +68,10 @@ def audit(
     from ropelab.experiments.audit import Options, compare_files
     from ropelab.experiments.audit import audit as audit_document
     from ropelab.runtimes.document import load
+    from ropelab.runtimes.flags import parse_flags
 
     level = checked_level(fail_on)
-    options = Options(tuple(split_list(runtime)), tokens(length))
+    options = Options(tuple(split_list(runtime)), tokens(length), parse_flags(flags))
     audits = [audit_document(load(name), options) for name in files]
     difference = compare_files(*audits) if len(audits) == 2 else None
     if json:
@@ -68,6 +79,54 @@ def audit(
     else:
         print_text(audits, difference)
     return FOUND if any(counts(one, level) for one in audits) else 0
+
+
+def emit(
+    context: Annotated[
+        str, typer.Option("--context", metavar="N", help="Length wanted, in tokens.")
+    ],
+    from_: Annotated[
+        str, typer.Option("--from", metavar="FILE", help="config.json or model folder.")
+    ] = "",
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="A known model (see freqs).")
+    ] = "",
+    method: Annotated[
+        str, typer.Option("--method", metavar="NAME", help="Scaling method with its knobs.")
+    ] = "",
+    target: Annotated[
+        str, typer.Option("--target", metavar="NAME", help="hf4, hf5, vllm, ..., portable, all.")
+    ] = "portable",
+    json: Json = False,
+) -> int:
+    """What has to be written so that a runtime computes what is wanted?
+
+    Only the text to paste goes to stdout, notes to stderr. The text is read back by the runtime's
+    reader, and what comes out differently is named: the target cannot hold it.
+    """
+    from ropelab.experiments.emit import Request, wanted_spec
+    from ropelab.runtimes.emit import TARGETS, emit_all
+
+    length = tokens(context, "--context")
+    spec, kept = wanted_spec(Request(from_, model, length or 0, method))
+    names = list(TARGETS) if target == "all" else split_list(target)
+    emissions = emit_all(names, spec, kept)
+    if json:
+        rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in emissions]
+        print_document({"experiment": "emit", "method": spec.scaling.label, "targets": rows})
+    else:
+        for emission in emissions:
+            if len(emissions) > 1:
+                print(f"# {emission.target}")
+            print(emission.text)
+            for loss in emission.lost:
+                print(f"ropelab: {emission.target} cannot hold {loss}", file=sys.stderr)
+    return FOUND if any(emission.lost for emission in emissions) else 0
+
+
+def print_document(document: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
 def checked_level(name: str) -> str:
@@ -82,16 +141,16 @@ def counts(one: "Audit", level: str) -> bool:
     return one.worst() in {"error": ("error",), "warn": ("error", "warn"), "never": ()}[level]
 
 
-def tokens(text: str | None) -> int | None:
+def tokens(text: str | None, flag: str = "--length") -> int | None:
     """A length as people type it."""
     if text is None:
         return None
     try:
         value = read_number(text)
     except ValueError as error:
-        raise InputError(f"--length {error}, got '{text}'") from None
+        raise InputError(f"{flag} {error}, got '{text}'") from None
     if not isinstance(value, int) or not 2 <= value <= 2**40:
-        raise InputError(f"--length must be a whole number of tokens from 2 to 2^40, got '{text}'")
+        raise InputError(f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'")
     return value
 
 
@@ -109,7 +168,7 @@ def print_json(audits: "list[Audit]", difference: list[dict[str, Any]] | None) -
     document: dict[str, Any] = {"experiment": "audit", "files": files}
     if difference is not None:
         document["difference"] = difference
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    print_document(document)
 
 
 def print_text(audits: "list[Audit]", difference: list[dict[str, Any]] | None) -> None:

@@ -1,6 +1,7 @@
 """The runtimes by name, and reading one configuration with all of them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,8 +68,9 @@ def _without(text: str) -> frozenset[str]:
     return ASKED - set(text.split())
 
 
-def _v4(version: str, compared: frozenset[str], *rules: Any) -> Runtime:
-    reader = partial(transformers4.read, rules=Rules(*rules, absent=ASKED - compared))
+def _v4(version: str, compared: frozenset[str], rules: Rules) -> Runtime:
+    known = replace(rules, absent=ASKED - compared)
+    reader = partial(transformers4.read, rules=known)
     name = f"transformers-{version.rsplit('.', 1)[0]}"
     return Runtime(name, version, _ROPE_UTILS, "run", reader, compared=compared)
 
@@ -80,11 +82,11 @@ RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
         Runtime("transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read, compared=ASKED),
-        _v4("4.57.1", ASKED, "factor", "switch"),
-        _v4("4.55.4", ASKED, "ratio", "switch"),
-        _v4("4.51.3", _without("deepseek_v2 gpt_oss smollm3"), "ratio", "switch", False),
-        _v4("4.48.3", _IN_448, "maximum", "short", False, False),
-        _v4("4.44.2", _LLAMA, "maximum", "static", False, False),
+        _v4("4.57.1", ASKED, Rules("factor", "switch")),
+        _v4("4.55.4", ASKED, Rules("ratio", "switch")),
+        _v4("4.51.3", _without("deepseek_v2 gpt_oss smollm3"), Rules("ratio", "switch", False)),
+        _v4("4.48.3", _IN_448, Rules("maximum", "short", False, False)),
+        _v4("4.44.2", _LLAMA, Rules("maximum", "static", False, False)),
         Runtime(
             "vllm",
             "0.33.0",

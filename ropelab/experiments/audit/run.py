@@ -9,6 +9,7 @@ from ropelab.experiments.audit import context, findings, tables
 from ropelab.experiments.audit.findings import Finding
 from ropelab.runtimes import registry
 from ropelab.runtimes.document import Document
+from ropelab.runtimes.flags import Flags
 from ropelab.runtimes.spec import Reading, RopeSpec
 
 Rows = list[dict[str, Any]]
@@ -20,7 +21,7 @@ class Options:
 
     runtimes: tuple[str, ...] = ()
     length: int | None = None
-    flags: Mapping[str, Any] = field(default_factory=dict)
+    flags: Flags = field(default_factory=Flags)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ def audit(document: Document, options: Options | None = None) -> Audit:
     """
     options = options or Options()
     runtimes = registry.chosen(options.runtimes, document.kind)
-    readings = tuple(registry.read(r, document.config, options.flags) for r in runtimes)
+    flags = options.flags
+    readings = tuple(
+        registry.read(r, flags.applied(r.name, document.config), flags.settings) for r in runtimes
+    )
     reference = reference_of(readings)
     if reference.main is None:
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")

@@ -116,6 +116,8 @@ def value_at(config: Any, path: str) -> Any:
     if path in config:
         return config[path]
     for part in path.split("."):
+        if part not in config:
+            return "from a flag"
         config = config[part]
     return config
 
