@@ -20,6 +20,7 @@ test: lint             ## lint, types, tests
 
 stress: $(READY)       ## property tests on new and more examples, for those who hunt
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check

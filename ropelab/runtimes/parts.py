@@ -144,8 +144,19 @@ def factor_list(settings: Settings, name: str) -> tuple[float, ...]:
     return numbers(settings.get(name), name)
 
 
+WIDEST = 2**14
+"""Features; no head is wider, and a table per pair should stay small."""
+
+
 def head_dim_of(trace: Trace, family: Family) -> tuple[int, str]:
     """Features of the part of a head that can be rotated, and the source of the number."""
+    width, source = _head_dim(trace, family)
+    if width > WIDEST:
+        raise RefusedError(f"{source} of {width} features is more than any head has")
+    return width, source
+
+
+def _head_dim(trace: Trace, family: Family) -> tuple[int, str]:
     if family.latent and trace.has("qk_rope_head_dim"):
         return whole(trace.get("qk_rope_head_dim"), "qk_rope_head_dim"), "qk_rope_head_dim"
     if (given := trace.get("head_dim")) is not None:

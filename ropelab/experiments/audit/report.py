@@ -18,6 +18,7 @@ def lines(audit: Audit) -> Iterator[str]:
     title = f"runtimes at {audit.length} tokens"
     yield from section(title, table(runtime_rows(audit.tables["runtimes"])))
     yield from section("context", table(audit.tables["context"]))
+    yield from section("precision", table(audit.tables["precision"]))
 
 
 def section(title: str, body: Iterator[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropelab.errors import InputError
-from ropelab.experiments.audit import context, findings, tables
+from ropelab.experiments.audit import context, findings, precision, tables
 from ropelab.experiments.audit.findings import Finding
 from ropelab.runtimes import registry
 from ropelab.runtimes.document import Document
@@ -63,6 +63,7 @@ def audit(document: Document, options: Options | None = None) -> Audit:
         "keys": tables.keys(document, readings),
         "pairs": tables.pairs(readings, reference, length),
         "context": context.rows(reference, length),
+        "precision": precision.rows(readings, length),
     }
     found = findings.collect(document, readings, reference, length, options.length)
     rows["findings"] = [finding.row() for finding in found]
