@@ -1,4 +1,4 @@
-"""The commands for the model on the desk: audit, emit. They print and keep nothing."""
+"""The commands for the model on the desk: audit, emit, check. They print and keep nothing."""
 
 import json
 import sys
@@ -36,6 +36,12 @@ def register(app: typer.Typer) -> None:
         epilog="Exit status: 0 fine, 3 the target cannot hold everything, 2 bad input, 130 "
         "interrupted.",
     )(emit)
+    app.command(
+        "check",
+        short_help="Does this rotary code do what its configuration says?",
+        epilog="Exit status: 0 within the tolerance, 3 something is wrong, 2 it cannot be loaded, "
+        "130 interrupted.",
+    )(check)
 
 
 def audit(
@@ -122,6 +128,50 @@ def emit(
             for loss in emission.lost:
                 print(f"ropelab: {emission.target} cannot hold {loss}", file=sys.stderr)
     return FOUND if any(emission.lost for emission in emissions) else 0
+
+
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:factory, a model folder, or an .npz with cos and sin.",
+        ),
+    ],
+    config: Annotated[
+        str, typer.Option("--config", metavar="FILE", help="The config.json it should follow.")
+    ] = "",
+    length: Length = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", metavar="NAME", help="float32, bfloat16 or float16.")
+    ] = "float32",
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", metavar="X", help="Radians that a phase may be off.")
+    ] = 0.01,
+    json: Json = False,
+) -> int:
+    """Does this rotary code do what its configuration says?
+
+    A factory is called without arguments and returns a function: of positions, which gives cos and
+    sin, or of vectors [tokens, head_dim] and positions, which gives the rotated vectors. Importing
+    its module runs its code. A folder runs none: transformers' own class is built from config.json.
+
+    Cannot show: what a kernel does on another device.
+    """
+    from ropelab.experiments.check import Question
+    from ropelab.experiments.check import check as check_target
+
+    outcome = check_target(Question(target, config, tokens(length), dtype, tolerance))
+    verdict = outcome.verdict
+    if json:
+        document = {"answer": verdict.says, "wrong": verdict.wrong, "fix": verdict.fix}
+        tables = {"casts": outcome.casts}
+        print_document({"experiment": "check", "target": target, **document, "tables": tables})
+    else:
+        print(f"{target}: {verdict.says}")
+        if verdict.fix:
+            print(f"    instead: {verdict.fix}")
+    return FOUND if verdict.wrong else 0
 
 
 def print_document(document: dict[str, Any]) -> None:

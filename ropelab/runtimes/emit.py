@@ -104,7 +104,7 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     if not all(
         np.allclose(got.inv_freq(n), wanted.inv_freq(n), rtol=1e-6, atol=0) for n in lengths
     ):
-        words.append(f"frequencies: {got.scaling.label} instead of {wanted.scaling.label}")
+        words.append(f"frequencies: {got.method} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
     if got.claimed_len is not None and got.claimed_len != claimed(wanted):

@@ -171,4 +171,7 @@ def read(
     except (NotModelledError, InputError) as error:
         problem = str(error)
         return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
+    except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
+        problem = f"numbers out of range ({error})"
+        return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
     return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)

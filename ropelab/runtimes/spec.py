@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan, Scaling
+from ropelab.rope.scaling import LongRope, RopePlan, Scaling
 
 if TYPE_CHECKING:
     from ropelab.runtimes.trace import Trace
@@ -50,6 +50,14 @@ class RopeSpec:
     def logit_multiplier(self) -> float:
         """What every logit of rotated features is multiplied with."""
         return self.attention_factor**2 * self.softmax_factor
+
+    @property
+    def method(self) -> str:
+        """The method as it would be typed, its long lists left out."""
+        if isinstance(self.scaling, LongRope):
+            same = self.scaling.long_factor == self.scaling.short_factor
+            return f"longrope({'one table' if same else 'two tables'})"
+        return self.scaling.label
 
     def plan(self, length: int) -> RopePlan:
         """The scaling's plan while ``length`` tokens are in the context."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeGuard
 
-from ropelab.experiments.audit.tables import OFF, distance, label
+from ropelab.experiments.audit.tables import OFF, distance
 from ropelab.rope.scaling import LongRope, Unscaled
 from ropelab.runtimes.document import Document
 from ropelab.runtimes.keys import meaning, near
@@ -250,7 +250,7 @@ def apart(case: Case, spec: RopeSpec) -> tuple[str, float | None, int | None]:
     """The method and how far it is from the reference; nothing where base or width differ."""
     if spec.base != case.spec.base or spec.rotary_dim != case.spec.rotary_dim:
         return "", None, None
-    return label(spec), *distance(spec, case.spec, case.length)
+    return spec.method, *distance(spec, case.spec, case.length)
 
 
 def grouped(case: Case, value: Callable[[RopeSpec], Any]) -> list[tuple[Any, list[Reading]]]:

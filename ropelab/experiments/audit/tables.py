@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.rope.scaling import LongRope, roles
+from ropelab.rope.scaling import roles
 from ropelab.runtimes.document import Document
 from ropelab.runtimes.keys import meaning, near
 from ropelab.runtimes.spec import Reading, RopeSpec
@@ -45,7 +45,7 @@ def numbers(spec: RopeSpec, other: RopeSpec | None, length: int) -> dict[str, An
         "rotary_dim": spec.rotary_dim,
         "head_dim": spec.head_dim,
         "pairing": spec.pairing,
-        "method": label(spec),
+        "method": spec.method,
         "trained_tokens": spec.trained_len,
         "claimed_tokens": spec.claimed_len,
         "pairs_kept": counts.count("kept"),
@@ -75,14 +75,6 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
     logs = np.abs(np.log(ours[turning] / theirs[turning]))
     largest = 1.0 if same else float(np.exp(logs.max())) if logs.size else math.inf
     return largest, None if same else math.ceil(OFF / apart)
-
-
-def label(spec: RopeSpec) -> str:
-    """The method as it would be typed, its long lists left out."""
-    if isinstance(spec.scaling, LongRope):
-        same = spec.scaling.long_factor == spec.scaling.short_factor
-        return "longrope(one table)" if same else "longrope(two tables)"
-    return spec.scaling.label
 
 
 def keys(document: Document, readings: Sequence[Reading]) -> Rows:
@@ -162,7 +154,7 @@ def sentence(document: Document, readings: Sequence[Reading], reference: Reading
     kind = document.config.get("model_type") or document.kind
     return (
         f"{document.name} ({kind}) turns {spec.rotary_dim} of {spec.head_dim} features with base "
-        f"{spec.base:g}, {label(spec)}, from {spec.trained_len} tokens{claimed}; "
+        f"{spec.base:g}, {spec.method}, from {spec.trained_len} tokens{claimed}; "
         f"{agreement(readings, reference)}"
     )
 
