@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -59,6 +60,9 @@ def audit(
     flags: Annotated[
         str, typer.Option("--flags", metavar="TEXT", help="Flags of the server, in quotes.")
     ] = "",
+    figures: Annotated[
+        str, typer.Option("--figures", metavar="DIR", help="Draw two figures per file there.")
+    ] = "",
     fail_on: Annotated[
         str, typer.Option("--fail-on", metavar="error|warn|never", help="What counts as found.")
     ] = "error",
@@ -80,11 +84,29 @@ def audit(
     options = Options(tuple(split_list(runtime)), tokens(length), parse_flags(flags))
     audits = [audit_document(load(name), options) for name in files]
     difference = compare_files(*audits) if len(audits) == 2 else None
+    if figures:
+        draw_figures(audits, Path(figures))
     if json:
         print_json(audits, difference)
     else:
         print_text(audits, difference)
     return FOUND if any(counts(one, level) for one in audits) else 0
+
+
+def draw_figures(audits: "list[Audit]", folder: Path) -> None:
+    """Two figures per file, in numbered folders if there are several files."""
+    from ropelab.figures.audit import draw
+    from ropelab.figures.style import use_style
+
+    for number, one in enumerate(audits, 1):
+        place = folder if len(audits) == 1 else folder / str(number)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise InputError(f"--figures {place} is a file, not a folder") from None
+        with use_style():
+            for name, figure in draw(one.tables).items():
+                figure.savefig(place / f"{name}.png", dpi=150, metadata={"Software": None})
 
 
 def emit(

@@ -60,7 +60,11 @@ def from_file(trace: Trace) -> Fields:
 
 
 def converted(trace: Trace) -> Fields:
-    """What the converter writes: rope_parameters if the key is there, else rope_scaling."""
+    """What the converter writes: rope_parameters if the key is there, else rope_scaling.
+
+    It loads the configuration with transformers 4.57.6, whose class fills in a base that the file
+    does not give and lets `type` win over `rope_type`.
+    """
     family = parts.family_for(trace)
     name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
     block = dict(trace.block(name) or {})
@@ -72,11 +76,10 @@ def converted(trace: Trace) -> Fields:
     base = block.get("rope_theta")
     if base is None:
         keys = ("global_rope_theta", "rope_theta", "rotary_emb_base")
-        base, _ = trace.first(keys)
+        base, _ = trace.first(keys, family.earlier_base)
     else:
         trace.mark(f"{name}.rope_theta", "translated", "written as rope.freq_base")
-    if base is not None:
-        fields["rope.freq_base"] = number(base, "rope_theta")
+    fields["rope.freq_base"] = number(base, "rope_theta")
     local, _ = trace.first(("local_rope_theta", "rope_local_base_freq"))
     if local is not None:
         fields["rope.freq_base_swa"] = number(local, "local base")
@@ -107,10 +110,11 @@ def scaling_fields(
     trace: Trace, name: str, block: Mapping[str, Any], fields: Fields, family: Family
 ) -> Fields:
     """The keys and tensors of the scaling type; types the converter does not know are dropped."""
-    kind = block.get("rope_type", block.get("type"))
+    first, second = ("type", "rope_type") if name == "rope_scaling" else ("rope_type", "type")
+    kind = block.get(first, block.get(second))
     if kind is None:
         return {}
-    trace.mark(f"{name}.{'rope_type' if 'rope_type' in block else 'type'}", "translated")
+    trace.mark(f"{name}.{first if first in block else second}", "translated")
     writers = {"linear": linear, "yarn": yarn, "llama3": llama3, "longrope": longrope}
     writer = writers.get("longrope" if kind == "su" else kind) if isinstance(kind, str) else None
     if family.name == "phi3" and kind == "yarn":
@@ -188,7 +192,7 @@ def llama3(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) ->
 def longrope(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> Fields:
     """Two tensors and an attention factor from the lengths; only the Phi-3 class writes them."""
     if trace.model_type != "phi3":
-        raise NotModelledError("longrope outside the Phi-3 class, whose tensors are not written")
+        return {"rope.scaling.type": "longrope"}
     original = block.get("original_max_position_embeddings")
     if original is None:
         original = trace.get("original_max_position_embeddings")

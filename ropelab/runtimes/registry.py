@@ -77,6 +77,7 @@ def _v4(version: str, compared: frozenset[str], rules: Rules) -> Runtime:
 
 _IN_448 = _without("deepseek_v2 deepseek_v3 gemma3_text gpt_oss qwen3 smollm3")
 _LLAMA = frozenset({"llama"})
+_CONVERTED = _without("cohere glm gpt_neox granite gemma2 smollm3")
 
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
@@ -123,9 +124,10 @@ RUNTIMES: dict[str, Runtime] = {
             "llama.cpp",
             "0c1e570",
             "src/llama-context.cpp, src/llama-model.cpp, conversion/*.py",
-            "read",
+            "converter",
             llamacpp.read,
             reads=("config", "params", "gguf"),
+            compared=_CONVERTED,
         ),
         Runtime(
             "tensorrt-llm",
@@ -137,6 +139,9 @@ RUNTIMES: dict[str, Runtime] = {
         Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", tgi.read),
     )
 }
+
+LONGEST = 300
+"""Characters of a problem that are kept; a file can hold names of any length."""
 
 REFERENCE = "transformers-5"
 """The runtime against which the others are compared unless another is named."""
@@ -167,9 +172,9 @@ def read(
     try:
         layers = runtime.read(trace)
     except RefusedError as error:
-        return Reading(runtime, {}, trace.uses(), "refused", str(error), trace.model_type)
+        return Reading(runtime, {}, trace.uses(), "refused", str(error)[:LONGEST], trace.model_type)
     except (NotModelledError, InputError) as error:
-        problem = str(error)
+        problem = str(error)[:LONGEST]
         return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"

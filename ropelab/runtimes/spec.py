@@ -89,24 +89,26 @@ class KeyUse:
 class Runtime:
     """One runtime at one version, and how its reader was checked.
 
-    ``read_from`` names the files, ``proof`` is "run" where the reader is compared with what that
-    version computed, "read" where it was only read; ``reads`` the kinds of documents it takes,
-    ``compared`` the model types for which the comparison was made.
+    ``read_from`` names the files; ``reads`` the kinds of documents it takes. ``proof`` is "run"
+    where the reader is compared with what that version computed, "converter" where with what its
+    converter wrote, "read" where it was only read; ``compared`` are the model types for which.
     """
 
     name: str
     version: str
     read_from: str
-    proof: Literal["run", "read"]
+    proof: Literal["run", "converter", "read"]
     read: Callable[["Trace"], dict[str, RopeSpec]]
     reads: tuple[str, ...] = ("config", "params")
     compared: frozenset[str] = frozenset()
 
     def stated(self, model_type: str) -> str:
         """How far the reader can be trusted for that model type, as the output says it."""
-        if self.proof == "run" and model_type in self.compared:
-            return "compared with what it computed"
-        return "read from source, not run" + (" for this model" if self.proof == "run" else "")
+        if model_type not in self.compared:
+            return "read from source, not run" + (" for this model" if self.compared else "")
+        if self.proof == "converter":
+            return "converter compared with what it wrote, the rest read from source"
+        return "compared with what it computed"
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,44 @@ def compare(config, reading, answer, golden):
     return len(answer["short"]) + len(answer["long"])
 
 
+def test_the_converter_writes_what_its_reader_says(golden):
+    """llama.cpp: its converter's fields, read by the same rules as a file, against the config's."""
+    compared = 0
+    for name, fields in golden.answers["llama.cpp"].items():
+        config, runtime = golden.configs[name], RUNTIMES["llama.cpp"]
+        reading = read(runtime, config)
+        if fields == "refused":
+            assert reading.outcome == "refused", f"{name}: {reading.problem}"
+        elif fields != "absent":
+            file = read(runtime, as_file(config, fields, golden))
+            assert reading.main is not None, f"{name}: {reading.problem}"
+            assert file.main is not None, f"{name}: {file.problem}"
+            for length in golden.lengths[name]:
+                written, ours = file.main.inv_freq(length), reading.main.inv_freq(length)
+                np.testing.assert_allclose(ours, written, rtol=ROUNDING, err_msg=name)
+            assert reading.main.logit_multiplier == pytest.approx(file.main.logit_multiplier)
+            assert reading.main.claimed_len == file.main.claimed_len
+            compared += 1
+    assert compared > 300
+
+
+def as_file(config, fields, golden):
+    """The fields as a header: tables in their places, the head's size if nobody wrote it."""
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    plain = {
+        name: golden.tables[value["table"]].tolist() if isinstance(value, dict) else value
+        for name, value in fields.items()
+    }
+    start = {"model_type": config["model_type"], "attention.head_count": 1}
+    return {**start, "attention.key_length": head, **plain}
+
+
 @pytest.mark.parametrize("name", RUN)
 def test_the_stated_version_is_the_one_that_answered(name, golden):
     assert golden.versions[name].split()[-1] == RUNTIMES[name].version
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [*RUN, "llama.cpp"])
 def test_the_stated_model_types_are_those_that_were_compared(name, golden):
     answered = {
         golden.configs[config]["model_type"]

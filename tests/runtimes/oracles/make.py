@@ -7,6 +7,7 @@ them share. Nothing of theirs is kept but what they computed.
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -20,6 +21,8 @@ TRANSFORMERS = {
 }
 SMALL = ("requests", "urllib3", "idna", "certifi", "charset_normalizer", "filelock", "fsspec")
 WHEELS = {"vllm": "0.33.0", "sglang": "0.5.23", "exllamav3": "1.6.5"}
+LLAMA_CPP = ("llama-cpp-python", "0.3.36", "0c1e570")
+PINNED_BY_THE_CONVERTER = "4.57.6"
 MLX = ("mlx[cpu]", "mlx-lm==0.32.2")
 
 
@@ -38,12 +41,18 @@ def observe(script: str, *arguments: str) -> None:
     python(f"observe_{script}.py", *arguments)
 
 
+def transformers(folder: Path, version: str, pins: tuple[str, ...]) -> Path:
+    """A folder with that version, installed if it is not there."""
+    site = folder / f"transformers-{version}"
+    if not site.exists():
+        wanted = (f"transformers=={version}", *pins, *SMALL)
+        pip("install", "--quiet", "--no-deps", "--target", str(site), *wanted)
+    return site
+
+
 def from_transformers(folder: Path, out: Path) -> None:
     for version, pins in TRANSFORMERS.items():
-        site = folder / f"transformers-{version}"
-        if not site.exists():
-            wanted = (f"transformers=={version}", *pins, *SMALL)
-            pip("install", "--quiet", "--no-deps", "--target", str(site), *wanted)
+        site = transformers(folder, version, pins)
         short = version.rsplit(".", 1)[0]
         observe("transformers", str(site), str(out / f"transformers-{short}.json"))
     observe("transformers", "-", str(out / "transformers-5.json"))
@@ -61,11 +70,26 @@ def from_wheels(folder: Path, out: Path) -> None:
         observe(name, str(place), version, str(out / f"{name}.json"))
 
 
+def from_converter(folder: Path, out: Path) -> None:
+    """The distribution is only unpacked: its converter is Python, and nothing is built."""
+    name, version, commit = LLAMA_CPP
+    site = transformers(folder, PINNED_BY_THE_CONVERTER, TRANSFORMERS["4.57.1"])
+    place = folder / f"llama_cpp_python-{version}"
+    if not place.exists():
+        options = ("--quiet", "--no-deps", "--no-binary", name, "-d", str(folder))
+        pip("download", *options, f"{name}=={version}")
+        with tarfile.open(folder / f"llama_cpp_python-{version}.tar.gz") as archive:
+            archive.extractall(folder, filter="data")
+    source = place / "vendor" / "llama.cpp"
+    observe("llamacpp", str(site), str(source), commit, str(out / "llama.cpp.json"))
+
+
 def main(folder: Path) -> None:
     out = folder / "observed"
     out.mkdir(parents=True, exist_ok=True)
     from_transformers(folder, out)
     from_wheels(folder, out)
+    from_converter(folder, out)
     site = folder / "mlx"
     if not site.exists():
         pip("install", "--quiet", "--target", str(site), *MLX)

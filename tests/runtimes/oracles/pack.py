@@ -29,6 +29,11 @@ class Store:
 
 def packed(row: dict[str, Any], store: Store) -> Any:
     """One row: the word for what kept the runtime from computing, or its tables."""
+    if "fields" in row:
+        return {
+            name: {"table": store.put(value)} if isinstance(value, list) else value
+            for name, value in row["fields"].items()
+        }
     if "observed" not in row:
         return next(iter(row))
     small: dict[str, Any] = {

@@ -1,0 +1,106 @@
+"""Figures of an audit: what the runtimes make of each pair, and wavelengths against the lengths."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ropelab.figures.style import BLACK, GREY, legend_outside, look, token_axis
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def draw(tables: Mapping[str, Rows]) -> dict[str, Figure]:
+    """Ratios between runtimes, then wavelengths."""
+    layer = main_layer(tables["runtimes"])
+    rows = [row for row in tables["pairs"] if row["layers"] in (layer, "all")]
+    return {"ratios": _ratios(rows), "wavelengths": _wavelengths(rows, tables["context"], layer)}
+
+
+def main_layer(rows: Rows) -> str:
+    """Full attention where there is such a layer type, else the first that was read."""
+    layers = [row["layers"] for row in rows if row["outcome"] == "read"]
+    return "full_attention" if "full_attention" in layers else layers[0]
+
+
+def groups(rows: Rows) -> list[tuple[list[str], list[Mapping[str, Any]]]]:
+    """Runtimes whose frequencies are the same to nine digits, drawn as one line."""
+    by_runtime: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_runtime.setdefault(row["runtime"], []).append(row)
+    found: dict[tuple[str, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
+    for name, mine in by_runtime.items():
+        key = tuple(f"{row['inv_freq']:.9g}" for row in mine)
+        found.setdefault(key, ([], mine))[0].append(name)
+    return list(found.values())
+
+
+def legend_of(names: Sequence[str]) -> str:
+    """At most three names, the rest counted."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def _ratios(rows: Rows) -> Figure:
+    figure, ax = plt.subplots()
+    found = groups(rows)
+    for names, mine in found:
+        pairs = [row["pair"] for row in mine if row["ratio"] is not None]
+        ratios = [row["ratio"] for row in mine if row["ratio"] is not None]
+        style = look(names[0])
+        ax.plot(pairs, ratios, color=style.color, linestyle=style.line, label=legend_of(names))
+    title = (
+        "Every runtime turns every pair alike"
+        if len(found) == 1
+        else (f"The runtimes turn the pairs in {len(found)} different ways")
+    )
+    ax.set(
+        yscale="log",
+        xlabel="pair, fastest first",
+        ylabel="frequency / reference",
+        title=title,
+    )
+    legend_outside(ax)
+    return figure
+
+
+def _wavelengths(rows: Rows, context: Rows, layer: str) -> Figure:
+    figure, ax = plt.subplots()
+    for names, mine in groups(rows):
+        turning = [row for row in mine if row["wavelength_tokens"] is not None]
+        style = look(names[0])
+        ax.plot(
+            [row["pair"] for row in turning],
+            [row["wavelength_tokens"] for row in turning],
+            color=style.color,
+            linestyle=style.line,
+            label=legend_of(names),
+        )
+    about = next(row for row in context if row["layers"] == layer)
+    unfinished = about["critical_pair"]
+    _length(ax, about["trained_tokens"], "trained", BLACK)
+    if about["claimed_tokens"] and about["claimed_tokens"] != about["trained_tokens"]:
+        _length(ax, about["claimed_tokens"], "claimed", GREY)
+    token_axis(ax, "y")
+    said = (
+        "Every pair completes a turn in training"
+        if unfinished is None
+        else (f"From pair {unfinished} on, training shows no whole turn")
+    )
+    ax.set(xlabel="pair, fastest first", ylabel="wavelength, tokens", title=said)
+    legend_outside(ax)
+    return figure
+
+
+def _length(ax: Axes, tokens: float, name: str, color: str) -> None:
+    ax.axhline(tokens, color=color, linestyle=(0, (4, 3)), linewidth=1)
+    ax.annotate(
+        f"{name} length",
+        (0, tokens),
+        xytext=(2, 3),
+        textcoords="offset points",
+        fontsize=8,
+        color="#555555",
+    )
