@@ -16,9 +16,9 @@ sys.path.insert(0, f"{SOURCE}/gguf-py")
 sys.path.insert(0, SOURCE)
 sys.path.insert(0, SITE)
 
-import common
-import gguf
-from conversion import get_model_class
+import common  # noqa: E402
+import gguf  # noqa: E402
+from conversion import get_model_class  # noqa: E402
 
 logging.disable(logging.CRITICAL)
 CLASSES = {
