@@ -32,7 +32,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted.",
+    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 3 found something (audit, emit, "
+    "check), 130 interrupted.",
 )
 
 Results = Annotated[

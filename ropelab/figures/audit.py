@@ -6,8 +6,9 @@ from typing import Any
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
-from ropelab.figures.style import BLACK, GREY, legend_outside, look, token_axis
+from ropelab.figures.style import BLACK, GREY, LINES, PALETTE, legend_outside, token_axis
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -38,58 +39,59 @@ def groups(rows: Rows) -> list[tuple[list[str], list[Mapping[str, Any]]]]:
 
 
 def legend_of(names: Sequence[str]) -> str:
-    """At most three names, the rest counted."""
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+    """The first name, the rest counted."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _ratios(rows: Rows) -> Figure:
     figure, ax = plt.subplots()
     found = groups(rows)
-    for names, mine in found:
+    for number, (names, mine) in enumerate(found):
         pairs = [row["pair"] for row in mine if row["ratio"] is not None]
         ratios = [row["ratio"] for row in mine if row["ratio"] is not None]
-        style = look(names[0])
-        ax.plot(pairs, ratios, color=style.color, linestyle=style.line, label=legend_of(names))
-    title = (
-        "Every runtime turns every pair alike"
-        if len(found) == 1
-        else (f"The runtimes turn the pairs in {len(found)} different ways")
-    )
+        ax.plot(pairs, ratios, **_style(number), label=legend_of(names))
+    alike = len(found) == 1
+    ways = f"The runtimes turn the pairs in {len(found)} different ways"
     ax.set(
         yscale="log",
         xlabel="pair, fastest first",
         ylabel="frequency / reference",
-        title=title,
+        title="Every runtime turns every pair alike" if alike else ways,
     )
+    for which in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        which(FuncFormatter(lambda value, _: f"{value:g}"))
     legend_outside(ax)
     return figure
 
 
+def _style(number: int) -> dict[str, Any]:
+    """Colour and dashes by the order in which the groups were found."""
+    return {
+        "color": PALETTE[number % len(PALETTE)],
+        "linestyle": LINES[number % len(LINES)],
+        "marker": "none",
+    }
+
+
 def _wavelengths(rows: Rows, context: Rows, layer: str) -> Figure:
     figure, ax = plt.subplots()
-    for names, mine in groups(rows):
+    for number, (names, mine) in enumerate(groups(rows)):
         turning = [row for row in mine if row["wavelength_tokens"] is not None]
-        style = look(names[0])
-        ax.plot(
-            [row["pair"] for row in turning],
-            [row["wavelength_tokens"] for row in turning],
-            color=style.color,
-            linestyle=style.line,
-            label=legend_of(names),
-        )
+        pairs = [row["pair"] for row in turning]
+        lengths = [row["wavelength_tokens"] for row in turning]
+        ax.plot(pairs, lengths, **_style(number), label=legend_of(names))
     about = next(row for row in context if row["layers"] == layer)
     unfinished = about["critical_pair"]
     _length(ax, about["trained_tokens"], "trained", BLACK)
     if about["claimed_tokens"] and about["claimed_tokens"] != about["trained_tokens"]:
         _length(ax, about["claimed_tokens"], "claimed", GREY)
     token_axis(ax, "y")
-    said = (
-        "Every pair completes a turn in training"
-        if unfinished is None
-        else (f"From pair {unfinished} on, training shows no whole turn")
+    said = f"From pair {unfinished} on, training shows no whole turn"
+    ax.set(
+        xlabel="pair, fastest first",
+        ylabel="wavelength, tokens",
+        title="Every pair completes a turn in training" if unfinished is None else said,
     )
-    ax.set(xlabel="pair, fastest first", ylabel="wavelength, tokens", title=said)
     legend_outside(ax)
     return figure
 
@@ -99,7 +101,7 @@ def _length(ax: Axes, tokens: float, name: str, color: str) -> None:
     ax.annotate(
         f"{name} length",
         (0, tokens),
-        xytext=(2, 3),
+        xytext=(2, 3 if name == "claimed" else -11),
         textcoords="offset points",
         fontsize=8,
         color="#555555",

@@ -263,6 +263,21 @@ def llamacpp(spec: RopeSpec) -> tuple[Fragment, dict[str, Any]]:
     return version4(plain), flags
 
 
+def koboldcpp(spec: RopeSpec) -> tuple[Fragment, dict[str, Any]]:
+    """A scale and a base on top of the unscaled file, always both: else a rule of its own picks."""
+    plain = replace(spec, scaling=Unscaled(), attention_factor=1.0, claimed_len=spec.trained_len)
+    linear = isinstance(spec.scaling, PositionInterpolation)
+    scale = 1 / spec.scaling.factor if isinstance(spec.scaling, PositionInterpolation) else 1.0
+    flags = {"ctx_size": claimed(spec), "rope_freq_scale": scale, "rope_freq_base": spec.base}
+    return version4(plain), {**flags, "rope_scaling": "linear"} if linear else flags
+
+
+def ollama(spec: RopeSpec) -> tuple[Fragment, dict[str, Any]]:
+    """Nothing but a length: the file has to hold the rest already."""
+    plain = replace(spec, scaling=Unscaled(), attention_factor=1.0, claimed_len=spec.trained_len)
+    return version4(plain), {"ctx_size": claimed(spec)}
+
+
 def as_json(fragment: Fragment, flags: Mapping[str, Any], length: int) -> str:
     """Keys to set in config.json."""
     return json.dumps(fragment, indent=2)
@@ -287,6 +302,17 @@ def as_llamacpp(fragment: Fragment, flags: Mapping[str, Any], length: int) -> st
     return " ".join(words)
 
 
+def as_koboldcpp(fragment: Fragment, flags: Mapping[str, Any], length: int) -> str:
+    """koboldcpp's command line."""
+    scale, base = _plain(flags["rope_freq_scale"]), _plain(flags["rope_freq_base"])
+    return f"--contextsize {length} --ropeconfig {scale} {base}"
+
+
+def as_ollama(fragment: Fragment, flags: Mapping[str, Any], length: int) -> str:
+    """A line of a Modelfile."""
+    return f"PARAMETER num_ctx {length}"
+
+
 def _default(name: str, value: Any) -> bool:
     return (name, value) in (("yarn_beta_fast", 32), ("yarn_beta_slow", 1))
 
@@ -308,6 +334,8 @@ TARGETS: dict[str, Target] = {
         Target("vllm", ("vllm",), vllm, as_vllm),
         Target("sglang", ("sglang",), sglang, as_sglang),
         Target("llama.cpp", ("llama.cpp",), llamacpp, as_llamacpp),
+        Target("koboldcpp", ("llama.cpp",), koboldcpp, as_koboldcpp),
+        Target("ollama", ("llama.cpp",), ollama, as_ollama),
         Target("mlx", ("mlx-lm",), file4, as_json),
         Target("trtllm", ("tensorrt-llm",), file4, as_json),
         Target("exllama", ("exllamav3",), file4, as_json),

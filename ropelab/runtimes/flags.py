@@ -13,7 +13,8 @@ from ropelab.runtimes.llamacpp import FLAGS as LLAMACPP
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 LENGTHS = ("--max-model-len", "--context-length")
 TGI = {"--rope-factor": "rope_factor"}
-KNOWN = (*LLAMACPP, *OVERRIDES, *LENGTHS, *TGI)
+KOBOLD = "--ropeconfig"
+KNOWN = (*LLAMACPP, *OVERRIDES, *LENGTHS, *TGI, KOBOLD, "--contextsize")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ def parse_flags(text: str) -> Flags:
     for name, value in pairs(words):
         if name in OVERRIDES:
             overrides[OVERRIDES[name]] = parse(name, value.encode())
+        elif name == KOBOLD:
+            scale, _, base = value.partition(" ")
+            settings |= {"rope_freq_scale": setting(name, scale)}
+            settings |= {"rope_freq_base": setting(name, base)} if base else {}
         elif name in LLAMACPP or name in TGI:
             settings[{**LLAMACPP, **TGI}[name]] = setting(name, value)
     return Flags(settings, overrides)
@@ -70,6 +75,8 @@ def pairs(words: list[str]) -> list[tuple[str, str]]:
             if not rest:
                 raise InputError(f"{name} needs a value")
             value = rest.pop(0)
+            if name == KOBOLD and rest and not rest[0].startswith("-"):
+                value = f"{value} {rest.pop(0)}"
         found.append((name, value))
     return found
 

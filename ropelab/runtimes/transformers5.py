@@ -97,6 +97,8 @@ def _type(trace: Trace, where: str, block: Mapping[str, Any], settings: Settings
         settings.put("rope_type", kind, f"{where}.type" if "type" in block else "default")
     if trace.model_type == "phi3" and settings.get("rope_type") in ("su", "yarn"):
         settings.values["rope_type"] = "longrope"
+    if settings.get("rope_type") == "mrope" and "mrope_section" in settings.values:
+        settings.values["rope_type"] = "default"
 
 
 def _base(trace: Trace, where: str, settings: Settings, family: Family) -> None:

@@ -6,10 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
 from ropelab.errors import InputError
-from ropelab.experiments.audit import Options, audit, compare_files
-from ropelab.runtimes.document import Document, from_json, load
+from ropelab.experiments.audit import Options, audit, audit_file, compare_files
+from ropelab.figures.audit import draw
+from ropelab.runtimes.document import Document, from_json
 from ropelab.runtimes.flags import parse_flags
 from ropelab.runtimes.registry import RUNTIMES, read
 
@@ -163,6 +165,17 @@ def test_nesting_layers_and_latent_attention():
     assert (spec.rotary_dim, spec.pairing) == (64, "interleaved")
 
 
+def test_several_position_axes_change_no_frequency():
+    block = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    config = {**LLAMA, "model_type": "qwen2_vl", "max_position_embeddings": 32768}
+    for name in ("transformers-5", "transformers-4.57", "vllm", "exllamav3"):
+        reading = read(RUNTIMES[name], {**config, "rope_scaling": block})
+        if reading.main is not None:
+            assert reading.main.scaling.name == "unscaled"
+            assert reading.main.base == 1e6
+    assert spec_of({**config, "rope_scaling": block}, "transformers-5") is not None
+
+
 def test_entries_beside_layer_types_do_nothing():
     yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "truncate": False}
     yarn["original_max_position_embeddings"] = 4096
@@ -210,7 +223,7 @@ def test_a_clean_file_and_a_difference(tmp_path):
 def test_a_folder_with_a_short_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(QWEN))
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 2048}')
-    assert "W14" in codes(audit(load(str(tmp_path))))
+    assert "W14" in codes(audit_file(str(tmp_path), length=4096))
 
 
 def test_mistrals_own_format():
@@ -221,6 +234,18 @@ def test_mistrals_own_format():
     assert document.kind == "params"
     spec = audit(document).reference.main
     assert (spec.scaling.name, spec.head_dim, spec.trained_len) == ("yarn", 128, 16384)
+
+
+def test_figures_title_what_they_show(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    figures = draw(audit_file(str(path)).tables)
+    assert (
+        figures["ratios"].axes[0].get_title() == "The runtimes turn the pairs in 2 different ways"
+    )
+    lines = figures["wavelengths"].axes[0].get_lines()
+    assert len(lines) == 3  # two ways, and the length
+    plt.close("all")
 
 
 def run(*arguments, text=None):

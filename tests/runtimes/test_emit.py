@@ -74,7 +74,7 @@ def read_back(target, text, spec):
     runtime = registry.RUNTIMES[TARGETS[target].runtimes[0]]
     if text.startswith("{"):
         return registry.read(runtime, {**plain, **json.loads(text)}).main
-    flags = parse_flags(text)
+    flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
     return registry.read(runtime, flags.applied(runtime.name, plain), flags.settings).main
 
 
@@ -119,6 +119,14 @@ def test_llama_cpp_takes_flags():
     spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
     text = emit("llama.cpp", spec, kept).text
     assert text == "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
+
+
+def test_koboldcpp_holds_a_scale_or_a_base():
+    for method, text in (("pi", "0.25 500000"), ("ntk", "1 2044497.12")):
+        spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method=method))
+        emission = emit("koboldcpp", spec, kept)
+        assert emission.text.startswith(f"--contextsize 32768 --ropeconfig {text}")
+        assert all("length" in loss for loss in emission.lost)
 
 
 def test_ntk_is_another_base():

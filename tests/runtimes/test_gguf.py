@@ -16,7 +16,7 @@ from ropelab.runtimes.registry import RUNTIMES, read
 MUTATIONS = 2000
 
 
-def write(path, **extra):
+def write(path, divisors=True, **extra):
     """A small Llama file with a vocabulary, made by the package."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(131072)
@@ -30,7 +30,8 @@ def write(path, **extra):
     for name, value in extra.items():
         getattr(writer, name)(value)
     freqs = np.linspace(1, 8, 64).astype(np.float32)
-    writer.add_tensor("rope_freqs.weight", freqs)
+    if divisors:
+        writer.add_tensor("rope_freqs.weight", freqs)
     writer.add_tensor("output.weight", np.zeros((4, 8), np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -72,16 +73,16 @@ def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
     def yarn(path, **extra):
         scaling = {"add_rope_scaling_factor": 4.0, "add_rope_scaling_orig_ctx_len": 32768}
         kind = {"add_rope_scaling_type": gguf.RopeScalingType.YARN}
-        path = write(tmp_path / path, **kind, **scaling, **extra)
-        config = dict(load(str(path)).config)
-        del config["rope_freqs.weight"]
-        return read(RUNTIMES["llama.cpp"], config)
+        path = write(tmp_path / path, divisors=False, **kind, **scaling, **extra)
+        return read(RUNTIMES["llama.cpp"], load(str(path)).config)
 
     without = yarn("a.gguf").main
     reading = yarn("b.gguf", add_rope_scaling_yarn_attn_factor=2.0)
     assert reading.main.attention_factor == without.attention_factor == pytest.approx(1.1386294)
     statuses = {use.path: use.status for use in reading.keys}
     assert statuses["rope.scaling.yarn_attn_factor"] == "overridden"
+    findings = audit(load(str(tmp_path / "b.gguf"))).findings
+    assert any(f.code == "W12" and "no effect" in f.says for f in findings)
 
 
 def test_flags_on_top_of_divisors_divide_twice(file):

@@ -4,6 +4,6 @@ Not an experiment that is kept: the input is somebody's file and the answer take
 finding a stored one. Tables are lists of rows, so that nothing heavy is imported.
 """
 
-from ropelab.experiments.audit.run import Audit, Options, audit, compare_files
+from ropelab.experiments.audit.run import Audit, Options, audit, audit_file, compare_files
 
-__all__ = ["Audit", "Options", "audit", "compare_files"]
+__all__ = ["Audit", "Options", "audit", "audit_file", "compare_files"]

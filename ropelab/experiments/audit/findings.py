@@ -308,6 +308,22 @@ def beside_layers(case: Case) -> Iterator[Finding]:
         yield Finding("W11", "warn", says, "move it into each layer type's dict")
 
 
+def file_traps(case: Case) -> Iterator[Finding]:
+    """What a GGUF file leaves to defaults, and what it says in vain."""
+    if case.document.kind != "gguf":
+        return
+    fields = case.document.config
+    if "rope.freq_base" not in fields:
+        says = "the file has no rope.freq_base: llama.cpp turns with base 10000"
+        yield Finding("W12", "warn", says, "--rope-freq-base, or convert again")
+    if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
+        says = "a factor without rope.scaling.type is taken as linear"
+        yield Finding("W12", "warn", says, "--rope-scaling yarn, if that was meant")
+    if "rope.scaling.yarn_attn_factor" in fields:
+        says = "rope.scaling.yarn_attn_factor has no effect: it is computed from the factor"
+        yield Finding("W12", "warn", says, "rope.scaling.attn_factor multiplies it")
+
+
 def tokenizer(case: Case) -> Iterator[Finding]:
     """A tokenizer that stops before the model."""
     limit = case.document.tokenizer_length
@@ -358,6 +374,7 @@ RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     table_rules,
     length_not_raised,
     beside_layers,
+    file_traps,
     tokenizer,
     short_price,
     not_modelled,

@@ -8,7 +8,7 @@ from ropelab.errors import InputError
 from ropelab.experiments.audit import context, findings, precision, tables
 from ropelab.experiments.audit.findings import Finding
 from ropelab.runtimes import registry
-from ropelab.runtimes.document import Document
+from ropelab.runtimes.document import Document, load
 from ropelab.runtimes.flags import Flags
 from ropelab.runtimes.spec import Reading, RopeSpec
 
@@ -105,3 +105,15 @@ def _runtime_differences(one: Audit, other: Audit) -> Rows:
                 what = f"{row['runtime']}, {row['layers']}: {name}"
                 rows.append({"what": what, "first": row.get(name), "second": match.get(name)})
     return rows
+
+
+def audit_file(source: str, **options: Any) -> Audit:
+    """The audit of a file, for notebooks: `audit_file("config.json").tables["runtimes"]`.
+
+    Args:
+        source: a path, a model folder, or `-`.
+        options: the fields of Options.
+    Raises:
+        InputError: as `load` and `audit`.
+    """
+    return audit(load(source), Options(**options))
