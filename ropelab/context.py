@@ -83,23 +83,35 @@ def silent(description: str, total: float | None = None) -> Iterator[Advance]:
 class Engine(Protocol):
     """Sees to it that cells are computed, wherever it likes, and kept in the context's cells."""
 
-    def __call__(self, cells: Sequence[Cell], context: "Context") -> None: ...
+    def compute(self, cells: Sequence[Cell], context: "Context") -> None:
+        """Compute cells; one that fails does not keep the others from it.
+
+        Raises:
+            RopelabError: the failure, when all others are finished.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End what is being computed, so that nothing is left running."""
+        ...
 
 
-def in_this_process(cells: Sequence[Cell], context: "Context") -> None:
-    """Compute cells here, one after another; one that fails does not keep the others from it.
+class InThisProcess:
+    """Computes cells one after another, without any other process."""
 
-    Raises:
-        RopelabError: the failure, when all others are finished.
-    """
-    failures = Failures()
-    for cell in cells:
-        try:
-            with one_thread():
-                context.compute(cell)
-        except RopelabError as error:
-            failures.add(error)
-    failures.report()
+    def compute(self, cells: Sequence[Cell], context: "Context") -> None:
+        """See `Engine.compute`."""
+        failures = Failures()
+        for cell in cells:
+            try:
+                with one_thread():
+                    context.compute(cell)
+            except RopelabError as error:
+                failures.add(error)
+        failures.report()
+
+    def stop(self) -> None:
+        """There is nothing to end."""
 
 
 class Failures:
@@ -136,7 +148,7 @@ class Context:
     stored: Callable[[str], list[Stored]] = nothing_stored
     times: dict[str, Any] = field(default_factory=dict)
     """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""
-    engine: Engine = in_this_process
+    engine: Engine = field(default_factory=InThisProcess)
 
     def phase(self, cells: Sequence[Cell]) -> list[dict[str, pd.DataFrame]]:
         """The tables of cells that do not need each other, in the order of the cells.
@@ -148,7 +160,7 @@ class Context:
         Raises:
             RopelabError: a cell failed; the others are finished and kept.
         """
-        self.engine(self.unfinished(cells), self)
+        self.engine.compute(self.unfinished(cells), self)
         return [self.compute(cell) for cell in cells]
 
     def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from uuid import uuid4
 from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, build
-from ropelab.context import Context, Progress, silent
+from ropelab.context import Context, Engine, InThisProcess, Progress, silent
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
@@ -63,6 +63,7 @@ class Lab:
         figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
+        engine: where cells are computed.
     """
 
     results: Path | None = None
@@ -72,6 +73,7 @@ class Lab:
     progress: Progress = silent
     waiting: Waiting = say_nothing
     notice: Callable[[str], None] | None = None
+    engine: Engine = field(default_factory=InThisProcess)
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -87,7 +89,8 @@ class Lab:
     def carry_out(self, experiment: Experiment, config: Config) -> Run:
         """A finished run of that config, made now if it does not exist yet."""
         if self.results is None:
-            tables = experiment.run(config, Context(progress=self.progress))
+            context = Context(progress=self.progress, engine=self.engine)
+            tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
         store.check_writable(self.results)
         for name, values in config.requires():
@@ -147,6 +150,7 @@ class Lab:
             self.progress,
             Cells(results / ".cells", uuid4().hex if self.force else "", self.waiting),
             lambda name: store.stored_runs(results, name, experiments.load(name).version),
+            engine=self.engine,
         )
 
     def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,6 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from ropelab.context import Advance
 
@@ -118,6 +120,17 @@ def show_table(table: pd.DataFrame, console: Console) -> None:
     for row in table.itertuples(index=False):
         grid.add_row(*(format_value(value) for value in row))
     console.print(grid)
+
+
+def show_records(table: pd.DataFrame, title: str) -> None:
+    """Print long rows as paragraphs under the column `title`; what is empty is left out."""
+    console = Console(highlight=False, markup=False)
+    for row in table.to_dict(orient="records"):
+        console.print(row.pop(title), style="bold")
+        for column, value in row.items():
+            if value:
+                line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
+                console.print(Padding(line, (0, 0, 0, 4)))
 
 
 def show_answer(answer: str, summary: pd.DataFrame, where: str | None) -> None:

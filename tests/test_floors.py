@@ -20,10 +20,12 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("runtimes",),
+    ("methods", "runtimes"),
+    ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "gallery", "desk"),
+    ("together",),
     ("cli",),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
@@ -45,18 +47,21 @@ def room(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path):
-    """The rooms of ropelab that a file imports, wherever in the file it does so."""
+def imported_modules(path):
+    """What a file imports, wherever in the file it does so, by its whole name."""
     for node in ast.walk(ast.parse(path.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "ropelab" and len(parts) > 1 and parts[1] in HEIGHT:
-                yield parts[1]
+            yield from (alias.name for alias in node.names)
+
+
+def imported_rooms(path):
+    """The rooms of ropelab that a file imports."""
+    for name in imported_modules(path):
+        parts = name.split(".")
+        if parts[0] == "ropelab" and len(parts) > 1 and parts[1] in HEIGHT:
+            yield parts[1]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -67,6 +72,27 @@ def test_imports_go_down_only(path):
     for other in imported_rooms(path):
         assert HEIGHT[other] <= HEIGHT[here], f"{here} imports {other}, which lies above it"
         assert other not in NEVER.get(here, ()), f"{here} must not know {other}"
+
+
+def experiment(path):
+    """The experiment a file belongs to, None for one that belongs to all or to none."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[1] if parts[0] == "experiments" and len(parts) > 2 else None
+
+
+def imported_experiments(path):
+    """The experiments that a file imports, wherever in the file it does so."""
+    for name in imported_modules(path):
+        parts = name.split(".")
+        if parts[:2] == ["ropelab", "experiments"] and len(parts) > 2:
+            yield parts[2]
+
+
+@pytest.mark.parametrize(
+    "path", [*filter(experiment, modules())], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_no_experiment_imports_another(path):
+    assert set(imported_experiments(path)) <= {experiment(path)}
 
 
 def test_every_room_has_a_floor():

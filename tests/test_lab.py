@@ -4,17 +4,14 @@ import json
 import math
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import Toy, ToyConfig, toy
-
 from ropelab import store
 from ropelab.errors import InputError
 from ropelab.lab import Lab
+from tests.toy import Toy, ToyConfig, toy
 
 
 @pytest.fixture

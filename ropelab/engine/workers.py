@@ -39,28 +39,24 @@ class Workers:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def __call__(self, cells: Sequence[Cell], context: Context) -> None:
-        """Compute cells; a failing one does not keep the others from it.
-
-        Raises:
-            RopelabError: the failure, when all others are finished.
-        """
+    def compute(self, cells: Sequence[Cell], context: Context) -> None:
+        """See `Engine.compute`."""
         if not cells:
             return
         try:
             with Board(context.progress, len(cells)) as board:
                 self._compute(list(cells), context, board)
         except (KeyboardInterrupt, SystemExit):
-            self.stop(GRACE_SECONDS)
+            self.stop()
             raise
 
-    def stop(self, grace_seconds: float = 0.0) -> None:
-        """End all workers; what is being computed elsewhere with them ends as interrupted."""
+    def stop(self) -> None:
+        """End all workers; other threads that compute with them end as interrupted."""
         with self._lock:
             self._stopped = True
             crew, self._crew = self._crew, None
         if crew:
-            crew.dismiss(grace_seconds)
+            crew.dismiss(GRACE_SECONDS)
 
     def _compute(self, cells: list[Cell], context: Context, board: Board) -> None:
         """Rounds of all cells that are left, until none is; a second one only after a loss."""

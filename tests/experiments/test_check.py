@@ -132,6 +132,15 @@ def rotate(adjacent=False, sign=1, times=1, shift=0):
     return turn
 
 def right(): return rotate()
+def with_torch():
+    import torch
+    inv = torch.tensor(500000.0) ** (-torch.arange(0, 64, 2) / 64)
+    def turn(x, positions):
+        a = torch.outer(positions, inv)
+        first, second = x.chunk(2, dim=-1)
+        cos, sin = a.cos(), a.sin()
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
+    return turn
 def adjacent(): return rotate(adjacent=True)
 def twice(): return rotate(times=2)
 def other_way(): return rotate(sign=-1)
@@ -155,6 +164,7 @@ def test_code_is_looked_at_by_rotating_unit_vectors(module):
         return check(Question(f"users_rope:{factory}", module)).verdict
 
     assert not says("right").wrong
+    assert not says("with_torch").wrong
     assert not says("other_way").wrong
     assert says("adjacent").says == "adjacent pairing instead of half"
     assert "rotated twice" in says("twice").says

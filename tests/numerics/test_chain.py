@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from ropelab.methods.language import parse_scaling
 from ropelab.numerics.casts import CastPlan, alone, everything, parse_cast
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.formats import FORMATS
 from ropelab.numerics.presets import PRESETS
 from ropelab.numerics.ranges import span
 from ropelab.rope.frequencies import Geometry, inverse_frequencies
-from ropelab.rope.scaling import parse_method
 from tests.numerics.scalar_rounding import round_scalar
 
 POSITIONS = np.array([0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64)
@@ -83,7 +83,7 @@ def test_the_recurrence_is_that_of_a_float32_loop():
 
 
 def test_the_recurrence_follows_a_scaling_method():
-    plan = parse_method("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
+    plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
     spectrum = Spectrum(plan.inv_freq, 1e4, 64)
     chain = Chain(PRESETS["ggml"].plan, spectrum)
     relative = chain.angle_errors(POSITIONS[1:]) / (spectrum.inv_freq[:, None] * POSITIONS[1:])

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
+from ropelab.methods.language import parse_scaling
+from ropelab.methods.registry import FREQUENCIES
 from ropelab.rope.frequencies import Geometry, turns, wavelengths
 from ropelab.rope.scaling import (
-    METHODS,
     NtkAware,
     RopePlan,
     Yarn,
     coded_ramp_range,
     kept_weights,
     ntk_base,
-    parse_method,
     roles,
 )
 
@@ -35,12 +35,12 @@ DYNAMIC = ("dynamic_ntk", "dynamic_yarn")
 
 
 def inv_freq(text, geometry, length=None, factor=None):
-    return parse_method(text, factor).plan(geometry, length or geometry.trained_len).inv_freq
+    return parse_scaling(text, factor).plan(geometry, length or geometry.trained_len).inv_freq
 
 
 @given(GEOMETRIES, st.sampled_from(WITH_FACTOR), st.integers(1, 10**6))
 def test_factor_one_is_the_identity_at_every_length(geometry, name, length):
-    plan = parse_method(name, factor=1).plan(geometry, length)
+    plan = parse_scaling(name, factor=1).plan(geometry, length)
     assert np.array_equal(plan.inv_freq, geometry.inv_freq)
     assert plan.attention_factor == 1
 
@@ -48,7 +48,7 @@ def test_factor_one_is_the_identity_at_every_length(geometry, name, length):
 @given(GEOMETRIES, st.sampled_from(DYNAMIC), FACTORS, st.floats(0.001, 1))
 def test_dynamic_methods_do_nothing_inside_the_trained_length(geometry, name, factor, share):
     length = max(1, int(share * geometry.trained_len))
-    plan = parse_method(name, factor=factor).plan(geometry, length)
+    plan = parse_scaling(name, factor=factor).plan(geometry, length)
     assert np.array_equal(plan.inv_freq, geometry.inv_freq)
     assert plan.attention_factor == 1
 
@@ -76,14 +76,14 @@ def test_ntk_bases_of_the_literature():
 def test_dynamic_ntk_is_ntk_with_the_bracket_as_its_factor(geometry, factor, longer):
     length = int(longer * geometry.trained_len)
     bracket = max(1.0, factor * length / geometry.trained_len - (factor - 1))
-    found = inv_freq("dynamic_ntk", geometry, length, factor)
+    found = inv_freq(f"dynamic_ntk(factor={factor!r})", geometry, length)
     np.testing.assert_allclose(found, inv_freq("ntk", geometry, factor=bracket), rtol=1e-9, atol=0)
 
 
 @given(GEOMETRIES, FACTORS)
 def test_dynamic_yarn_is_yarn_at_the_ratio_of_lengths(geometry, longer):
     length = int(longer * geometry.trained_len) + 1
-    found = parse_method("dynamic_yarn").plan(geometry, length)
+    found = parse_scaling("dynamic_yarn").plan(geometry, length)
     static = Yarn(factor=length / geometry.trained_len).plan(geometry, length)
     assert np.array_equal(found.inv_freq, static.inv_freq)
     assert found.attention_factor == static.attention_factor
@@ -94,7 +94,7 @@ def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
     assert (low, high) == (pytest.approx(20.9445, abs=1e-4), pytest.approx(45.0269, abs=1e-4))
     assert coded_ramp_range(LLAMA2, 32, 1, truncate=True) == (20, 46)
     for name in ("yarn", "yarn_paper"):
-        plan = parse_method(name, factor=16).plan(LLAMA2, 65536)
+        plan = parse_scaling(name, factor=16).plan(LLAMA2, 65536)
         assert Counter(roles(plan, LLAMA2)) == {"kept": 21, "ramp": 25, "interpolated": 18}
 
 
@@ -106,7 +106,7 @@ def test_the_two_yarn_ramps_differ_up_to_threefold():
 @pytest.mark.parametrize(("factor", "attention"), [(4, 1.138629), (16, 1.277259)])
 def test_yarn_attention_factors(factor, attention):
     for name in ("yarn", "yarn_paper"):
-        plan = parse_method(name, factor=factor).plan(LLAMA2, 4096)
+        plan = parse_scaling(name, factor=factor).plan(LLAMA2, 4096)
         assert plan.attention_factor == pytest.approx(attention, abs=1e-6)
         assert plan.logit_multiplier == plan.attention_factor**2
 
@@ -147,7 +147,7 @@ def test_resonance_wavelengths_are_whole_tokens(geometry):
 
 
 def test_resonance_composes_with_yarn():
-    plan = parse_method("resonance(inner=yarn)", factor=4).plan(LLAMA2, 16384)
+    plan = parse_scaling("resonance(inner=yarn)", factor=4).plan(LLAMA2, 16384)
     inner = Yarn(factor=4).plan(LLAMA2, 16384)
     assert plan.attention_factor == inner.attention_factor
     np.testing.assert_allclose(wavelengths(plan.inv_freq), np.round(wavelengths(inner.inv_freq)))
@@ -177,7 +177,7 @@ def test_clipped_takes_the_pairs_without_a_full_turn_by_default():
 
 def test_longrope_switches_at_the_trained_length():
     geometry = Geometry(4, 10000.0, 4096)
-    method = parse_method("longrope(long_factor=[2, 8], short_factor=[1, 1.5], factor=32)")
+    method = parse_scaling("longrope(long_factor=[2, 8], short_factor=[1, 1.5], factor=32)")
     assert method.plan(geometry, 4096).inv_freq.tolist() == pytest.approx([1, 0.01 / 1.5])
     assert method.plan(geometry, 4097).inv_freq.tolist() == pytest.approx([0.5, 0.01 / 8])
     attention = math.sqrt(1 + math.log(32) / math.log(4096))
@@ -191,7 +191,7 @@ def test_abf_is_the_geometry_of_the_new_base():
 
 @given(GEOMETRIES, st.sampled_from((*WITH_FACTOR, "dynamic_ntk")), FACTORS)
 def test_weights_and_roles_describe_the_plan(geometry, name, factor):
-    plan = parse_method(name, factor=factor).plan(geometry, 4 * geometry.trained_len)
+    plan = parse_scaling(name, factor=factor).plan(geometry, 4 * geometry.trained_len)
     weight = kept_weights(plan, geometry)
     rebuilt = weight * geometry.inv_freq + (1 - weight) * geometry.inv_freq / plan.stretch
     np.testing.assert_allclose(rebuilt, plan.inv_freq, rtol=1e-10, atol=0)
@@ -203,13 +203,13 @@ def test_weights_of_a_plan_that_stretches_nothing_are_unknown():
     assert np.isnan(kept_weights(RopePlan(LLAMA2.inv_freq), LLAMA2)).all()
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(FREQUENCIES))
 def test_every_method_has_a_source_and_reads_back_from_its_label(name):
     knobs = "(long_factor=[1, 2.5])" if name == "longrope" else ""
-    method = parse_method(name + knobs, factor=3)
-    assert type(method) is METHODS[name]
+    method = parse_scaling(name + knobs, factor=3)
+    assert method.name == name
     assert method.source
-    assert parse_method(method.label) == method
+    assert parse_scaling(method.label) == method
 
 
 @pytest.mark.parametrize(
@@ -223,13 +223,13 @@ def test_every_method_has_a_source_and_reads_back_from_its_label(name):
     ],
 )
 def test_other_names_in_use(text, method):
-    assert parse_method(text).name == method
+    assert parse_scaling(text).name == method
 
 
 def test_labels_leave_defaults_out():
     assert Yarn(factor=4, beta_fast=16).label == "yarn(factor=4, beta_fast=16)"
     assert NtkAware(factor=2.5).label == "ntk(factor=2.5)"
-    assert parse_method("unscaled", factor=4).label == "unscaled"
+    assert parse_scaling("unscaled", factor=4).label == "unscaled"
 
 
 @pytest.mark.parametrize(
@@ -261,20 +261,20 @@ def test_labels_leave_defaults_out():
 )
 def test_bad_methods_get_one_clear_line(text, message):
     with pytest.raises(InputError, match=message) as caught:
-        parse_method(text)
+        parse_scaling(text)
     assert "\n" not in str(caught.value)
 
 
 def test_a_common_factor_below_one_is_refused():
     with pytest.raises(InputError, match="at least 1"):
-        parse_method("yarn", factor=0.9)
+        parse_scaling("yarn", factor=0.9)
 
 
 def test_longrope_factors_must_fit_the_width():
     with pytest.raises(InputError, match="2 numbers for 64 pairs"):
-        parse_method("longrope(long_factor=[1, 2])").plan(LLAMA2, 8192)
+        parse_scaling("longrope(long_factor=[1, 2])").plan(LLAMA2, 8192)
 
 
 def test_ntk_needs_a_second_pair():
     with pytest.raises(InputError, match="at least 4"):
-        parse_method("ntk", factor=2).plan(Geometry(2, 1e4, 4096), 8192)
+        parse_scaling("ntk", factor=2).plan(Geometry(2, 1e4, 4096), 8192)

@@ -78,14 +78,17 @@ def required(function: Callable[..., Any]) -> int:
 
 
 def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
-    """With torch tensors where the user's code has loaded torch, else with arrays."""
-    if "torch" not in sys.modules:
-        return function(*(a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays))
+    """With float32 arrays; code that wants torch tensors refuses them, and is given tensors."""
+    given = [a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays]
+    try:
+        return function(*given)
+    except (TypeError, AttributeError):
+        if "torch" not in sys.modules:
+            raise
     import torch
 
-    tensors = (torch.from_numpy(a) for a in arrays)
     with torch.no_grad():
-        return function(*(t.float() if t.is_floating_point() else t for t in tensors))
+        return function(*map(torch.from_numpy, given))
 
 
 def as_array(value: Any) -> np.ndarray:

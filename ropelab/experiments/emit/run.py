@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ropelab.errors import InputError
+from ropelab.methods.language import parse_scaling
 from ropelab.rope.models import model_named
-from ropelab.rope.scaling import LongRope, parse_method
+from ropelab.rope.scaling import LongRope
 from ropelab.runtimes import registry
 from ropelab.runtimes.document import load
 from ropelab.runtimes.spec import RopeSpec
@@ -55,7 +56,7 @@ def stretched(spec: RopeSpec, request: Request) -> RopeSpec:
     """The spec at the wanted context: the method with factor = context / trained length."""
     factor = request.context / spec.trained_len
     method = request.method or ("yarn" if factor > 1 else "unscaled")
-    scaling = parse_method(method, factor)
+    scaling = parse_scaling(method, factor)
     attention = scaling.plan(spec.geometry, request.context).attention_factor
     if isinstance(scaling, LongRope):
         attention = scaling.attention(spec.trained_len)
@@ -88,7 +89,7 @@ def without_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
 def from_name(name: str) -> tuple[RopeSpec, dict[str, Any]]:
     """A model by name, as a Llama of its sizes."""
     model = model_named(name)
-    scaling = parse_method("unscaled")
+    scaling = parse_scaling("unscaled")
     spec = RopeSpec(
         base=model.base,
         head_dim=model.head_dim,

@@ -15,11 +15,11 @@ from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.models import encoding_of, recipe_of, size_of
-from ropelab.experiments.encodings.quality import defined_length
+from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import make_optimizers, one_step
+from ropelab.trials.readers import defined_length
 
 DECODED = 16
 """Tokens decoded between two readings of the clock."""
@@ -78,7 +78,9 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
     """The model of the copy task, untrained: times do not depend on weights."""
-    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config, name)).to(config.device)
+    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config.shape(), name)).to(
+        config.device
+    )
 
 
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:

@@ -154,16 +154,16 @@ class PrecisionConfig(Config):
 
         import numpy as np
 
+        from ropelab.methods.language import parse_scaling
         from ropelab.numerics.chain import Spectrum
         from ropelab.rope.frequencies import Geometry, inverse_frequencies
-        from ropelab.rope.scaling import parse_method
 
         if scheme == "single":
             return Spectrum(np.array([2 * math.pi / self.period]))
         if scheme == "sinusoidal":
             return Spectrum(inverse_frequencies(self.model_dim, 1e4), 1e4, self.model_dim)
         geometry = Geometry(self.width, self.base, self.trained_len)
-        plan = parse_method(self.method).plan(geometry, self.offset + self.length)
+        plan = parse_scaling(self.method).plan(geometry, self.offset + self.length)
         return Spectrum(plan.inv_freq, self.base, self.width)
 
 

@@ -28,10 +28,14 @@ class LongRope(Scaling):
 
     name: ClassVar[str] = "longrope"
     source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
+    factor_means: ClassVar[str] = "the reach that the attention factor is computed from"
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         if not self.long_factor:
-            raise InputError("longrope: needs long_factor=[...], one number per pair")
+            raise InputError(
+                "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
+            )
         check_factor(self.name, self.factor)
         check_attention_factor(self.name, self.attention_factor)
         _check_divisors("long_factor", self.long_factor)
