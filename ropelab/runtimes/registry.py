@@ -124,7 +124,7 @@ RUNTIMES: dict[str, Runtime] = {
             "llama.cpp",
             "0c1e570",
             "src/llama-context.cpp, src/llama-model.cpp, conversion/*.py",
-            "converter",
+            "parts",
             llamacpp.read,
             reads=("config", "params", "gguf"),
             compared=_CONVERTED,

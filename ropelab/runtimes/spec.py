@@ -90,14 +90,15 @@ class Runtime:
     """One runtime at one version, and how its reader was checked.
 
     ``read_from`` names the files; ``reads`` the kinds of documents it takes. ``proof`` is "run"
-    where the reader is compared with what that version computed, "converter" where with what its
-    converter wrote, "read" where it was only read; ``compared`` are the model types for which.
+    where the reader is compared with what that version computed, "parts" where with what its
+    converter wrote and its kernel turned, "read" where it was only read; ``compared`` are the model
+    types for which.
     """
 
     name: str
     version: str
     read_from: str
-    proof: Literal["run", "converter", "read"]
+    proof: Literal["run", "parts", "read"]
     read: Callable[["Trace"], dict[str, RopeSpec]]
     reads: tuple[str, ...] = ("config", "params")
     compared: frozenset[str] = frozenset()
@@ -106,8 +107,8 @@ class Runtime:
         """How far the reader can be trusted for that model type, as the output says it."""
         if model_type not in self.compared:
             return "read from source, not run" + (" for this model" if self.compared else "")
-        if self.proof == "converter":
-            return "converter compared with what it wrote, the rest read from source"
+        if self.proof == "parts":
+            return "compared with what its converter wrote and its kernel turned"
         return "compared with what it computed"
 
 

@@ -10,6 +10,8 @@ from ropelab.runtimes.registry import RUNTIMES, read
 RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
 ROUNDING = 2e-6
 """Runtimes compute in float32; the readers in float64."""
+RECURRENCE = 2e-5
+"""ggml multiplies its way from pair to pair in float32, and the error grows with the pairs."""
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -42,22 +44,27 @@ def compare(config, reading, answer, golden):
     return len(answer["short"]) + len(answer["long"])
 
 
-def test_the_converter_writes_what_its_reader_says(golden):
-    """llama.cpp: its converter's fields, read by the same rules as a file, against the config's."""
+def test_llama_cpp_writes_and_turns_what_its_reader_says(golden):
+    """Its converter's fields, read like a file's, and its kernel's turns, against the reader's."""
     compared = 0
-    for name, fields in golden.answers["llama.cpp"].items():
+    for name, answer in golden.answers["llama.cpp"].items():
         config, runtime = golden.configs[name], RUNTIMES["llama.cpp"]
         reading = read(runtime, config)
-        if fields == "refused":
+        if answer == "refused":
             assert reading.outcome == "refused", f"{name}: {reading.problem}"
-        elif fields != "absent":
-            file = read(runtime, as_file(config, fields, golden))
+        elif answer != "absent":
+            file = read(runtime, as_file(config, answer["fields"], golden))
             assert reading.main is not None, f"{name}: {reading.problem}"
             assert file.main is not None, f"{name}: {file.problem}"
-            for length in golden.lengths[name]:
-                written, ours = file.main.inv_freq(length), reading.main.inv_freq(length)
-                np.testing.assert_allclose(ours, written, rtol=ROUNDING, err_msg=name)
-            assert reading.main.logit_multiplier == pytest.approx(file.main.logit_multiplier)
+            for which, length in zip(("short", "long"), golden.lengths[name], strict=True):
+                table, attention = answer["kernel"][which]
+                for spec in (reading.main, file.main):
+                    turned = golden.tables[table]
+                    np.testing.assert_allclose(
+                        spec.inv_freq(length), turned, rtol=RECURRENCE, err_msg=name
+                    )
+                    assert spec.attention_factor == pytest.approx(attention, rel=ROUNDING), name
+            assert reading.main.softmax_factor == pytest.approx(file.main.softmax_factor)
             assert reading.main.claimed_len == file.main.claimed_len
             compared += 1
     assert compared > 300

@@ -1,7 +1,7 @@
 """Ask the runtimes anew: `python make.py FOLDER` installs each there and packs the answers.
 
-Needs the package index, about 3 GB of disk and the project's own environment, whose torch all of
-them share. Nothing of theirs is kept but what they computed.
+Needs the package index, about 3 GB of disk, a C++ compiler and the project's own environment, whose
+torch all of them share. Nothing of theirs is kept but what they computed.
 """
 
 import os
@@ -71,7 +71,7 @@ def from_wheels(folder: Path, out: Path) -> None:
 
 
 def from_converter(folder: Path, out: Path) -> None:
-    """The distribution is only unpacked: its converter is Python, and nothing is built."""
+    """The converter is Python in the source distribution; installing that builds the kernel."""
     name, version, commit = LLAMA_CPP
     site = transformers(folder, PINNED_BY_THE_CONVERTER, TRANSFORMERS["4.57.1"])
     place = folder / f"llama_cpp_python-{version}"
@@ -80,8 +80,13 @@ def from_converter(folder: Path, out: Path) -> None:
         pip("download", *options, f"{name}=={version}")
         with tarfile.open(folder / f"llama_cpp_python-{version}.tar.gz") as archive:
             archive.extractall(folder, filter="data")
-    source = place / "vendor" / "llama.cpp"
-    observe("llamacpp", str(site), str(source), commit, str(out / "llama.cpp.json"))
+    built = folder / "llama_cpp_installed"
+    if not built.exists():
+        options = ("--quiet", "--no-deps", "--no-binary", name, "--target", str(built))
+        pip("install", *options, f"{name}=={version}")
+    source, libraries = place / "vendor" / "llama.cpp", built / "llama_cpp" / "lib"
+    places = (str(site), str(source), str(libraries))
+    observe("llamacpp", *places, commit, str(out / "llama.cpp.json"))
 
 
 def main(folder: Path) -> None:

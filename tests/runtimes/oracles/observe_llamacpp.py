@@ -1,8 +1,9 @@
-"""What llama.cpp's converter writes: `python observe_llamacpp.py SITE SOURCE VERSION OUT`.
+"""What llama.cpp writes and turns: `python observe_llamacpp.py SITE SOURCE LIBRARIES VERSION OUT`.
 
 SITE holds the transformers version that the converter pins, SOURCE is the llama.cpp tree inside the
 llama-cpp-python distribution. The converter's own model class reads a folder with nothing but the
-configuration; its parameters and extra tensors are kept.
+configuration; its parameters and extra tensors are kept, and what ggml's kernel makes of them.
+LIBRARIES is the folder of libggml-base.so and libggml-cpu.so.
 """
 
 import json
@@ -11,15 +12,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-SITE, SOURCE, VERSION, OUT = sys.argv[1:]
+SITE, SOURCE, LIBRARIES, VERSION, OUT = sys.argv[1:]
 sys.path.insert(0, f"{SOURCE}/gguf-py")
 sys.path.insert(0, SOURCE)
 sys.path.insert(0, SITE)
 
 import common  # noqa: E402
+import ggml  # noqa: E402
 import gguf  # noqa: E402
 from conversion import get_model_class  # noqa: E402
 
+KERNEL = ggml.Kernel(Path(LIBRARIES))
 logging.disable(logging.CRITICAL)
 CLASSES = {
     "llama": "LlamaForCausalLM",
@@ -71,7 +74,9 @@ def observe(config: dict) -> dict:
         )
         model.set_gguf_parameters()
         tensors = {name: t.double().tolist() for name, t in model.generate_extra_tensors()}
-    return {"fields": {**fields(model), **tensors}}
+    written = {**fields(model), **tensors}
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return {"fields": written, "kernel": ggml.observed(KERNEL, written, head)}
 
 
 def fields(model) -> dict:

@@ -30,10 +30,15 @@ class Store:
 def packed(row: dict[str, Any], store: Store) -> Any:
     """One row: the word for what kept the runtime from computing, or its tables."""
     if "fields" in row:
-        return {
+        fields = {
             name: {"table": store.put(value)} if isinstance(value, list) else value
             for name, value in row["fields"].items()
         }
+        kernel = {
+            length: [store.put(entry["inv_freq"]), entry["attention_factor"]]
+            for length, entry in row["kernel"].items()
+        }
+        return {"fields": fields, "kernel": kernel}
     if "observed" not in row:
         return next(iter(row))
     small: dict[str, Any] = {
