@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference test stress lint bench clean help
+.PHONY: all-figures reference test stress lint bench oracles clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -20,6 +20,7 @@ test: lint             ## lint, types, tests
 
 stress: $(READY)       ## property tests on new and more examples, for those who hunt
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check
@@ -28,6 +29,9 @@ lint: $(READY)         ## lint, format and type checks
 
 bench: $(READY)        ## measured ratios against what one would use instead (an idle machine, please)
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/runtimes/golden (3 GB of packages)
+	$(BIN)/python tests/runtimes/oracles/make.py build/oracles
 
 clean:               ## remove the environment and everything in results/ but the reference
 	rm -rf $(VENV) build *.egg-info

@@ -19,7 +19,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import experiments
+from ropelab import desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
@@ -35,7 +35,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted.",
+    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted; of audit, "
+    "emit and check: 3 something found.",
 )
 
 Results = Annotated[
@@ -336,6 +337,7 @@ def _top(
 
 for _name in experiments.NAMES:
     _add_command(experiments.load(_name))
+desk.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -20,11 +20,11 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("methods", "literature"),
+    ("methods", "literature", "runtimes"),
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
-    ("lab", "gallery"),
+    ("lab", "gallery", "desk"),
     ("together",),
     ("cli",),
 )

@@ -10,6 +10,7 @@ huggingface/transformers), documentation or papers for what that file leaves to 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ropelab.errors import unknown_name
 
@@ -46,6 +47,58 @@ _LLAMA3 = (
 )
 _EIGHT = "scale_factor 8, old_context_len 8192"
 _NOT_EIGHT = "scale_factor 8 for every model, which its issue 166 says is wrong for this one"
+
+
+def _of_litgpt(
+    name: str, repository: str, base: float, head_dim: int, length: int, **more: Any
+) -> Model:
+    """A row as litgpt states it; its length is the one that the configuration claims."""
+    source = (
+        f"{repository}, config.json, as Lightning-AI/litgpt 0.5.13 litgpt/config.py has it: "
+        "rope_base, block_size, head_size or n_embd / n_head, rotary_percentage, rope_adjustments"
+    )
+    return Model(name=name, base=base, head_dim=head_dim, trained_len=length, source=source, **more)
+
+
+_LENGTH = "the length is what the configuration claims"
+
+_LITGPT = (
+    _of_litgpt(
+        "llama-3.3-70b",
+        "meta-llama/Llama-3.3-70B-Instruct",
+        5e5,
+        128,
+        8 * K,
+        context_len=128 * K,
+        method="llama3(factor=8)",
+    ),
+    _of_litgpt("mixtral-8x22b", "mistralai/Mixtral-8x22B-v0.1", 1e6, 128, 64 * K, note=_LENGTH),
+    _of_litgpt("qwen2.5-math-7b", "Qwen/Qwen2.5-Math-7B", 1e4, 128, 4 * K, note=_LENGTH),
+    _of_litgpt("qwen3-4b-2507", "Qwen/Qwen3-4B-Thinking-2507", 5e6, 128, 256 * K, note=_LENGTH),
+    _of_litgpt(
+        "qwen3-30b-a3b-2507", "Qwen/Qwen3-30B-A3B-Instruct-2507", 1e7, 128, 256 * K, note=_LENGTH
+    ),
+    _of_litgpt(
+        "gemma-3-27b",
+        "google/gemma-3-27b-it",
+        1e6,
+        128,
+        32 * K,
+        context_len=128 * K,
+        method="pi(factor=8)",
+        note="global layers; local layers have base 10000, unscaled; trained length as gemma-3-4b",
+    ),
+    _of_litgpt("phi-1.5", "microsoft/phi-1_5", 1e4, 64, 2048, rotary_dim=32, note=_LENGTH),
+    _of_litgpt("phi-4", "microsoft/phi-4", 250_000.0, 128, 16 * K, note=_LENGTH),
+    _of_litgpt("phi-4-reasoning", "microsoft/Phi-4-reasoning", 5e5, 128, 32 * K, note=_LENGTH),
+    _of_litgpt("olmo-2-7b", "allenai/OLMo-2-1124-7B", 5e5, 128, 4 * K, note=_LENGTH),
+    _of_litgpt("smollm2-135m", "HuggingFaceTB/SmolLM2-135M", 1e5, 64, 8 * K, note=_LENGTH),
+    _of_litgpt("smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B", 130_000.0, 64, 8 * K, note=_LENGTH),
+    _of_litgpt("falcon3-7b", "tiiuae/Falcon3-7B-Base", 1_000_042.0, 256, 32 * K, note=_LENGTH),
+    _of_litgpt(
+        "stablelm-3b", "stabilityai/stablelm-3b-4e1t", 1e4, 80, 4 * K, rotary_dim=20, note=_LENGTH
+    ),
+)
 
 _KNOWN = (
     Model(
@@ -263,7 +316,7 @@ _KNOWN = (
     ),
 )
 
-MODELS: dict[str, Model] = {model.name: model for model in _KNOWN}
+MODELS: dict[str, Model] = {model.name: model for model in (*_KNOWN, *_LITGPT)}
 
 
 def model_named(name: str) -> Model:

@@ -155,6 +155,8 @@ class _CodedRamp(Scaling):
     truncate: bool = True
 
     def __post_init__(self) -> None:
+        if self.beta_slow == self.beta_fast > 0:
+            return  # Kimi-K2 has both at 1: a step, which every runtime takes
         _check_order(self.name, "beta_slow", self.beta_slow, "beta_fast", self.beta_fast)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:

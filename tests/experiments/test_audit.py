@@ -1,0 +1,288 @@
+"""Configurations whose outcome is known, and the command around them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from ropelab.errors import InputError
+from ropelab.experiments.audit import Options, audit, audit_file, compare_files
+from ropelab.figures.audit import draw
+from ropelab.runtimes.document import Document, from_json
+from ropelab.runtimes.flags import parse_flags
+from ropelab.runtimes.registry import RUNTIMES, read
+
+LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+    "rope_scaling": {
+        "type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 32768,
+    },
+}
+
+
+def audited(config, **options):
+    return audit(Document("test", "config", config), Options(**options))
+
+
+def codes(result, level=None):
+    return {f.code for f in result.findings if level in (None, f.level)}
+
+
+def spec_of(config, runtime, flags=None):
+    return read(RUNTIMES[runtime], config, flags).main
+
+
+def test_the_model_cards_yarn_is_switched_off_by_some():
+    """inv_freq[40] and the attention factor, recomputed by hand from the formulas."""
+    for name in ("transformers-5", "vllm", "sglang", "mlx-lm"):
+        spec = spec_of(QWEN, name)
+        assert spec.inv_freq(1)[40] == pytest.approx(4.445698525097307e-05)
+        assert spec.attention_factor == pytest.approx(1.138629436111989)
+    for name in ("transformers-4.55", "transformers-4.51", "exllamav3"):
+        spec = spec_of(QWEN, name)
+        assert spec.inv_freq(1)[40] == pytest.approx(1.7782794100389227e-04)
+        assert spec.attention_factor == 1.0
+    assert spec_of(QWEN, "vllm").claimed_len == 32768
+    result = audited(QWEN)
+    assert {"E08", "W02", "W04", "W05", "W10"} <= codes(result)
+    assert "transformers-4.55" in next(f.says for f in result.findings if f.code == "E08")
+    (row,) = [r for r in result.tables["runtimes"] if r["runtime"] == "vllm"]
+    assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (24, 16, 24)
+
+
+def test_an_unknown_magnitude_key_is_read_by_one():
+    block = {**QWEN["rope_scaling"], "attn_factor": 0.8782488562869419}
+    config = {**QWEN, "max_position_embeddings": 131072, "rope_scaling": block}
+    assert spec_of(config, "sglang").attention_factor == pytest.approx(1.0, rel=1e-12)
+    assert spec_of(config, "transformers-5").attention_factor == pytest.approx(1.1386294)
+    assert "W01" in codes(audited(config))
+
+
+def test_attention_factor_one_is_a_factor_two_on_the_logits():
+    block = {"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 4096}
+    config = {
+        **LLAMA,
+        "max_position_embeddings": 262144,
+        "rope_theta": 500000.0,
+        "rope_scaling": {**block, "attention_factor": 1.0},
+    }
+    multipliers = {n: spec_of(config, n).logit_multiplier for n in ("transformers-5", "sglang")}
+    assert multipliers["transformers-5"] == 1.0
+    assert multipliers["sglang"] == pytest.approx(1.415888**2, rel=1e-6)
+    assert "W04" in codes(audited(config))
+
+
+def test_the_untruncated_ramp_of_gpt_oss():
+    config = {
+        "model_type": "gpt_oss",
+        "hidden_size": 2880,
+        "num_attention_heads": 64,
+        "head_dim": 64,
+        "max_position_embeddings": 131072,
+        "rope_theta": 150000,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "original_max_position_embeddings": 4096,
+            "truncate": False,
+        },
+    }
+    ours, mlx = (spec_of(config, name) for name in ("transformers-5", "mlx-lm"))
+    ratio = mlx.inv_freq(1)[17] / ours.inv_freq(1)[17]
+    assert max(ratio, 1 / ratio) == pytest.approx(1.7626823777263017)
+    assert ours.attention_factor == pytest.approx(1.3465735902799727)
+
+
+def test_two_types_are_an_error():
+    block = {"type": "linear", "rope_type": "yarn", "factor": 4.0}
+    block["original_max_position_embeddings"] = 4096
+    config = {**LLAMA, "max_position_embeddings": 16384, "rope_scaling": block}
+    assert spec_of(config, "transformers-5").scaling.name == "yarn"
+    for name in ("transformers-4.57", "mlx-lm", "tensorrt-llm"):
+        assert spec_of(config, name).scaling.name == "pi"
+    assert read(RUNTIMES["vllm"], config).outcome == "refused"
+    assert {"E01", "E02"} <= codes(audited(config), "error")
+
+
+def test_a_length_that_counts_the_factor_twice():
+    block = {"factor": 4.0, "type": "linear"}
+    config = {**LLAMA, "max_position_embeddings": 16384, "rope_scaling": block}
+    assert spec_of(config, "vllm").claimed_len == spec_of(config, "sglang").claimed_len == 65536
+    assert spec_of(config, "transformers-5").claimed_len == 16384
+    assert "E07" in codes(audited(config))
+
+
+def test_a_version_5_file_loses_its_base_in_version_4():
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_theta": 500000.0,
+    }
+    config = {**LLAMA, "max_position_embeddings": 131072, "rope_parameters": llama3}
+    assert spec_of(config, "transformers-4.57").base == 10000.0
+    result = audited(config)
+    assert {"E03", "E08"} <= codes(result, "error")
+    # The base alone: mean cosine of the phase error at a few distances.
+    config["rope_parameters"] = {"rope_type": "default", "rope_theta": 500000.0}
+    right, wrong = (spec_of(config, n).inv_freq(1) for n in ("transformers-5", "mlx-lm"))
+    means = [np.cos(d * (right - wrong)).mean() for d in (10, 100, 1000, 8192)]
+    np.testing.assert_allclose(means, (0.8714, 0.5136, 0.1932, 0.0137), atol=5e-5)
+
+
+def test_nesting_layers_and_latent_attention():
+    gemma = {
+        "model_type": "gemma3",
+        "text_config": {
+            "model_type": "gemma3_text",
+            "hidden_size": 2560,
+            "num_attention_heads": 8,
+            "head_dim": 256,
+            "max_position_embeddings": 131072,
+            "rope_theta": 1000000.0,
+            "rope_local_base_freq": 10000.0,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        },
+    }
+    reading = read(RUNTIMES["transformers-5"], gemma)
+    assert reading.layers["full_attention"].scaling.label == "pi(factor=8)"
+    assert reading.layers["sliding_attention"].base == 10000.0
+    assert any(use.path == "text_config.rope_scaling.factor" for use in reading.keys)
+    latent = {"model_type": "deepseek_v3", "qk_rope_head_dim": 64, "num_attention_heads": 8}
+    spec = spec_of({**latent, "max_position_embeddings": 4096}, "transformers-5")
+    assert (spec.rotary_dim, spec.pairing) == (64, "interleaved")
+
+
+def test_several_position_axes_change_no_frequency():
+    block = {"type": "mrope", "mrope_section": [16, 24, 24]}
+    config = {**LLAMA, "model_type": "qwen2_vl", "max_position_embeddings": 32768}
+    for name in ("transformers-5", "transformers-4.57", "vllm", "exllamav3"):
+        reading = read(RUNTIMES[name], {**config, "rope_scaling": block})
+        if reading.main is not None:
+            assert reading.main.scaling.name == "unscaled"
+            assert reading.main.base == 1e6
+    assert spec_of({**config, "rope_scaling": block}, "transformers-5") is not None
+
+
+def test_entries_beside_layer_types_do_nothing():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "truncate": False}
+    yarn["original_max_position_embeddings"] = 4096
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    config = {
+        **LLAMA,
+        "max_position_embeddings": 16384,
+        "layer_types": ["full_attention", "sliding_attention"],
+        "rope_parameters": {
+            "full_attention": yarn,
+            "sliding_attention": plain,
+            "original_max_position_embeddings": 8192,
+        },
+    }
+    reading = read(RUNTIMES["transformers-5"], config)
+    assert reading.main.trained_len == 4096
+    assert reading.main.scaling.truncate is True
+    assert "W11" in codes(audited(config))
+
+
+def test_flags_belong_to_their_runtime():
+    plain = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    flags = parse_flags("-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-attn-factor 1.0")
+    result = audited(plain, flags=flags, runtimes=("llama.cpp",))
+    spec = result.reference.main
+    assert spec.attention_factor == pytest.approx(1.138629436111989)
+    assert spec.claimed_len == 32768
+    overrides = '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
+    flags = parse_flags(f"--hf-overrides '{overrides}' --max-model-len 16384")
+    assert audited(plain, flags=flags, runtimes=("vllm",)).reference.main.base == 1e6
+    with pytest.raises(InputError, match="did you mean '--rope-scale'"):
+        parse_flags("--rope-scal 4")
+
+
+def test_a_clean_file_and_a_difference(tmp_path):
+    one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
+    assert one.worst() == ""
+    assert "all 13 runtimes that read it agree" in one.sentence
+    other = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 10000.0})
+    rows = compare_files(one, other)
+    assert {"what": "rope_theta", "first": "500000.0", "second": "10000.0"} in rows
+    assert compare_files(one, one) == []
+
+
+def test_a_folder_with_a_short_tokenizer(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN))
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 2048}')
+    assert "W14" in codes(audit_file(str(tmp_path), length=4096))
+
+
+def test_mistrals_own_format():
+    params = {"dim": 5120, "n_heads": 32, "head_dim": 128, "rope_theta": 1e6}
+    params["max_position_embeddings"] = 131072
+    yarn = {"factor": 8.0, "original_max_position_embeddings": 16384, "beta": 32, "alpha": 1}
+    document = from_json("params.json", json.dumps({**params, "yarn": yarn}).encode())
+    assert document.kind == "params"
+    spec = audit(document).reference.main
+    assert (spec.scaling.name, spec.head_dim, spec.trained_len) == ("yarn", 128, 16384)
+
+
+def test_figures_title_what_they_show(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    figures = draw(audit_file(str(path)).tables)
+    assert (
+        figures["ratios"].axes[0].get_title() == "The runtimes turn the pairs in 2 different ways"
+    )
+    lines = figures["wavelengths"].axes[0].get_lines()
+    assert len(lines) == 3  # two ways, and the length
+    plt.close("all")
+
+
+def run(*arguments, text=None):
+    command = [sys.executable, "-m", "ropelab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, input=text)
+
+
+def test_the_command_and_its_statuses(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    done = run("audit", str(path), "--json")
+    assert done.returncode == 3
+    (file,) = json.loads(done.stdout)["files"]
+    assert set(file["tables"]) == {"runtimes", "keys", "pairs", "context", "precision", "findings"}
+    assert run("audit", str(path), "--fail-on", "never").returncode == 0
+    clean = json.dumps({**LLAMA, "max_position_embeddings": 8192})
+    assert run("audit", "-", text=clean).returncode == 0
+    nothing = run("audit", "-", text="{}")
+    assert nothing.returncode == 2
+    assert nothing.stderr.count("\n") == 1
+    assert "no configuration" in nothing.stderr
+
+
+def test_the_command_imports_nothing_heavy(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    code = (
+        "import sys; from ropelab.cli import main\n"
+        f"try: main(['audit', {str(path)!r}])\n"
+        "except SystemExit as stop: assert stop.code == 3\n"
+        "heavy = {'torch', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_unknown_runtimes_and_levels_are_named(tmp_path):
+    with pytest.raises(InputError, match="did you mean 'sglang'"):
+        audited(QWEN, runtimes=("sglan",))

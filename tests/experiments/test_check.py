@@ -1,0 +1,207 @@
+"""Rotary codes with one known mistake each, and the sentence that names it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.experiments.check import Question, check
+from ropelab.experiments.check.observed import frequencies, from_rotation
+from ropelab.numerics.formats import FORMATS, round_to
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 32768,
+    "rope_theta": 500000.0,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "vocab_size": 16,
+}
+YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+POSITIONS = np.array([0, 1, 2, 3, 4, 8, 16, 64, 255, 256, 2047, 2048, 4097, 16383, 32767])
+PAIRS = 32
+
+
+def spec(config):
+    from ropelab.runtimes.registry import RUNTIMES, read
+
+    return read(RUNTIMES["transformers-5"], config).main
+
+
+def saved(tmp_path, inv_freq, gain=1.0, table=None, angle=None, config=LLAMA):
+    """An .npz of tables beside its configuration."""
+    angles = POSITIONS[:, None] * inv_freq
+    if angle:
+        angles = round_to(angles, FORMATS[angle])
+    cos, sin = gain * np.cos(angles), gain * np.sin(angles)
+    if table:
+        cos, sin = (round_to(part, FORMATS[table]) for part in (cos, sin))
+    np.savez(tmp_path / "tables.npz", positions=POSITIONS, cos=cos, sin=sin)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return Question(str(tmp_path / "tables.npz"), str(tmp_path / "config.json"))
+
+
+def ladder(base=500000.0, width=64):
+    return base ** (-2 * np.arange(PAIRS) / width)
+
+
+def test_right_tables_are_right(tmp_path):
+    for table in (None, "bfloat16"):
+        verdict = check(saved(tmp_path, ladder(), table=table)).verdict
+        assert not verdict.wrong, verdict.says
+    assert "nearest to table in bfloat16" in verdict.says
+
+
+@pytest.mark.parametrize(
+    ("inv_freq", "says"),
+    [
+        (ladder(10000.0), "base 10000 instead of 500000"),
+        (ladder(width=128), "the exponent divides by 128 instead of 64"),
+        (2 * ladder(), "rotated twice"),
+        (ladder()[:16], "32 features turn instead of 64"),
+        (round_to(ladder(), FORMATS["bfloat16"]), "inv_freq in bfloat16"),
+        (np.random.default_rng(0).random(PAIRS), "uninitialised"),
+    ],
+)
+def test_wrong_frequencies_are_named(tmp_path, inv_freq, says):
+    verdict = check(saved(tmp_path, inv_freq)).verdict
+    assert verdict.wrong
+    assert says in verdict.says
+
+
+def test_wrong_yarn_is_named(tmp_path):
+    config = {**LLAMA, "rope_scaling": YARN}
+    right = spec(config)
+    inv_freq, gain = right.inv_freq(1), right.attention_factor
+    cases = (
+        (inv_freq, gain, None),
+        (ladder(), gain, "the scaling is not applied"),
+        (inv_freq**2 / ladder(), gain, "the factor is applied twice"),
+        (
+            spec(
+                {**config, "rope_scaling": {**YARN, "original_max_position_embeddings": 4096}}
+            ).inv_freq(1),
+            gain,
+            "original length 4096 instead of 8192",
+        ),
+        (inv_freq, 1.0, "attention factor 1.13863 is missing"),
+        (inv_freq, gain**2, "attention factor 1.13863 is applied twice"),
+    )
+    for frequency, factor, says in cases:
+        verdict = check(saved(tmp_path, frequency, factor, config=config)).verdict
+        assert verdict.wrong == (says is not None), verdict.says
+        assert (says or "within") in verdict.says
+
+
+def test_the_wrong_longrope_table_is_named(tmp_path):
+    long, short = (1 + np.arange(PAIRS) / 4).tolist(), [1.0] * PAIRS
+    block = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
+    block |= {"original_max_position_embeddings": 8192, "attention_factor": 1.0}
+    question = saved(tmp_path, ladder(), config={**LLAMA, "rope_scaling": block})
+    assert "the short table is used at 32768 tokens" in check(question).verdict.says
+
+
+@pytest.mark.parametrize("fmt", ["bfloat16", "float16"])
+def test_rounded_angles_are_found(tmp_path, fmt):
+    verdict = check(saved(tmp_path, ladder(), angle=fmt)).verdict
+    assert verdict.wrong
+    assert f"angle in {fmt}" in verdict.says
+
+
+CODE = """
+import numpy as np
+
+def rotate(adjacent=False, sign=1, times=1, shift=0):
+    inv = 500000.0 ** (-np.arange(0, 64, 2) / 64)
+    def turn(x, positions):
+        for _ in range(times):
+            a = sign * positions[:, None] * inv
+            first, second = (x[:, 0::2], x[:, 1::2]) if adjacent else (x[:, :32], x[:, 32:])
+            y = first * np.cos(a) - second * np.sin(a), first * np.sin(a) + second * np.cos(a)
+            x = np.stack(y, -1).reshape(x.shape) if adjacent else np.concatenate(y, -1)
+        return x
+    return turn
+
+def right(): return rotate()
+def with_torch():
+    import torch
+    inv = torch.tensor(500000.0) ** (-torch.arange(0, 64, 2) / 64)
+    def turn(x, positions):
+        a = torch.outer(positions, inv)
+        first, second = x.chunk(2, dim=-1)
+        cos, sin = a.cos(), a.sin()
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
+    return turn
+def adjacent(): return rotate(adjacent=True)
+def twice(): return rotate(times=2)
+def other_way(): return rotate(sign=-1)
+def nothing(): return lambda x, positions: x
+def tables(): return lambda positions: (np.cos(positions[:, None] * np.ones(32)),) * 2
+number = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "users_rope.py").write_text(CODE)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(tmp_path)
+    yield "config.json"
+    sys.modules.pop("users_rope", None)
+
+
+def test_code_is_looked_at_by_rotating_unit_vectors(module):
+    def says(factory):
+        return check(Question(f"users_rope:{factory}", module)).verdict
+
+    assert not says("right").wrong
+    assert not says("with_torch").wrong
+    assert not says("other_way").wrong
+    assert says("adjacent").says == "adjacent pairing instead of half"
+    assert "rotated twice" in says("twice").says
+    with pytest.raises(InputError, match="nothing turns"):
+        says("nothing")
+    with pytest.raises(InputError, match="cannot load users_rope:missing"):
+        says("missing")
+
+
+def test_a_folder_is_checked_without_its_code(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rope_scaling": YARN}))
+    (tmp_path / "modeling_llama.py").write_text("raise SystemExit('never run')")
+    verdict = check(Question(str(tmp_path))).verdict
+    assert not verdict.wrong, verdict.says
+    rounded = check(Question(str(tmp_path), dtype="bfloat16")).verdict
+    assert "table in bfloat16" in rounded.says
+
+
+def test_frequencies_are_refined_at_larger_positions():
+    inv_freq = ladder()
+
+    def rotate(x, positions):
+        angle = positions[:, None] * inv_freq
+        cos, sin = (round_to(t(angle), FORMATS["bfloat16"]) for t in (np.cos, np.sin))
+        first, second = x[:, :32], x[:, 32:]
+        return np.concatenate([first * cos - second * sin, first * sin + second * cos], -1)
+
+    found = frequencies(from_rotation(rotate, 64, POSITIONS))
+    np.testing.assert_allclose(found, inv_freq, rtol=2e-3)
+
+
+def test_the_command_and_its_statuses(tmp_path):
+    question = saved(tmp_path, ladder(10000.0))
+    command = [sys.executable, "-m", "ropelab", "check", question.target]
+    done = subprocess.run([*command, "--config", question.config], capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "base 10000 instead of 500000" in done.stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "give --config" in done.stderr

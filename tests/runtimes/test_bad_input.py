@@ -1,0 +1,128 @@
+"""Hostile and broken configurations: an audit or one clear line, never anything else."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.experiments.audit import audit, report
+from ropelab.runtimes.document import MOST_BYTES, Document, from_json, load
+
+MUTATIONS = 10_000
+VALUES = (
+    None,
+    True,
+    0,
+    -1,
+    1,
+    3,
+    1e300,
+    -1e300,
+    10**30,
+    1e-300,
+    0.5,
+    "",
+    "yarn",
+    "4.0",
+    "x" * 5000,
+    [],
+    [1.0],
+    [1.0] * 64,
+    ["a"],
+    {},
+    {"factor": 2.0},
+    {"full_attention": None},
+    {"full_attention": {"rope_type": "yarn", "factor": "many"}},
+)
+KEYS = (
+    "factor",
+    "type",
+    "rope_type",
+    "original_max_position_embeddings",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "low_freq_factor",
+    "short_factor",
+    "long_factor",
+    "rope_theta",
+    "alpha",
+    "partial_rotary_factor",
+    "extrapolation_factor",
+)
+
+
+def mutated(config, rng):
+    """A copy with keys of the file or of its block changed, added or removed."""
+    config = copy.deepcopy(config)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        blocks = [config, *(v for v in config.values() if isinstance(v, dict))]
+        place = rng.choice(blocks)
+        names = list(place) + list(KEYS) + ["head_dim", "layer_types", "rope_scaling"]
+        name = rng.choice(names)
+        if rng.random() < 0.15:
+            place.pop(name, None)
+        else:
+            place[name] = copy.deepcopy(rng.choice(VALUES))
+    return config
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(MUTATIONS, marks=pytest.mark.stress)])
+def test_mutated_configurations_are_audited_or_refused(golden, count):
+    rng, configs = random.Random(11), list(golden.configs.values())
+    refused = 0
+    for _ in range(count):
+        config = mutated(rng.choice(configs), rng)
+        try:
+            result = audit(Document("mutated", "config", config))
+            "\n".join(report.lines(result))
+            json.dumps(result.tables, allow_nan=False)
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+            assert len(str(error)) < 2000
+    assert 0 < refused < count
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "not valid JSON"),
+        (b"[1]", "must hold a JSON object"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": 1e999}', "not a finite number"),
+        (b'{"a": ' * 10**6, "nested too deeply"),
+        (b'{"a": ' * 200 + b"1" + b"}" * 200, "nested too deeply"),
+        (b"\xff\xfe\x00", "not valid JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        (b" " * (MOST_BYTES + 1), "larger than 16 MB"),
+        (b'{"vocab_size": 1000000000000}', "no configuration"),
+    ],
+)
+def test_what_is_no_configuration_is_one_line(raw, says):
+    with pytest.raises(InputError, match=says) as error:
+        from_json("config.json", raw)
+    assert "\n" not in str(error.value)
+
+
+def test_a_vocabulary_of_any_size_costs_nothing():
+    config = {"hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 2048}
+    result = audit(Document("big", "config", {**config, "vocab_size": 10**12}))
+    assert result.reference.main.head_dim == 32
+
+
+def test_huge_heads_are_refused():
+    config = {"head_dim": 2**30, "num_attention_heads": 2, "max_position_embeddings": 2048}
+    with pytest.raises(InputError, match="head_dim"):
+        audit(Document("big", "config", config))
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(InputError, match="cannot read"):
+        load(str(tmp_path / "config.json"))
+    with pytest.raises(InputError, match=r"neither config\.json nor params\.json"):
+        load(str(tmp_path))

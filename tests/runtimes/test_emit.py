@@ -1,0 +1,161 @@
+"""Emitting is the inverse of reading: what comes back is what was wanted, or the loss is named."""
+
+import json
+import re
+import shlex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ropelab.errors import InputError
+from ropelab.experiments.emit import Request, wanted_spec
+from ropelab.rope.scaling import (
+    DynamicNtk,
+    Llama3,
+    LongRope,
+    NtkAware,
+    PositionInterpolation,
+    Resonance,
+    Unscaled,
+    Yarn,
+)
+from ropelab.runtimes import registry
+from ropelab.runtimes.emit import TARGETS, differences, emit, usual_attention
+from ropelab.runtimes.flags import parse_flags
+from ropelab.runtimes.spec import RopeSpec
+
+MODEL = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
+factors = st.sampled_from((1.5, 2.0, 4.0, 8.0, 16.0))
+
+
+@st.composite
+def scalings(draw):
+    factor = draw(factors)
+    return draw(
+        st.sampled_from(
+            (
+                Unscaled(),
+                PositionInterpolation(factor=factor),
+                NtkAware(factor=factor),
+                DynamicNtk(factor=factor),
+                Yarn(factor=factor),
+                Yarn(factor=factor, attention_factor=1.0),
+                Yarn(factor=factor, beta_fast=16.0, beta_slow=2.0),
+                Yarn(factor=factor, truncate=False),
+                Llama3(factor=factor),
+                Llama3(factor=factor, low_freq_factor=2.0, high_freq_factor=8.0),
+                LongRope(long_factor=(2.0,) * 16 + (5.0,) * 16, factor=factor),
+            )
+        )
+    )
+
+
+@st.composite
+def specs(draw):
+    scaling = draw(scalings())
+    trained = draw(st.sampled_from((2048, 4096, 8192, 32768)))
+    factor = getattr(scaling, "factor", 1.0)
+    spec = RopeSpec(
+        base=draw(st.sampled_from((10000.0, 500000.0, 1e6))),
+        head_dim=64,
+        rotary_dim=64,
+        scaling=scaling,
+        trained_len=trained,
+        claimed_len=round(trained * factor),
+    )
+    attention = scaling.plan(spec.geometry, spec.claimed_len).attention_factor
+    return RopeSpec(**{**vars(spec), "attention_factor": attention})
+
+
+def read_back(target, text, spec):
+    """The target's reader on the text alone, laid over a file of the unscaled model."""
+    plain = {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
+    runtime = registry.RUNTIMES[TARGETS[target].runtimes[0]]
+    if text.startswith("{"):
+        return registry.read(runtime, {**plain, **json.loads(text)}).main
+    flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
+    return registry.read(runtime, flags.applied(runtime.name, plain), flags.settings).main
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name != "portable"])
+@settings(max_examples=40)
+@given(spec=specs())
+def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
+    emission = emit(target, spec, MODEL)
+    got = read_back(target, emission.text, spec)
+    if emission.lost:
+        assert got is None or differences(got, spec)
+    else:
+        assert not differences(got, spec)
+
+
+@pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang"])
+def test_the_usual_targets_hold_yarn_whole(target):
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
+    emission = emit(target, spec, kept)
+    assert emission.lost == ()
+    assert spec.scaling == Yarn(factor=4.0)
+    assert emission.text.count("original_max_position_embeddings") == 1
+
+
+def test_losses_are_named():
+    """MLX-LM truncates the ramp and reads no attention factor; llama.cpp computes its own."""
+    wanted, kept = wanted_spec(
+        Request(model="llama-3-8b", context=32768, method="yarn(attention_factor=1.0)")
+    )
+    assert emit("sglang", wanted, kept).lost == ()
+    for target in ("mlx", "llama.cpp", "trtllm", "tgi"):
+        (loss,) = emit(target, wanted, kept).lost
+        assert "logits x 1.29648, not 1" in loss
+    bent, kept = wanted_spec(
+        Request(model="llama-3-8b", context=32768, method="yarn(truncate=false)")
+    )
+    assert "frequencies" in emit("mlx", bent, kept).lost[0]
+    assert emit("hf5", bent, kept).lost == ()
+
+
+def test_llama_cpp_takes_flags():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
+    text = emit("llama.cpp", spec, kept).text
+    assert text == "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
+
+
+def test_koboldcpp_holds_a_scale_or_a_base():
+    for method, text in (("pi", "0.25 500000"), ("ntk", "1 2044497.12")):
+        spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method=method))
+        emission = emit("koboldcpp", spec, kept)
+        assert emission.text.startswith(f"--contextsize 32768 --ropeconfig {text}")
+        assert all("length" in loss for loss in emission.lost)
+
+
+def test_ntk_is_another_base():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method="ntk"))
+    emission = emit("hf5", spec, kept)
+    assert emission.lost == ()
+    base = json.loads(emission.text)["rope_parameters"]["rope_theta"]
+    assert base == pytest.approx(500000 * 4 ** (128 / 126))
+
+
+def test_a_method_without_a_name_is_refused():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
+    odd = RopeSpec(**{**vars(spec), "scaling": Resonance(inner=Yarn(factor=4))})
+    with pytest.raises(InputError, match="no configuration has a name for resonance"):
+        emit("hf5", odd, kept)
+
+
+def test_less_than_the_trained_length_is_refused():
+    with pytest.raises(InputError, match="below the trained length"):
+        wanted_spec(Request(model="llama-3-8b", context=4096))
+
+
+def test_the_usual_attention_factor_of_yarn():
+    spec, _ = wanted_spec(Request(model="llama-3-8b", context=32768))
+    assert usual_attention(spec) == pytest.approx(1.138629436111989)
+
+
+def test_servers_that_multiply_get_the_length_before_the_factor():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method="pi"))
+    overrides = shlex.split(emit("vllm", spec, kept).text)[1]
+    assert json.loads(overrides)["max_position_embeddings"] == 8192
+    assert re.search(r"--max-model-len 32768", emit("vllm", spec, kept).text)
