@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
 
-all-figures: $(READY)  ## run every config in configs/ and write results/index.md (finished runs are reused)
+all-figures: $(READY)  ## run every config in configs/ and write results/index.html and index.md (finished runs are reused)
 	$(BIN)/ropelab run configs --results results
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)

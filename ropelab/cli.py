@@ -17,7 +17,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import experiments
+from ropelab import cli_results, experiments
 from ropelab.config import Config, read_toml
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
@@ -196,8 +196,10 @@ def run_configs(
     redraw: Redraw = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run every config given, reuse what is finished, and write an index of all figures."""
+    """Run every config given, reuse what is finished, and write an index and a page of all runs."""
     from ropelab.gallery import write_index
+    from ropelab.page.report import write_report
+    from ropelab.page.shown import find_runs
 
     lab = _lab(results, force, redraw, quiet)
     planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
@@ -210,6 +212,7 @@ def run_configs(
         if not quiet:
             typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
     typer.echo(f"index: {write_index(results, index)}")
+    typer.echo(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 
 
 def _toml_files(paths: Sequence[Path]) -> list[Path]:
@@ -246,6 +249,7 @@ def _top(
 
 for _name in experiments.NAMES:
     _add_command(experiments.load(_name))
+cli_results.add_to(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -13,7 +13,7 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "stats", "tables"),
+    ("errors", "folders", "labels", "looks", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),
@@ -22,8 +22,8 @@ FLOORS = (
     ("lm",),
     ("figures", "experiments"),
     ("store", "terminal"),
-    ("lab", "gallery"),
-    ("cli",),
+    ("lab", "gallery", "page"),
+    ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 # What the parts that only show tables must not know.
@@ -31,6 +31,7 @@ NEVER = {
     "store": {"experiments", "lm", "encoding"},
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
+    "page": {"experiments", "lm", "encoding", "lab"},
     "experiments": {"figures", "store", "terminal"},
 }
 

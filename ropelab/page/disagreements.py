@@ -1,0 +1,130 @@
+"""Where a run's numbers differ from what was published: rows that a table's own verdict marks.
+
+No verdict is made here. A table that compares with the literature has a column that says how the
+comparison went; RECORDS says which column and which words mean disagreement.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ropelab.page.shown import Shown
+from ropelab.terminal import format_value
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a table tells that it disagrees.
+
+    Attributes:
+        title: what its rows are.
+        verdict: the column that says how the comparison went.
+        words: the values of that column that mean disagreement.
+        said: the columns of what was said, joined.
+        found: the columns of what was measured.
+        source: the column that names where it was said, or the source itself.
+    """
+
+    title: str
+    verdict: str
+    words: tuple[str, ...]
+    said: tuple[str, ...]
+    found: tuple[str, ...]
+    source: str = "source"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One statement, what was found instead, where it was said, and the run that shows it."""
+
+    said: str
+    found: str
+    source: str
+    run: Shown
+
+
+RECORDS: Mapping[str, Record] = {
+    "claims": Record(
+        "Statements of papers and tutorials that are wrong as they are written",
+        "verdict",
+        ("wrong",),
+        ("statement",),
+        ("decided_by", "decided_at"),
+    ),
+    "orderings": Record(
+        "Published orderings of methods that did not reappear",
+        "result",
+        ("not reproduced",),
+        ("ordering", "published"),
+        ("measured",),
+    ),
+    "claimed_vs_measured": Record(
+        "Properties of encodings that were measured otherwise",
+        "differs",
+        ("yes",),
+        ("encoding", "about", "claimed"),
+        ("measured",),
+    ),
+    "incidents": Record(
+        "Reported precision errors that come out differently",
+        "verdict",
+        ("differs",),
+        ("meaning", "reported"),
+        ("ours",),
+    ),
+    "published": Record(
+        "Published lower bounds on the base that are not tight",
+        "verdict",
+        ("loose",),
+        ("context_tokens", "paper_base"),
+        ("exact_base",),
+        "Men et al. 2024, arXiv:2405.14591",
+    ),
+    "predictions": Record(
+        "Predictions of the base bound that did not come true",
+        "agrees",
+        ("no", "False"),
+        ("task", "base"),
+        ("verdict",),
+        "Men et al. 2024, arXiv:2405.14591",
+    ),
+}
+
+
+def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
+    """By title, every row that disagrees; a statement found in several runs stands once."""
+    groups: dict[str, dict[str, Disagreement]] = {}
+    for run in runs:
+        for name, table in run.tables.items():
+            record = RECORDS.get(name)
+            if record is not None and _fits(record, table):
+                group = groups.setdefault(record.title, {})
+                for one in _marked(record, table, run):
+                    group.setdefault(one.said, one)
+    found = {title: list(group.values()) for title, group in groups.items() if group}
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def _fits(record: Record, table: pd.DataFrame) -> bool:
+    return {record.verdict, *record.said, *record.found} <= set(table.columns)
+
+
+def _marked(record: Record, table: pd.DataFrame, run: Shown) -> Iterator[Disagreement]:
+    rows = table[table[record.verdict].astype(str).isin(record.words)]
+    for _, row in rows.iterrows():
+        source = row[record.source] if record.source in table.columns else record.source
+        said, found = _joined(row, record.said), _joined(row, record.found)
+        yield Disagreement(said, found, str(source), run)
+
+
+def _joined(row: pd.Series, columns: Sequence[str]) -> str:
+    """Values in one phrase; a number is said with its column."""
+    return ": ".join(
+        str(row[name]) if isinstance(row[name], str) else _named(name, row[name])
+        for name in columns
+    )
+
+
+def _named(column: str, value: object) -> str:
+    return f"{column.removesuffix('_tokens').replace('_', ' ')} {format_value(value)}"
