@@ -13,9 +13,7 @@ Results = Annotated[
 def report(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[RUN]...", help="Folders of runs or results; without any, DIR."
-        ),
+        typer.Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
     ] = None,
     results: Results = Path("results"),
     output: Annotated[

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from ropelab import store
+from ropelab.folders import replaced_file
 from ropelab.terminal import format_value
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
     """Write the index of all finished runs below `results`, and say where it is."""
     path = results / name
-    path.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
+    with replaced_file(path) as fresh:
+        fresh.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
     return path
 
 

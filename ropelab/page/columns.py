@@ -1,13 +1,12 @@
 """Tables for the page's script: by column, words written once, and every column with its title."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from ropelab.labels import row_labels
-from ropelab.page.views import LABEL, intervals, is_number, kinds_of, views_of
+from ropelab.page.views import LABEL, View, intervals, is_number, kinds_of, views_of
 from ropelab.tables import unit_of
 
 WORDS = {
@@ -40,12 +39,19 @@ def for_script(name: str, table: pd.DataFrame) -> dict[str, Any]:
         "rows": len(table),
         "columns": [_column(table[column], kinds[column]) for column in kinds],
         "bounds": intervals(list(kinds)),
-        "view": None if view is None else _plain(view.__dict__),
+        "view": None if view is None else _plain(view),
     }
 
 
-def _plain(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in view.items()}
+def _plain(view: View) -> dict[str, Any]:
+    where = {name: _choice(value) for name, value in view.where.items()}
+    return {"x": view.x, "y": view.y, "series": view.series, "where": where}
+
+
+def _choice(value: Any) -> str:
+    """A value as the script writes it among the choices of its column."""
+    is_word = isinstance(value, str) or pd.api.types.is_bool(value)
+    return _word(value) if is_word else str(_number(float(value)))
 
 
 def _column(column: pd.Series, kind: str) -> dict[str, Any]:
@@ -70,7 +76,7 @@ def _number(value: float) -> float | str | None:
 
 
 def _word(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    return ("yes" if value else "no") if pd.api.types.is_bool(value) else str(value)
 
 
 def title_of(column: str) -> str:

@@ -6,6 +6,7 @@ comparison went; RECORDS says which column and which words mean disagreement.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from string import Formatter
 
 import pandas as pd
 
@@ -21,17 +22,22 @@ class Record:
         title: what its rows are.
         verdict: the column that says how the comparison went.
         words: the values of that column that mean disagreement.
-        said: the columns of what was said, joined.
-        found: the columns of what was measured.
+        said: what was said, with the columns it names in braces.
+        found: what was measured, likewise.
         source: the column that names where it was said, or the source itself.
     """
 
     title: str
     verdict: str
     words: tuple[str, ...]
-    said: tuple[str, ...]
-    found: tuple[str, ...]
+    said: str
+    found: str
     source: str = "source"
+
+    def columns(self) -> set[str]:
+        """The columns that the table must have."""
+        fields = Formatter().parse(self.said + self.found)
+        return {self.verdict, *(name for _, name, _, _ in fields if name)}
 
 
 @dataclass(frozen=True)
@@ -49,44 +55,44 @@ RECORDS: Mapping[str, Record] = {
         "Statements of papers and tutorials that are wrong as they are written",
         "verdict",
         ("wrong",),
-        ("statement",),
-        ("decided_by", "decided_at"),
+        "{statement}",
+        "{decided_by}: {decided_at}",
     ),
     "orderings": Record(
         "Published orderings of methods that did not reappear",
         "result",
         ("not reproduced",),
-        ("ordering", "published"),
-        ("measured",),
+        "{ordering}: {published}",
+        "{measured}",
     ),
     "claimed_vs_measured": Record(
         "Properties of encodings that were measured otherwise",
         "differs",
         ("yes",),
-        ("encoding", "about", "claimed"),
-        ("measured",),
+        "{encoding}, {about}: {claimed}",
+        "{measured}",
     ),
     "incidents": Record(
         "Reported precision errors that come out differently",
         "verdict",
         ("differs",),
-        ("meaning", "reported"),
-        ("ours",),
+        "{meaning}: {reported}",
+        "{ours}",
     ),
     "published": Record(
         "Published lower bounds on the base that are not tight",
         "verdict",
         ("loose",),
-        ("context_tokens", "paper_base"),
-        ("exact_base",),
+        "{context_tokens} tokens need a base of {paper_base}",
+        "{exact_base} is enough",
         "Men et al. 2024, arXiv:2405.14591",
     ),
     "predictions": Record(
         "Predictions of the base bound that did not come true",
         "agrees",
         ("no", "False"),
-        ("task", "base"),
-        ("verdict",),
+        "{task} with base {base}",
+        "{verdict}",
         "Men et al. 2024, arXiv:2405.14591",
     ),
 }
@@ -98,7 +104,7 @@ def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
     for run in runs:
         for name, table in run.tables.items():
             record = RECORDS.get(name)
-            if record is not None and _fits(record, table):
+            if record is not None and record.columns() <= set(table.columns):
                 group = groups.setdefault(record.title, {})
                 for one in _marked(record, table, run):
                     group.setdefault(one.said, one)
@@ -106,25 +112,10 @@ def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
     return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
-def _fits(record: Record, table: pd.DataFrame) -> bool:
-    return {record.verdict, *record.said, *record.found} <= set(table.columns)
-
-
 def _marked(record: Record, table: pd.DataFrame, run: Shown) -> Iterator[Disagreement]:
     rows = table[table[record.verdict].astype(str).isin(record.words)]
     for _, row in rows.iterrows():
         source = row[record.source] if record.source in table.columns else record.source
-        said, found = _joined(row, record.said), _joined(row, record.found)
+        values = {str(name): format_value(value) for name, value in row.items()}
+        said, found = record.said.format(**values), record.found.format(**values)
         yield Disagreement(said, found, str(source), run)
-
-
-def _joined(row: pd.Series, columns: Sequence[str]) -> str:
-    """Values in one phrase; a number is said with its column."""
-    return ": ".join(
-        str(row[name]) if isinstance(row[name], str) else _named(name, row[name])
-        for name in columns
-    )
-
-
-def _named(column: str, value: object) -> str:
-    return f"{column.removesuffix('_tokens').replace('_', ' ')} {format_value(value)}"

@@ -7,7 +7,16 @@ import pandas as pd
 
 from ropelab.page.shown import Shown
 
-COLUMNS = {"id", "statement", "source", "verdict", "measured", "expected", "decided_by"}
+COLUMNS = {
+    "id",
+    "statement",
+    "source",
+    "verdict",
+    "measured",
+    "expected",
+    "decided_by",
+    "decided_at",
+}
 EVIDENCE = "evidence"
 
 

@@ -175,13 +175,12 @@ def _single(table: pd.DataFrame, kinds: Mapping[str, str], view: View) -> View:
     where = {k: v for k, v in view.where.items() if (table[k].astype(str) == str(v)).any()}
     rows = _rows(table, where)
     identity = [view.x, *view.series, *(name for name in kinds if kinds[name] == "repeat")]
-    for name, kind in kinds.items():
-        if not rows.duplicated(identity).any():
-            break
-        if kind == "key" and name not in (*view.columns(), *OUTCOMES) and rows[name].nunique() > 1:
-            where[name] = str(rows[name].dropna().iloc[0])
+    open_keys = (n for n, kind in kinds.items() if kind == "key" and n not in OUTCOMES)
+    for name in open_keys:
+        if rows.groupby(identity, dropna=False)[name].nunique().gt(1).any():
+            where[name] = rows[name].dropna().iloc[0]
             rows = _rows(table, where)
-    return replace(view, where={name: str(value) for name, value in where.items()})
+    return replace(view, where=where)
 
 
 def _rows(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:

@@ -64,7 +64,7 @@ async function copyText(text, button) {
 }
 
 function choice(label, options, value, change) {
-  const select = make("select", { onchange: () => change(select.value) });
+  const select = make("select", { "aria-label": label, onchange: () => change(select.value) });
   for (const [key, text] of options) {
     select.append(make("option", { value: key, selected: key === value }, text));
   }
