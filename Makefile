@@ -16,7 +16,7 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check

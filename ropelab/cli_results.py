@@ -30,6 +30,18 @@ def report(
     typer.echo(f"page: {write_report(find_runs(runs or [results]), path, title)}")
 
 
+def explore(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")
+    ] = Path("explore.html"),
+) -> None:
+    """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle errors."""
+    from ropelab.page.explore import write_explore
+
+    typer.echo(f"page: {write_explore(output)}")
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("report")(report)
+    app.command("explore")(explore)

@@ -85,7 +85,7 @@ function prefersLog(values, unit) {
   return ratio >= (unit === "tokens" ? 8 : 100);
 }
 
-let plots = 0;
+let plotsMade = 0;
 
 // Where a close-up ends: far above the upper quartile lie values that would flatten all others.
 function ceilingOf(values) {
@@ -107,8 +107,8 @@ class Plot {
     Object.assign(this, { holder, lines, looks, text, log });
     this.hidden = new Set(lines.map((_, at) => at).filter((at) => at >= SHOWN_AT_FIRST));
     this.at = null;
-    plots += 1;
-    this.clip = `clip-${plots}`;
+    plotsMade += 1;
+    this.clip = `clip-${plotsMade}`;
     this.canvas = make("div", { class: "canvas" });
     this.tip = make("div", { class: "tip", role: "status", hidden: true });
     this.legend = make("div", { class: "legend", role: "group", "aria-label": "Lines; press to hide or show" });
@@ -182,9 +182,11 @@ class Plot {
   drawAxes() {
     const { left, right, top, bottom } = this.box;
     const axes = draw("g", { class: "axes" });
+    const used = [];
     for (const { value, text } of this.yAxis.ticks) {
       const y = this.yAxis.place(value);
-      if (y < top - 1 || y > bottom + 1) continue;
+      if (y < top - 1 || y > bottom + 1 || used.some((other) => Math.abs(other - y) < 15)) continue;
+      used.push(y);
       axes.append(draw("path", { d: `M${left},${y}H${right}`, class: "grid" }), draw("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, text));
     }
     let free = -Infinity;
