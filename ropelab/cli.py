@@ -6,10 +6,11 @@ Nothing heavy is imported here; torch, pandas and matplotlib are loaded when a c
 import errno
 import inspect
 import json
+import os
 import signal
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
@@ -45,11 +46,22 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
 ]
+Formats = Annotated[
+    str, typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg.")
+]
+Style = Annotated[
+    str,
+    typer.Option(
+        "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
     "force": (Force, False),
     "redraw": (Redraw, False),
+    "format": (Formats, "png"),
+    "style": (Style, "screen"),
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
@@ -132,16 +144,30 @@ def _run_one(
     results: Path,
     force: bool,
     redraw: bool,
+    format: str,
+    style: str,
     quiet: bool,
     json: bool,
 ) -> None:
+    draw_more = _more_figures(format, style)
     values = _from_file(experiment.name, config) if config else {}
     lab = _lab(results, force, redraw, quiet or (json and not sys.stderr.isatty()))
     run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
+    draw_more(run)
     if json:
         print_json(run)
     elif not quiet:
         _show(run)
+
+
+def _more_figures(formats: str, style: str) -> "Callable[[Run], object]":
+    """What draws the figures that were asked for beside the usual ones, its options checked."""
+    from ropelab import drawn
+
+    names, kind = drawn.read_formats(formats), drawn.check_style(style)
+    if drawn.is_default(names, kind):
+        return lambda run: None
+    return lambda run: drawn.write_figures(run, names, kind)
 
 
 def _from_file(name: str, path: Path) -> dict[str, Any]:
@@ -156,6 +182,7 @@ def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
     from ropelab.context import silent
     from ropelab.lab import Lab
 
+    os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
     return Lab(results, force, redraw, silent if quiet else loud, terminal.say_waiting)
 
@@ -194,6 +221,8 @@ def run_configs(
     ] = "index.md",
     force: Force = False,
     redraw: Redraw = False,
+    format: Formats = "png",
+    style: Style = "screen",
     quiet: Quiet = False,
 ) -> None:
     """Run every config given, reuse what is finished, and write an index and a page of all runs."""
@@ -201,6 +230,7 @@ def run_configs(
     from ropelab.page.report import write_report
     from ropelab.page.shown import find_runs
 
+    draw_more = _more_figures(format, style)
     lab = _lab(results, force, redraw, quiet)
     planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
     # What reads the results of other runs comes after them.
@@ -209,6 +239,7 @@ def run_configs(
         if not quiet:
             typer.echo(f"[{number}/{len(planned)}] {path}")
         run = lab.carry_out(*plan)
+        draw_more(run)
         if not quiet:
             typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
     typer.echo(f"index: {write_index(results, index)}")

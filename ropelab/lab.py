@@ -42,12 +42,17 @@ class Run:
         """The short table that the terminal shows."""
         return self.experiment.summary(self.tables)
 
-    def figures(self) -> "dict[str, Figure]":
-        """The figures, drawn from the tables."""
+    def figures(self, style: str = "screen") -> "dict[str, Figure]":
+        """The figures, drawn from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
+        from ropelab.figures.paper import fit_titles, for_paper
         from ropelab.figures.style import use_style
 
+        finish = for_paper if style == "paper" else fit_titles
         with use_style():
-            return self.experiment.draw(self.tables)
+            figures = self.experiment.draw(self.tables)
+            for figure in figures.values():
+                finish(figure)
+            return figures
 
 
 @dataclass(frozen=True)

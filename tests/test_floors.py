@@ -22,7 +22,7 @@ FLOORS = (
     ("lm",),
     ("figures", "experiments"),
     ("store", "terminal"),
-    ("lab", "gallery", "page"),
+    ("lab", "drawn", "gallery", "page"),
     ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
