@@ -193,7 +193,10 @@ def _show(run: "Run") -> None:
     state = "reused" if run.reused else "written to"
     device = getattr(run.config, "device", None)
     where = f"{state} {run.folder}{f' (computed on {device})' if device else ''}"
-    terminal.show_answer(run.answer, run.summary(), where)
+    terminal.show_answer(run.answer, run.summary())
+    if "explain" in run.tables:
+        terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
+    terminal.show_place(where)
 
 
 def print_json(run: "Run") -> None:

@@ -1,9 +1,12 @@
 """The commands for what has been run, and for what a browser computes: report, explore, export."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ropelab.errors import InputError
 
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
@@ -41,7 +44,60 @@ def explore(
     typer.echo(f"page: {write_explore(output)}")
 
 
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval."
+        ),
+    ] = "csv",
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="NAME", help="A table; may be given again  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."),
+    ] = None,
+) -> None:
+    """Print or write the tables of a run for another program, or for a paper."""
+    from ropelab import export
+    from ropelab.page.shown import find_runs
+
+    format_ = export.check_format(kind)
+    found, *others = find_runs([run])
+    if others:
+        raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
+    tables = export.chosen(found, table or ())
+    if output is None:
+        typer.echo(export.text_of(found, tables, format_), nl=False)
+    else:
+        for path in export.write_tables(found, tables, format_, output):
+            typer.echo(path)
+
+
+def list_names(
+    what: Annotated[
+        str, typer.Argument(metavar="WHAT", help="methods, models, formats or presets.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """List what can be named: scaling methods, models, number formats, presets of casts."""
+    from ropelab import listing, store, terminal
+
+    table = listing.listed(what)
+    if as_json:
+        typer.echo(json.dumps(store.to_records(table), ensure_ascii=False, allow_nan=False))
+    else:
+        terminal.show_table(table, terminal.console())
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("report")(report)
     app.command("explore")(explore)
+    app.command("export")(export)
+    app.command("list")(list_names)

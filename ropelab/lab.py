@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ropelab import experiments, store
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One finished run.
 
@@ -37,6 +39,21 @@ class Run:
     answer: str
     folder: Path | None = None
     reused: bool = False
+
+    def __repr__(self) -> str:
+        where = f" in {self.folder}" if self.folder else ""
+        return f"<Run of {self.experiment.name}{where}: {shorten(self.answer, 100)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: question, answer, the short table, the names of the tables."""
+        from ropelab.terminal import format_value
+
+        shown = self.summary().map(format_value).to_html(index=False, border=0)
+        names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
+        return (
+            f"<p><b>{escape(self.experiment.question)}</b></p><p>{escape(self.answer)}</p>"
+            f"{shown}<p>tables: {escape(names)}</p>"
+        )
 
     def summary(self) -> "pd.DataFrame":
         """The short table that the terminal shows."""

@@ -22,7 +22,7 @@ FLOORS = (
     ("lm",),
     ("figures", "experiments"),
     ("store", "terminal"),
-    ("lab", "drawn", "gallery", "page"),
+    ("lab", "drawn", "export", "gallery", "listing", "page", "signature"),
     ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
