@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference test lint bench clean help
+.PHONY: all-figures reference test stress lint bench clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs
+
+stress: $(READY)       ## property tests on new and more examples, for those who hunt
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check

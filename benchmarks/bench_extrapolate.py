@@ -33,12 +33,15 @@ from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize, fused_attention
 from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import Recipe, train
+from ropelab.machine import about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
 
 PATIENCE = 6
 RATES = (1e-3, 3e-3)
 """Learning rates of the Llama."""
+DTYPE = resolve_dtype("auto", "cpu")
+"""Both sides compute in what suits this machine."""
 AVERAGED = 20
 """Steps over which a training loss is averaged before it is compared."""
 STRIDE = 256
@@ -68,6 +71,7 @@ def main() -> None:
     copying = Lesson("copy", partial(copy_batch, 0), SYMBOLS, 2, 128, 2, given.copy_steps)
     windows = partial(read_corpus(None, given.length + 1).windows, 0)
     reading = Lesson("text", windows, VOCABULARY, 3, 192, 1, given.text_steps)
+    print(about_dtype(DTYPE, "cpu"))
     for lesson in (copying, reading):
         print(training(lesson, given.length), flush=True)
     print(evaluation(copying, given.length, given.test_length), flush=True)
@@ -110,7 +114,7 @@ def training(lesson: Lesson, length: int) -> str:
     model = ropelab_model(lesson, length)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        losses = train(model, lesson.batches, recipe, Path(folder), silently)
+        losses = train(model, lesson.batches, recipe, Path(folder), silently, DTYPE)
     ours = time.perf_counter() - start
     target = sum(losses[-AVERAGED:]) / AVERAGED
     tries = [llama_seconds(lesson, length, target, PATIENCE * ours, rate) for rate in RATES]
@@ -132,7 +136,7 @@ def llama_seconds(
     start, losses = time.perf_counter(), []
     while time.perf_counter() - start < patience:
         batch = lesson.batches(step=len(losses), window=length, rows=max(1, 8192 // length))
-        with torch.autocast("cpu", torch.bfloat16):
+        with computing_in(DTYPE, "cpu"):
             logits = model(batch.tokens[:, :-1]).logits
         scored = batch.scored[:, 1:]
         loss = cross_entropy(logits[scored].float(), batch.tokens[:, 1:][scored])

@@ -5,11 +5,12 @@ Every command of the command line is a function here that returns a `Run` with D
     import ropelab
     ropelab.precision(base=1e6).tables["resolution"]
 
-`ropelab.models()` is a DataFrame of the models known by name.
+`ropelab.methods()` and `ropelab.models()` are DataFrames of what can be named.
 """
 
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ropelab.experiments import NAMES
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from ropelab.lab import Run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "models", "run", *(name.replace("-", "_") for name in NAMES)]
+__all__ = ["__version__", "methods", "models", "run", *(name.replace("-", "_") for name in NAMES)]
 
 
 def __getattr__(name: str) -> Any:
-    """`run`, `models`, and a function per experiment, made when they are first asked for."""
+    """`run`, lists, and a function per experiment, made when they are first asked for."""
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
     if name == "run":
@@ -33,6 +34,8 @@ def __getattr__(name: str) -> Any:
         from ropelab.listing import models
 
         return models
+    if name == "methods":
+        return import_module("ropelab.methods")
     return _command(name.replace("_", "-"))
 
 

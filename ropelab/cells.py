@@ -24,15 +24,15 @@ class Cells:
 
     Args:
         root: where cells are kept; None keeps them for the life of this object only.
-        again: make every cell anew that this object is asked for (once).
+        again: the name of a run that makes every cell anew, once; all its processes share it.
         waiting: called with a cell's folder when another process holds it.
     """
 
     def __init__(
-        self, root: Path | None = None, again: bool = False, waiting: Waiting = say_nothing
+        self, root: Path | None = None, again: str = "", waiting: Waiting = say_nothing
     ) -> None:
-        self._root = _temporary(self) if root is None else root
-        self._again = again
+        self.root = _temporary(self) if root is None else root
+        self.again = again
         self._waiting = waiting
         self._made: set[Path] = set()
         self._computed = self._reused = 0
@@ -57,16 +57,27 @@ class Cells:
         """
         folder = self._folder(kind, version, key)
         with locked(folder, self._waiting):
-            if (folder / "cell.json").exists() and not self._stale(folder):
+            if self._finished(folder):
                 self._reused += folder not in self._made
                 return read_tables(folder)
             tables = make()
             with replaced(folder) as fresh:
                 write_tables(tables, fresh)
-                _describe(fresh, kind, version, key)
-            self._made.add(folder)
-            self._computed += 1
+                self._describe(fresh, kind, version, key)
+            self._note(folder)
         return read_tables(folder)
+
+    def finished(self, *, kind: str, version: int, key: Mapping[str, Any]) -> bool:
+        """Whether the tables of a cell are there and need not be made anew."""
+        return self._finished(self._folder(kind, version, key))
+
+    def note_computed(self, *, kind: str, version: int, key: Mapping[str, Any]) -> None:
+        """Count a cell that another process computed for this one."""
+        self._note(self._folder(kind, version, key))
+
+    def _note(self, folder: Path) -> None:
+        self._made.add(folder)
+        self._computed += 1
 
     def counts(self) -> dict[str, int]:
         """How many cells were computed and how many were there before; empty if there were none."""
@@ -78,18 +89,32 @@ class Cells:
         """A locked folder of one cell that keeps its own files, such as training checkpoints."""
         folder = self._folder(kind, version, key)
         with locked(folder, self._waiting):
-            if self._stale(folder):
+            if folder.exists() and not self._current(folder):
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
-            self._made.add(folder)
-            _describe(folder, kind, version, key)
+            self._describe(folder, kind, version, key)
             yield folder
 
     def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
-        return self._root / kind / fingerprint({"version": version, **key})
+        return self.root / kind / fingerprint({"version": version, **key})
 
-    def _stale(self, folder: Path) -> bool:
-        return self._again and folder not in self._made
+    def _finished(self, folder: Path) -> bool:
+        return (folder / "cell.json").exists() and self._current(folder)
+
+    def _current(self, folder: Path) -> bool:
+        """Whether a cell may be used: any may, unless this run makes all of them anew."""
+        if not self.again:
+            return True
+        try:
+            described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return described.get("again") == self.again
+
+    def _describe(self, folder: Path, kind: str, version: int, key: Mapping[str, Any]) -> None:
+        about = {"kind": kind, "version": version, "key": key, "again": self.again}
+        text = json.dumps(about, indent=2, sort_keys=True)
+        (folder / "cell.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _temporary(owner: object) -> Path:
@@ -97,8 +122,3 @@ def _temporary(owner: object) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="ropelab-"))
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _describe(folder: Path, kind: str, version: int, key: Mapping[str, Any]) -> None:
-    text = json.dumps({"kind": kind, "version": version, "key": key}, indent=2, sort_keys=True)
-    (folder / "cell.json").write_text(text + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """The command line: one command per experiment, its flags made from the fields of its config.
 
-Nothing heavy is imported here; torch, pandas and matplotlib are loaded when a command runs.
+Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
 import errno
@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
@@ -24,6 +26,7 @@ from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
 
 if TYPE_CHECKING:
+    from ropelab.context import Engine
     from ropelab.lab import Lab, Run
 
 app = typer.Typer(
@@ -41,6 +44,10 @@ Results = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
 Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
+Figures = Annotated[
+    bool | None,
+    typer.Option("--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 ConfigFile = Annotated[
@@ -55,6 +62,16 @@ Style = Annotated[
         "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
     ),
 ]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes that train and measure side by side  [default: as many as there are "
+        "cores, and room in memory]",
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
@@ -62,21 +79,29 @@ COMMON = {
     "redraw": (Redraw, False),
     "format": (Formats, "png"),
     "style": (Style, "screen"),
+    "figures": (Figures, None),
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
+TRAINING = {"workers": (WorkerCount, None)}
+"""Further flags of experiments that train or measure models."""
+
+ALSO = {"methods": ("--method",)}
+"""Other spellings of a flag."""
 
 
 def _add_command(experiment: Experiment) -> None:
     """Register an experiment: its flags are the fields of its config, then the common ones."""
 
+    flags = COMMON | (TRAINING if "dtype" in experiment.config.model_fields else {})
+
     def command(**given: Any) -> None:
-        common = {name: given.pop(name) for name in COMMON}
-        _run_one(experiment, {k: v for k, v in given.items() if v is not None}, **common)
+        common = {name: given.pop(name) for name in flags}
+        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
     fields = experiment.config.model_fields
     parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
-    parameters += [_parameter(name, kind, default) for name, (kind, default) in COMMON.items()]
+    parameters += [_parameter(name, kind, default) for name, (kind, default) in flags.items()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(
@@ -97,8 +122,16 @@ def _option(name: str, field: FieldInfo) -> Any:
     help_text = f"{field.description}{default_text(field.default)}"
     if field.annotation is bool:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    option = typer.Option(flag, metavar=metavar(field.annotation), help=help_text)
+    value = metavar(field.annotation)
+    option = typer.Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
+    if value.endswith(",..."):
+        return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
+
+
+def _joined(value: Any) -> Any:
+    """A flag given several times names all that it was given."""
+    return ",".join(value) if isinstance(value, list) else value
 
 
 def flag_of(name: str) -> str:
@@ -146,13 +179,18 @@ def _run_one(
     redraw: bool,
     format: str,
     style: str,
+    figures: bool | None,
     quiet: bool,
     json: bool,
+    workers: int | None = 1,
 ) -> None:
     draw_more = _more_figures(format, style)
     values = _from_file(experiment.name, config) if config else {}
-    lab = _lab(results, force, redraw, quiet or (json and not sys.stderr.isatty()))
-    run = lab.carry_out(*lab.prepare(experiment.name, {**values, **flags}, flag_of))
+    drawn = not json if figures is None else figures
+    lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
+    plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
+    with _workers(workers) as engine:
+        run = replace(lab, engine=engine).carry_out(*plan)
     draw_more(run)
     if json:
         print_json(run)
@@ -177,26 +215,46 @@ def _from_file(name: str, path: Path) -> dict[str, Any]:
     return values
 
 
-def _lab(results: Path, force: bool, redraw: bool, quiet: bool) -> "Lab":
+def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
     from ropelab import terminal
     from ropelab.context import silent
     from ropelab.lab import Lab
 
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
-    return Lab(results, force, redraw, silent if quiet else loud, terminal.say_waiting)
+    progress = silent if quiet else loud
+    notice = None if quiet else terminal.say
+    return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
+
+
+@contextmanager
+def _workers(count: int | None) -> "Iterator[Engine]":
+    """An engine while the block runs; one worker is this process."""
+    from ropelab.context import InThisProcess
+
+    if count == 1:
+        yield InThisProcess()
+        return
+    from ropelab.engine.workers import Workers
+
+    engine = Workers(count)
+    try:
+        yield engine
+    finally:
+        engine.stop()
 
 
 def _show(run: "Run") -> None:
     from ropelab import terminal
 
     state = "reused" if run.reused else "written to"
-    device = getattr(run.config, "device", None)
-    where = f"{state} {run.folder}{f' (computed on {device})' if device else ''}"
+    dtype = getattr(run.config, "dtype", "")
+    device = getattr(run.config, "device", "")
+    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
     terminal.show_answer(run.answer, run.summary())
     if "explain" in run.tables:
         terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
-    terminal.show_place(where)
+    terminal.show_place(f"{state} {run.folder}{computed}")
 
 
 def print_json(run: "Run") -> None:
@@ -213,6 +271,20 @@ def print_json(run: "Run") -> None:
     print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
+@app.command("methods")
+def list_methods(json_: Json = False) -> None:
+    """Every method that --method and --methods take: knobs, meaning of the factor, source."""
+    from ropelab import terminal
+    from ropelab.methods.catalogue import catalogue
+    from ropelab.store import to_records
+
+    table = catalogue()
+    if json_:
+        print(json.dumps({"tables": {"methods": to_records(table)}}, ensure_ascii=False))
+    else:
+        terminal.show_records(table, title="method")
+
+
 @app.command("run")
 def run_configs(
     paths: Annotated[
@@ -227,24 +299,25 @@ def run_configs(
     format: Formats = "png",
     style: Style = "screen",
     quiet: Quiet = False,
+    workers: WorkerCount = None,
 ) -> None:
     """Run every config given, reuse what is finished, and write an index and a page of all runs."""
     from ropelab.gallery import write_index
     from ropelab.page.report import write_report
     from ropelab.page.shown import find_runs
+    from ropelab.together import carry_out_all
 
     draw_more = _more_figures(format, style)
-    lab = _lab(results, force, redraw, quiet)
-    planned = [(path, _plan(lab, path)) for path in _toml_files(paths)]
-    # What reads the results of other runs comes after them.
-    planned.sort(key=lambda item: bool(item[1][1].reads()))
-    for number, (path, plan) in enumerate(planned, 1):
-        if not quiet:
-            typer.echo(f"[{number}/{len(planned)}] {path}")
-        run = lab.carry_out(*plan)
-        draw_more(run)
-        if not quiet:
-            typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    lab = _lab(results, force, redraw, True, quiet)
+    files = _toml_files(paths)
+    plans = [_plan(lab, path) for path in files]
+    with _workers(workers) as engine:
+        finished = carry_out_all(replace(lab, engine=engine), plans)
+        for count, (number, run) in enumerate(finished, 1):
+            draw_more(run)
+            if not quiet:
+                typer.echo(f"[{count}/{len(plans)}] {files[number]}")
+                typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
     typer.echo(f"index: {write_index(results, index)}")
     typer.echo(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 

@@ -77,20 +77,18 @@ def export(
             typer.echo(path)
 
 
-def list_names(
-    what: Annotated[
-        str, typer.Argument(metavar="WHAT", help="methods, models, formats or presets.")
-    ],
+def models(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
     ] = False,
 ) -> None:
-    """List what can be named: scaling methods, models, number formats, presets of casts."""
+    """Every model that --model takes: base, widths, lengths, scaling method, source."""
     from ropelab import listing, store, terminal
 
-    table = listing.listed(what)
+    table = listing.models()
     if as_json:
-        typer.echo(json.dumps(store.to_records(table), ensure_ascii=False, allow_nan=False))
+        rows = store.to_records(table)
+        typer.echo(json.dumps({"tables": {"models": rows}}, ensure_ascii=False, allow_nan=False))
     else:
         terminal.show_table(table, terminal.console())
 
@@ -100,4 +98,4 @@ def add_to(app: typer.Typer) -> None:
     app.command("report")(report)
     app.command("explore")(explore)
     app.command("export")(export)
-    app.command("list")(list_names)
+    app.command("models")(models)

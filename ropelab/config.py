@@ -11,10 +11,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_core import ErrorDetails
 
 from ropelab.errors import InputError, unknown_name
+from ropelab.machine import DtypeName, resolve_device, resolve_dtype
 
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
@@ -70,17 +79,9 @@ def _even(value: int) -> int:
     return value
 
 
-def resolve_device(device: str) -> str:
-    """What `auto` means on this machine: `cuda` if torch sees a GPU, else `cpu`."""
-    if device == "cpu":
-        return device
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if device == "cuda":
-        raise ValueError("cuda is not available on this machine; allowed here: auto, cpu")
-    return "cpu"
+def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
+    """The number format by name; `auto` is what suits the device, a field before this one."""
+    return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
 Count = Annotated[int, BeforeValidator(read_number), Field(ge=1)]
@@ -96,6 +97,8 @@ Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
+Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
+"""The number format of training and evaluation; the class has a field `device` before it."""
 
 
 class Config(BaseModel):

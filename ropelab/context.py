@@ -1,13 +1,17 @@
-"""What an experiment may use of the outside: say how far it is, keep cells, read stored runs."""
+"""What an experiment gets from its environment: progress, cells kept and computed, stored runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import pandas as pd
 
 from ropelab.cells import Cells
+from ropelab.errors import RopelabError
+from ropelab.folders import fingerprint
+from ropelab.machine import one_thread
 
 
 class Advance(Protocol):
@@ -22,6 +26,38 @@ class Progress(Protocol):
     def __call__(
         self, description: str, total: float | None = None
     ) -> AbstractContextManager[Advance]: ...
+
+
+class Cell(Protocol):
+    """An independent piece of a run: one model to train, or one way to read it to measure.
+
+    A small frozen dataclass that can be pickled: it may be computed in another process, or on
+    another machine, and what it needs (a corpus, the weights of a model) it loads there.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What is computed, such as `extrapolate-text`; cells of a kind are kept together."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised when the numbers change their meaning."""
+        ...
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Everything its tables depend on, json-able."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What a person is told while it is computed."""
+        ...
+
+    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
+        """Do the work."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,6 +80,60 @@ def silent(description: str, total: float | None = None) -> Iterator[Advance]:
     yield advance
 
 
+class Engine(Protocol):
+    """Sees to it that cells are computed, wherever it likes, and kept in the context's cells."""
+
+    def compute(self, cells: Sequence[Cell], context: "Context") -> None:
+        """Compute cells; one that fails does not keep the others from it.
+
+        Raises:
+            RopelabError: the failure, when all others are finished.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End what is being computed, so that nothing is left running."""
+        ...
+
+
+class InThisProcess:
+    """Computes cells one after another, without any other process."""
+
+    def compute(self, cells: Sequence[Cell], context: "Context") -> None:
+        """See `Engine.compute`."""
+        failures = Failures()
+        for cell in cells:
+            try:
+                with one_thread():
+                    context.compute(cell)
+            except RopelabError as error:
+                failures.add(error)
+        failures.report()
+
+    def stop(self) -> None:
+        """There is nothing to end."""
+
+
+class Failures:
+    """Errors of cells, told in one sentence when all others are finished."""
+
+    def __init__(self) -> None:
+        self._errors: list[RopelabError] = []
+
+    def add(self, error: RopelabError) -> None:
+        """Remember an error."""
+        self._errors.append(error)
+
+    def report(self) -> None:
+        """Raise the first error, if there is one, and say how many more there are."""
+        if not self._errors:
+            return
+        first, others = self._errors[0], len(self._errors) - 1
+        if others:
+            raise type(first)(f"{first} (and {others} more failed)")
+        raise first
+
+
 def nothing_stored(experiment: str) -> list[Stored]:
     """The stored runs of a context without a results folder: none."""
     return []
@@ -58,3 +148,32 @@ class Context:
     stored: Callable[[str], list[Stored]] = nothing_stored
     times: dict[str, Any] = field(default_factory=dict)
     """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""
+    engine: Engine = field(default_factory=InThisProcess)
+
+    def phase(self, cells: Sequence[Cell]) -> list[dict[str, pd.DataFrame]]:
+        """The tables of cells that do not need each other, in the order of the cells.
+
+        What was computed before is read back; where the rest is computed, the engine decides. A
+        run that needs the results of some cells for others (weights, to measure them) has a phase
+        for each.
+
+        Raises:
+            RopelabError: a cell failed; the others are finished and kept.
+        """
+        self.engine.compute(self.unfinished(cells), self)
+        return [self.compute(cell) for cell in cells]
+
+    def unfinished(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Those that are still to be computed, each once."""
+        found = {
+            fingerprint({"kind": cell.kind, "version": cell.version, **cell.key}): cell
+            for cell in cells
+            if not self.cells.finished(kind=cell.kind, version=cell.version, key=cell.key)
+        }
+        return list(found.values())
+
+    def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
+        """The tables of one cell, computed here if they are not there yet."""
+        return self.cells.tables(
+            kind=cell.kind, version=cell.version, key=cell.key, make=partial(cell.tables, self)
+        )

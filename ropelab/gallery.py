@@ -59,7 +59,7 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
         yield f"Times of {name} (they differ from run to run; {manifest['threads']} threads):"
         yield ""
         yield from _rows(records)
-    for figure in manifest["figures"]:
+    for figure in manifest["figures"] or ():
         yield ""
         yield f"![{Path(figure).stem.replace('_', ' ')}]({where}/{figure})"
 

@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, build
-from ropelab.context import Context, Progress, silent
+from ropelab.context import Context, Engine, InThisProcess, Progress, silent
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
+from ropelab.machine import about_dtype
 from ropelab.tables import Tables, read_tables, sha256_of
 
 if TYPE_CHECKING:
@@ -80,14 +82,20 @@ class Lab:
         results: the folder of results; None keeps everything in memory.
         force: make runs again that are finished.
         redraw: draw the figures of finished runs again.
+        figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
+        notice: called with a sentence that the user should see before a long computation.
+        engine: where cells are computed.
     """
 
     results: Path | None = None
     force: bool = False
     redraw: bool = False
+    figures: bool = True
     progress: Progress = silent
     waiting: Waiting = say_nothing
+    notice: Callable[[str], None] | None = None
+    engine: Engine = field(default_factory=InThisProcess)
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -103,7 +111,8 @@ class Lab:
     def carry_out(self, experiment: Experiment, config: Config) -> Run:
         """A finished run of that config, made now if it does not exist yet."""
         if self.results is None:
-            tables = experiment.run(config, Context(progress=self.progress))
+            context = Context(progress=self.progress, engine=self.engine)
+            tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
         store.check_writable(self.results)
         for name, values in config.requires():
@@ -115,9 +124,12 @@ class Lab:
             if manifest is None:
                 self._make(experiment, identity, folder)
             run = self._read(experiment, config, folder, reused=manifest is not None)
-            if self.redraw and manifest is not None:
-                store.save_figures(run.figures(), folder / "figures")
+            if manifest is not None and self._draws(manifest):
+                store.add_figures(folder, run.figures())
         return run
+
+    def _draws(self, manifest: Mapping[str, Any]) -> bool:
+        return self.redraw or (self.figures and manifest["figures"] is None)
 
     def _identity(self, experiment: Experiment, config: Config) -> store.Identity:
         assert self.results is not None
@@ -131,6 +143,7 @@ class Lab:
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
+        self._announce(identity.config)
         context = self._context()
         tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
@@ -144,15 +157,22 @@ class Lab:
             "seconds": round(time.perf_counter() - clock, 3),
             **_optional(measurements=context.cells.counts(), times=context.times),
         }
-        store.save(folder, identity, tables, run.figures(), about)
+        store.save(folder, identity, tables, run.figures() if self.figures else None, about)
+
+    def _announce(self, config: Config) -> None:
+        """Tell how a training run computes, so that a slow machine is no surprise."""
+        dtype, device = getattr(config, "dtype", None), getattr(config, "device", "")
+        if self.notice and dtype:
+            self.notice(about_dtype(dtype, device))
 
     def _context(self) -> Context:
         results = self.results
         assert results is not None
         return Context(
             self.progress,
-            Cells(results / ".cells", self.force, self.waiting),
+            Cells(results / ".cells", uuid4().hex if self.force else "", self.waiting),
             lambda name: store.stored_runs(results, name, experiments.load(name).version),
+            engine=self.engine,
         )
 
     def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:

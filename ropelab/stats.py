@@ -1,14 +1,32 @@
-"""Means, proportions and differences with 95 % intervals; a difference inside the noise is `~`."""
+"""Intervals, and when two things differ: the mathematics; `trials/comparisons.py` has the rule.
+
+What is measured on trained models varies twice: another training seed would give another model, and
+other documents (sequences) another text. Both count. With values x[seed, document], K seeds crossed
+with N documents, the variance of the grand mean is
+
+    Vs = var(means of seeds) / K,  Vd = var(means of documents) / N,  Vr = residual / (K N)
+    V  = max(Vs + Vd - Vr, Vs, Vd),
+    df = max(1, V^2 / (Vs^2 / (K - 1) + Vd^2 / (N - 1)))              (Satterthwaite 1946)
+
+Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, Gelbach and Miller
+2011 do the same for clusters in two ways); V stays above both, as Vr is only an estimate. With V,
+not Vs + Vd, in the degrees of freedom, 95 % intervals cover 0.925 to 0.993 over K in {3, 5}, N in
+{6, 20, 50} and seed effects from none to dominating, in place of 0.908 to 0.978. With one seed
+only documents vary, and the interval speaks of that one model; with one document, of that one.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 CONFIDENCE = 0.95
+FALSE_DISCOVERIES = 0.05
+"""Of the differences that are named as such, the share that may be none."""
 
 
 @dataclass(frozen=True)
@@ -21,45 +39,119 @@ class Interval:
     n: int
 
 
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds and documents with what is known of its error.
+
+    Attributes:
+        value: the mean of all values.
+        variance: of that mean; nan where there is a single value.
+        freedom: degrees of freedom of the variance.
+        seeds, units: how many seeds, and documents or sequences.
+    """
+
+    value: float
+    variance: float
+    freedom: float
+    seeds: int
+    units: int
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """The value with Student's t interval."""
+        half = self.quantile(confidence) * math.sqrt(self.variance)
+        n = self.seeds * self.units
+        return Interval(self.value, self.value - half, self.value + half, n)
+
+    def quantile(self, confidence: float) -> float:
+        """How many standard errors an interval reaches to either side."""
+        return float(stats.t.ppf((1 + confidence) / 2, self.freedom))
+
+    def p_value(self) -> float:
+        """The probability of a mean at least so far from 0 if there is none; nan if unknown."""
+        if math.isnan(self.variance):
+            return math.nan
+        if self.variance == 0:
+            return 1.0 if self.value == 0 else 0.0
+        return float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.freedom))
+
+
+def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
+    """The mean of values crossed by seed and document, as the head of this file says."""
+    x = np.asarray(values, dtype=np.float64)
+    seeds, units = x.shape
+    by_seed, by_unit = x.mean(axis=1), x.mean(axis=0)
+    vs, vd = _variance_of_mean(by_seed), _variance_of_mean(by_unit)
+    if seeds == 1 or units == 1:
+        variance, freedom = (vd, units - 1) if seeds == 1 else (vs, seeds - 1)
+        return Mean(float(x.mean()), variance, freedom, seeds, units)
+    rest = x - by_seed[:, None] - by_unit[None, :] + x.mean()
+    vr = float((rest**2).sum()) / ((seeds - 1) * (units - 1)) / x.size
+    variance = max(vs + vd - vr, vs, vd)
+    parts = vs**2 / (seeds - 1) + vd**2 / (units - 1)
+    freedom = max(1.0, variance**2 / parts) if parts else 1.0
+    return Mean(float(x.mean()), variance, freedom, seeds, units)
+
+
+def _variance_of_mean(samples: NDArray[np.float64]) -> float:
+    """The estimated variance of the mean of independent samples, nan for a single one."""
+    return float(samples.var(ddof=1)) / samples.size if samples.size > 1 else math.nan
+
+
+def crossed_proportion(
+    shares: Float[NDArray[np.float64], "seeds units"],
+    trials: int,
+    confidence: float = CONFIDENCE,
+) -> Interval:
+    """A proportion over seeds and sequences, each a share of the same number of trials.
+
+    Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which independent
+    trials would vary as much as these do (Korn and Graubard 1998), with the t quantile in place of
+    the normal one. Where nothing varies every trial counts.
+    """
+    mean = crossed_mean(shares)
+    total, share = float(trials * mean.seeds * mean.units), mean.value
+    varies = not math.isnan(mean.variance) and mean.variance > 0
+    n = min(total, share * (1 - share) / mean.variance) if varies else total
+    t = mean.quantile(confidence) if varies else float(stats.norm.ppf((1 + confidence) / 2))
+    low, high = _wilson(share, max(n, 1.0), t)
+    return Interval(share, low, high, mean.seeds * mean.units)
+
+
+def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
+    """Both ends of Wilson's score interval for a share of n trials, n any positive number."""
+    centre = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    ends = [(centre + side * half) / (1 + z * z / n) for side in (-1, 1)]
+    return max(0.0, min(ends[0], share)), min(1.0, max(ends[1], share))
+
+
 def mean_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     """The mean of independent samples with Student's t interval; no interval below two samples."""
     values = np.asarray(samples, dtype=np.float64)
-    n = values.size
-    mean = float(values.mean()) if n else math.nan
-    if n < 2:
-        return Interval(mean, math.nan, math.nan, n)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
-    return Interval(mean, mean - half, mean + half, n)
+    if not values.size:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    return crossed_mean(values[None, :]).interval(confidence)
 
 
 def proportion_interval(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
-    """A proportion with Wilson's score interval (Wilson 1927), which stays inside [0, 1]."""
+    """A proportion of independent trials with Wilson's score interval, inside [0, 1]."""
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
-    result = stats.binomtest(successes, trials).proportion_ci(confidence, method="wilson")
-    return Interval(successes / trials, float(result.low), float(result.high), trials)
+    share = successes / trials
+    return Interval(
+        share, *_wilson(share, trials, float(stats.norm.ppf((1 + confidence) / 2))), trials
+    )
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """The mean of a - b over the same documents or seeds, with its interval.
+def discovery_rates(p_values: Sequence[float]) -> list[float]:
+    """For each p-value the false discovery rate at which it is still among the discoveries.
 
-    Raises:
-        ValueError: `a` and `b` do not have the same length.
+    Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing p-value is no
+    test and stays missing.
     """
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if first.shape != second.shape:
-        raise ValueError(f"pairs need equal lengths, got {first.shape} and {second.shape}")
-    return mean_interval(first - second, confidence)
-
-
-def verdict(difference: Interval, names: Sequence[str] = ("a", "b")) -> str:
-    """Which of two is smaller, or `~` where the interval holds 0 or does not exist.
-
-    >>> verdict(Interval(-0.2, -0.3, -0.1, 50)), verdict(Interval(0.1, -0.1, 0.3, 50))
-    ('a', '~')
-    """
-    if difference.high < 0:
-        return names[0]
-    if difference.low > 0:
-        return names[1]
-    return "~"
+    p = np.asarray(p_values, dtype=np.float64)
+    rates = np.full(p.shape, math.nan)
+    tested = np.flatnonzero(~np.isnan(p))
+    if tested.size:
+        rates[tested] = stats.false_discovery_control(p[tested], method="bh")
+    return rates.tolist()

@@ -10,7 +10,9 @@ import math
 import os
 import platform
 import re
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -97,18 +99,18 @@ def save(
     folder: Path,
     identity: Identity,
     tables: Tables,
-    figures: "Mapping[str, Figure]",
+    figures: "Mapping[str, Figure] | None",
     about: Mapping[str, Any],
 ) -> None:
     """Write a run, whole or not at all. The caller holds the folder's lock.
 
     Args:
+        figures: None where nobody asked for them; `add_figures` can put them in later.
         about: further manifest entries: question, answer, summary, command, start, seconds,
             measurements.
     """
     with replaced(folder) as fresh:
         write_tables(tables, fresh / "tables")
-        save_figures(figures, fresh / "figures")
         (fresh / "config.toml").write_text(to_toml(identity), encoding="utf-8")
         numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
         (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
@@ -117,20 +119,35 @@ def save(
             **about,
             **surroundings(),
             "tables": _describe_tables(tables, fresh / "tables"),
-            "figures": [f"figures/{name}.png" for name in figures],
+            "figures": None if figures is None else _save_figures(figures, fresh),
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-        (fresh / "manifest.json").write_text(text + "\n", encoding="utf-8")
+        _write_manifest(fresh, manifest)
 
 
-def save_figures(figures: "Mapping[str, Figure]", folder: Path) -> None:
+def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
+    """Put figures into a finished run, in the place of those it has, whole or not at all."""
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    with replaced(folder) as fresh:
+        shutil.copytree(folder, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns("figures"))
+        _write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
+
+
+def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
     """Write figures as PNG without a date, so that the same figure is the same file."""
     from matplotlib import pyplot as plt
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    (folder / "figures").mkdir()
+    names = {f"figures/{name}.png": figure for name, figure in figures.items()}
+    for name, figure in names.items():
+        figure.savefig(folder / name, dpi=DOTS_PER_INCH, metadata={"Software": None})
         plt.close(figure)
+    return list(names)
+
+
+def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -220,20 +237,22 @@ def _describe_tables(tables: Tables, folder: Path) -> dict[str, Any]:
     }
 
 
-@cache
 def surroundings() -> dict[str, Any]:
-    """What else the numbers may depend on: versions, machine, threads, the code's commit."""
-    import torch
+    """What else the numbers may depend on: versions, machine, threads, the code's commit.
 
+    Threads are those of torch; null where it was not used.
+    """
+    torch = sys.modules.get("torch")
     return {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch.get_num_threads(),
+        "threads": torch and torch.get_num_threads(),
         **_commit(),
     }
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -241,6 +260,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _commit() -> dict[str, Any]:
     """The commit of the checkout that holds this package, and whether it was changed since."""
     git = ["git", "-C", str(Path(__file__).parent)]

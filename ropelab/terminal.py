@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     Progress,
@@ -20,6 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from ropelab.context import Advance
 
@@ -27,6 +29,7 @@ UNBOUNDED = 10_000
 GAP = 2
 READABLE = 14
 SPARSELY = 30.0  # seconds between two plain progress lines
+SOON = 3.0  # seconds after which the first of them tells the time left
 
 
 def say(text: str) -> None:
@@ -80,18 +83,18 @@ class Bars:
 
 @contextmanager
 def plain_lines(description: str, total: float | None = None) -> Iterator[Advance]:
-    """Progress for a log file: a line at the start, then one every half minute."""
-    start = shown = time.monotonic()
-    done = 0.0
+    """Progress for a log file: a line at once, one after seconds, then one every half minute."""
+    start = time.monotonic()
+    due, done = start + SOON, 0.0
     say(f"{description} ...")
 
     def advance(steps: float = 1, *, note: str = "") -> None:
-        nonlocal done, shown
+        nonlocal done, due
         done += steps
         now = time.monotonic()
-        if now - shown < SPARSELY:
+        if now < due:
             return
-        shown = now
+        due = now + SPARSELY
         left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
         share = f"{done / total:.0%}" if total else f"{done:g}"
         say(f"{description}: {share}{left}{f', {note}' if note else ''}")
@@ -153,6 +156,17 @@ def _least_width(column: pd.Series) -> int:
     if pd.api.types.is_numeric_dtype(column):
         return max(len(str(column.name)), widest)
     return max(title, min(widest, READABLE))
+
+
+def show_records(table: pd.DataFrame, title: str) -> None:
+    """Print long rows as paragraphs under the column `title`; what is empty is left out."""
+    out = console()
+    for row in table.to_dict(orient="records"):
+        out.print(row.pop(title), style="bold")
+        for column, value in row.items():
+            if value:
+                line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
+                out.print(Padding(line, (0, 0, 0, 4)))
 
 
 def show_answer(answer: str, summary: pd.DataFrame) -> None:

@@ -2,17 +2,16 @@
 
 import dataclasses
 import inspect
+import json
 import pydoc
 from pathlib import Path
 
 import pytest
 
 import ropelab
-from ropelab import listing
 from ropelab.cli import main
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate.methods import OTHERS
-from ropelab.rope.scaling import METHODS
+from ropelab.methods.registry import METHODS
 
 
 def test_every_experiment_is_a_function():
@@ -24,7 +23,7 @@ def test_every_experiment_is_a_function():
 
 def test_the_readme_names_every_method():
     readme = (Path(__file__).parents[1] / "README.md").read_text()
-    missing = [name for name in (*METHODS, *OTHERS) if f"`{name}`" not in readme]
+    missing = [name for name in METHODS if f"`{name}`" not in readme]
     assert missing == []
 
 
@@ -96,16 +95,16 @@ def test_models_are_a_table():
     assert (row.base, row.head_dim, row.trained_len_tokens) == (500000.0, 128, 8192)
 
 
-@pytest.mark.parametrize("what", listing.LISTS)
-def test_lists_have_a_row_per_name(what, capsys):
-    table = listing.listed(what)
-    assert table["name"].is_unique
+def test_models_are_listed_by_a_command(capsys):
     with pytest.raises(SystemExit, match="0"):
-        main(["list", what])
+        main(["models"])
     printed = capsys.readouterr().out
-    assert all(name in printed for name in table["name"])
+    assert all(name in printed for name in ropelab.models()["name"])
+    with pytest.raises(SystemExit, match="0"):
+        main(["models", "--json"])
+    rows = json.loads(capsys.readouterr().out)["tables"]["models"]
+    assert [row["name"] for row in rows] == ropelab.models()["name"].tolist()
 
 
-def test_an_unknown_list_names_the_nearest():
-    with pytest.raises(InputError, match="models"):
-        listing.listed("model")
+def test_methods_are_a_table():
+    assert {"yarn", "pi"} <= set(ropelab.methods()["method"])

@@ -50,7 +50,7 @@ def test_again_makes_each_cell_anew_once(tmp_path):
     make = Maker()
     same = {"kind": "eval", "version": 1, "key": {}, "make": make}
     Cells(tmp_path).tables(**same)
-    forced = Cells(tmp_path, again=True)
+    forced = Cells(tmp_path, again="a run")
     forced.tables(**same)
     forced.tables(**same)
     assert make.calls == 2
@@ -62,7 +62,9 @@ def test_a_directory_keeps_its_files_between_visits(tmp_path):
             seen = (folder / "step").exists()
             (folder / "step").write_text("7")
     assert seen
-    with Cells(tmp_path, again=True).directory(kind="model", version=1, key={"seed": 0}) as folder:
+    with Cells(tmp_path, again="a run").directory(
+        kind="model", version=1, key={"seed": 0}
+    ) as folder:
         assert not (folder / "step").exists()
 
 

@@ -13,16 +13,19 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "looks", "stats", "tables"),
+    ("errors", "folders", "labels", "looks", "machine", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("figures", "experiments"),
+    ("methods",),
+    ("trials",),
+    ("figures", "experiments", "engine"),
     ("store", "terminal"),
     ("lab", "drawn", "export", "gallery", "listing", "page", "signature"),
+    ("together",),
     ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
@@ -32,7 +35,8 @@ NEVER = {
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
     "page": {"experiments", "lm", "encoding", "lab"},
-    "experiments": {"figures", "store", "terminal"},
+    "experiments": {"figures", "store", "terminal", "engine"},
+    "engine": {"experiments", "lm", "encoding", "figures"},
 }
 
 
@@ -44,18 +48,21 @@ def room(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path):
-    """The rooms of ropelab that a file imports, wherever in the file it does so."""
+def imported_modules(path):
+    """What a file imports, wherever in the file it does so, by its whole name."""
     for node in ast.walk(ast.parse(path.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "ropelab" and len(parts) > 1 and parts[1] in HEIGHT:
-                yield parts[1]
+            yield from (alias.name for alias in node.names)
+
+
+def imported_rooms(path):
+    """The rooms of ropelab that a file imports."""
+    for name in imported_modules(path):
+        parts = name.split(".")
+        if parts[0] == "ropelab" and len(parts) > 1 and parts[1] in HEIGHT:
+            yield parts[1]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -66,6 +73,27 @@ def test_imports_go_down_only(path):
     for other in imported_rooms(path):
         assert HEIGHT[other] <= HEIGHT[here], f"{here} imports {other}, which lies above it"
         assert other not in NEVER.get(here, ()), f"{here} must not know {other}"
+
+
+def experiment(path):
+    """The experiment a file belongs to, None for one that belongs to all or to none."""
+    parts = path.relative_to(PACKAGE).parts
+    return parts[1] if parts[0] == "experiments" and len(parts) > 2 else None
+
+
+def imported_experiments(path):
+    """The experiments that a file imports, wherever in the file it does so."""
+    for name in imported_modules(path):
+        parts = name.split(".")
+        if parts[:2] == ["ropelab", "experiments"] and len(parts) > 2:
+            yield parts[2]
+
+
+@pytest.mark.parametrize(
+    "path", [*filter(experiment, modules())], ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_no_experiment_imports_another(path):
+    assert set(imported_experiments(path)) <= {experiment(path)}
 
 
 def test_every_room_has_a_floor():
@@ -83,3 +111,26 @@ def test_help_imports_nothing_heavy(arguments):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["freqs", "--method", "yarn(factor=4)"],
+        ["base", "--context", "64"],
+        ["precision", "--length", "256", "--long-lengths", "512"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_mathematics_answers_without_torch_and_without_drawing(arguments, tmp_path):
+    code = (
+        "import sys; from ropelab.cli import main\n"
+        f"try: main({[*arguments, '--json', '--results', str(tmp_path)]})\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "assert 'numpy' in sys.modules\n"
+        "heavy = {'torch', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    for _ in ("a fresh run", "the same run, reused"):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

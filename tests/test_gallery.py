@@ -2,14 +2,10 @@
 
 import json
 import re
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import ToyConfig, toy
 
 from ropelab.gallery import write_index
 from ropelab.lab import Lab
+from tests.toy import ToyConfig, toy
 
 
 def test_the_index_shows_what_is_there(tmp_path):

@@ -4,17 +4,14 @@ import json
 import math
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import Toy, ToyConfig, toy
-
 from ropelab import store
 from ropelab.errors import InputError
 from ropelab.lab import Lab
+from tests.toy import Toy, ToyConfig, toy
 
 
 @pytest.fixture
@@ -43,7 +40,8 @@ def test_a_run_leaves_everything_that_describes_it(lab):
     assert manifest["tables"]["toy"]["rows"] == 1
     assert manifest["command"] == "ropelab toy --base 500000.0"
     assert manifest["packages"]["torch"]
-    assert manifest["threads"] >= 1
+    torch = sys.modules.get("torch")
+    assert manifest["threads"] == (torch and torch.get_num_threads())
     assert manifest["answer"] == run.answer == "The base is 500000."
 
 
@@ -113,6 +111,17 @@ def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
     two = Lab(tmp_path / "elsewhere").carry_out(toy(), ToyConfig()).folder
     for name in ("tables/toy.csv", "config.toml", "figures/toy.png"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_figures_nobody_asked_for_are_drawn_when_somebody_does(lab):
+    plain = replace(lab, figures=False).carry_out(toy(), ToyConfig())
+    assert not (plain.folder / "figures").exists()
+    assert store.read_manifest(plain.folder)["figures"] is None
+    tables = (plain.folder / "tables/toy.csv").read_bytes()
+    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert store.read_manifest(plain.folder)["figures"] == ["figures/toy.png"]
+    assert (plain.folder / "figures/toy.png").exists()
+    assert (plain.folder / "tables/toy.csv").read_bytes() == tables
 
 
 def test_redraw_makes_only_the_figures_again(lab):

@@ -48,8 +48,9 @@ def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatc
             advance(1, note="loss 2.5")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "training ..."
-    assert lines[1] == "training: 30%, 70 s left, loss 2.5"
-    assert len(lines) == 4
+    assert lines[1] == "training: 3%, 97 s left, loss 2.5"
+    assert lines[2] == "training: 33%, 67 s left, loss 2.5"
+    assert len(lines) == 5
 
 
 def test_bars_nest_and_stop(capsys):

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from ropelab.encoding.base import Encoding
-from ropelab.rope.rotary import Pairing, cos_sin, rotate
+from ropelab.encoding.rotary import cos_sin, rotate
+from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling.plan import RopePlan
 
 

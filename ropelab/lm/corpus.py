@@ -1,8 +1,9 @@
 """Real text as bytes: the running Python's standard library, or one's own files.
 
-Documents are whole files. Which half a file belongs to follows from a hash of its content, so no
-document, nor a copy of it under another name, is in both halves, and adding a file moves no other.
-A single file is cut instead: its beginning is learned from, its end is measured.
+Documents are whole files. Which half a file belongs to follows from a hash of its content, and of
+files that are near-duplicates (tables of character sets, versions of one module) only one is kept,
+so no document, nor most of it under another name, is in both halves. A single file is cut instead:
+its beginning is learned from, its end is measured.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.errors import InputError
+from ropelab.lm.duplicates import without_near_duplicates
 from ropelab.lm.tasks import EVALUATION, TRAINING, Batch
 
 VOCABULARY = 256
@@ -25,6 +27,17 @@ HELD_OUT = 0.2
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
 BINARY_PROBE = 8192
 """How many first bytes are looked at: text has no zero byte in them."""
+SINGLE = "text"
+"""The kind of the documents that a single file was cut into."""
+PROSE = {".md", ".rst", ".txt"}
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text and its kind, by which results may be told apart."""
+
+    text: bytes
+    kind: str = SINGLE
 
 
 @dataclass(frozen=True)
@@ -34,12 +47,14 @@ class Corpus:
     Attributes:
         name: what it is, for messages.
         training, held_out: bytes of each document, in an order that depends on content only.
+        kinds: what each held-out document is ("tests", "character sets", "code", ...).
         fingerprint: sha256 over both halves; it changes whenever any result could.
     """
 
     name: str
     training: tuple[bytes, ...]
     held_out: tuple[bytes, ...]
+    kinds: tuple[str, ...]
     fingerprint: str
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
@@ -83,6 +98,11 @@ class Corpus:
         ]
         return torch.from_numpy(np.stack(windows).astype(np.int64))
 
+    def held_out_kinds(self, length: int, documents: int) -> tuple[str, ...]:
+        """The kind of each document of `held_out_windows` with the same arguments."""
+        long_enough = zip(self.held_out, self.kinds, strict=True)
+        return tuple(kind for text, kind in long_enough if len(text) >= length)[:documents]
+
     def check(self, window: int, length: int, documents: int) -> None:
         """Raise InputError unless windows of training and of evaluation can be drawn."""
         if not any(len(text) >= window for text in self.training):
@@ -103,43 +123,62 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
         InputError: nothing there, nothing readable, or no text in it.
     """
     if path is None:
-        return from_documents("the standard library", _texts(_library_files()))
+        root = Path(sysconfig.get_path("stdlib"))
+        return from_documents("the standard library", _documents(_library_files(root), root))
     if path.is_dir():
-        texts = _texts(sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path)))
-        return from_documents(f"the corpus {path}", _not_empty(path, texts))
+        files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path))
+        return from_documents(f"the corpus {path}", _not_empty(path, _documents(files, path)))
     if not path.exists():
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    return from_single(f"the corpus {path}", _not_empty(path, _texts([path]))[0], piece)
+    (document,) = _not_empty(path, _documents([path], path.parent))
+    return from_single(f"the corpus {path}", document.text, piece)
 
 
-def from_documents(name: str, texts: Iterable[bytes]) -> Corpus:
-    """Divide whole documents by the hash of their content, dropping repeated ones."""
-    by_hash = {hashlib.sha256(text).digest(): text for text in texts}
-    ordered = sorted(by_hash.items())
+def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
+    """Divide whole documents by the hash of their content, dropping near-duplicates.
+
+    Of near-duplicates in both halves the one in the training half is kept.
+    """
+    by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
-    held_out = [text for digest, text in ordered if digest[:8] < border]
-    training = [text for digest, text in ordered if digest[:8] >= border]
-    return _corpus(name, training, held_out)
+    learned = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] >= border]
+    measured = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] < border]
+    new = without_near_duplicates([document.text for document in (*learned, *measured)])
+    training = [d for d, keep in zip(learned, new, strict=False) if keep]
+    held_out = [d for d, keep in zip(measured, new[len(learned) :], strict=True) if keep]
+    return _corpus(name, [document.text for document in training], held_out)
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text: its beginning is learned from, the rest measured in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
     pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
-    return _corpus(name, [text[:cut]], pieces)
+    return _corpus(name, [text[:cut]], [Document(piece) for piece in pieces])
 
 
-def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[bytes]) -> Corpus:
+def kind_of(path: Path) -> str:
+    """What a file is, by its path inside the corpus: tests, a character set, code, prose, ..."""
+    if any("test" in part for part in path.parts):
+        return "tests"
+    if "encodings" in path.parts:
+        return "character sets"
+    if path.suffix in PROSE or "pydoc_data" in path.parts:
+        return "prose"
+    return "code" if path.suffix == ".py" else path.suffix or "no suffix"
+
+
+def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) -> Corpus:
+    measured = [document.text for document in held_out]
     digest = hashlib.sha256()
-    for half in (training, held_out):
+    for half in (training, measured):
         digest.update(len(half).to_bytes(8, "big"))
         for text in half:
             digest.update(len(text).to_bytes(8, "big") + text)
-    return Corpus(name, tuple(training), tuple(held_out), digest.hexdigest())
+    kinds = tuple(document.kind for document in held_out)
+    return Corpus(name, tuple(training), tuple(measured), kinds, digest.hexdigest())
 
 
-def _library_files() -> list[Path]:
-    root = Path(sysconfig.get_path("stdlib"))
+def _library_files(root: Path) -> list[Path]:
     return sorted(p for p in root.rglob("*.py") if not SKIPPED_FOLDERS & set(p.parts))
 
 
@@ -147,20 +186,20 @@ def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def _texts(paths: Iterable[Path]) -> list[bytes]:
-    """The contents of those files that are text: not empty, no zero byte near the start."""
-    texts = []
+def _documents(paths: Iterable[Path], root: Path) -> list[Document]:
+    """Those files that are text: not empty, no zero byte near the start."""
+    documents = []
     for path in paths:
         try:
             text = path.read_bytes()
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         if text and b"\0" not in text[:BINARY_PROBE]:
-            texts.append(text)
-    return texts
+            documents.append(Document(text, kind_of(path.relative_to(root))))
+    return documents
 
 
-def _not_empty(path: Path, texts: list[bytes]) -> list[bytes]:
-    if not texts:
+def _not_empty(path: Path, documents: list[Document]) -> list[Document]:
+    if not documents:
         raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
-    return texts
+    return documents

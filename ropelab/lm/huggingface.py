@@ -70,7 +70,7 @@ class HuggingFaceModel:
             raise InputError(f"{encoding.name} changes attention, which this model does not allow")
         self._encoding = encoding
         for module in self.rotary:
-            inv_freq = encoding.plan.inv_freq.to(module.inv_freq)
+            inv_freq = torch.from_numpy(encoding.plan.inv_freq).to(module.inv_freq)
             module.inv_freq = module.original_inv_freq = inv_freq
             module.attention_scaling = encoding.plan.attention_factor
             # Otherwise transformers would compute its own frequencies for long inputs.

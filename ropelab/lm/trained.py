@@ -16,8 +16,9 @@ from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.tasks import SYMBOLS, copy_batch
 from ropelab.lm.training import Data, Recipe, train
+from ropelab.machine import DtypeName
 
-VERSION = 2
+VERSION = 3
 """Raise it when the same description would train to other weights."""
 
 
@@ -59,6 +60,7 @@ class Training:
         seed: of the initial weights and of the batches.
         encoding: makes the encoding it is trained with.
         encoding_key: what identifies that encoding, json-able.
+        dtype: the number format it is trained in.
         start: the trained model whose weights this one starts from, None: from random ones.
     """
 
@@ -68,6 +70,7 @@ class Training:
     seed: int
     encoding: Callable[[], Encoding]
     encoding_key: dict[str, Any]
+    dtype: DtypeName
     start: "Training | None" = None
 
     @property
@@ -81,6 +84,7 @@ class Training:
             "recipe": asdict(self.recipe),
             "seed": self.seed,
             "encoding": self.encoding_key,
+            "dtype": self.dtype,
             **start,
         }
 
@@ -108,5 +112,7 @@ class Training:
         line = f"{doing} {self.task.name} model, seed {self.seed}"
         with context.cells.directory(kind="model", version=VERSION, key=self.key) as folder:
             progress = partial(context.progress, line)
-            losses = train(model, self.task.data(self.seed), self.recipe, folder, progress)
+            losses = train(
+                model, self.task.data(self.seed), self.recipe, folder, progress, self.dtype
+            )
         return model.eval().requires_grad_(False), losses

@@ -23,13 +23,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim import AdamW, Muon, Optimizer
+from torch.optim import AdamW, Optimizer
 
 from ropelab.context import Advance
 from ropelab.errors import MachineError
 from ropelab.lm.checkpoints import load_checkpoint, save_checkpoint
-from ropelab.lm.model import LanguageModel
+from ropelab.lm.model import LanguageModel, ModelSize
+from ropelab.lm.muon import Muon
 from ropelab.lm.tasks import Batch
+from ropelab.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -92,7 +94,7 @@ def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
     return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
 
 
-def make_optimizers(model: LanguageModel, recipe: Recipe) -> list[Optimizer]:
+def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> list[Optimizer]:
     """Muon for the matrices of the layers, AdamW for everything else.
 
     Muon (Jordan et al. 2024) gives each matrix an orthogonal step. Copying is found out sooner with
@@ -108,7 +110,12 @@ def make_optimizers(model: LanguageModel, recipe: Recipe) -> list[Optimizer]:
     known = {id(parameter) for parameter in (*matrices, *biases)}
     others = [parameter for parameter in model.parameters() if id(parameter) not in known]
     optimizers: list[Optimizer] = [
-        Muon(matrices, lr=recipe.matrix_rate, weight_decay=recipe.weight_decay),
+        Muon(
+            matrices,
+            lr=recipe.matrix_rate,
+            weight_decay=recipe.weight_decay,
+            dtype=getattr(torch, dtype),
+        ),
         _adamw(others, recipe.other_rate),
     ]
     return [*optimizers, _adamw(biases, recipe.matrix_rate)] if biases else optimizers
@@ -131,6 +138,7 @@ def train(
     recipe: Recipe,
     folder: Path,
     progress: Callable[[float], AbstractContextManager[Advance]],
+    dtype: DtypeName = "float32",
 ) -> list[float]:
     """Train `model` in place, continuing from the checkpoint in `folder` if there is one.
 
@@ -138,23 +146,25 @@ def train(
     interrupted. A finished run is loaded and no step is made.
 
     Args:
-        progress: opens a progress line for a number of steps.
+        progress: opens a progress line for an amount of work, in steps of average length.
+        dtype: the number format of matrix products; the weights are float32.
     Returns:
         The loss of every step, those of earlier runs included.
     Raises:
         MachineError: the loss is no longer finite, or the disk is full.
     """
-    optimizers = make_optimizers(model, recipe)
+    optimizers = make_optimizers(model, recipe, dtype)
     losses = load_checkpoint(folder, model, optimizers)
     if len(losses) >= recipe.steps:
         return losses
-    with progress(recipe.steps) as advance, held_interrupt() as interrupted:
-        advance(len(losses))
+    work = work_of_steps(model.size, recipe)
+    with progress(sum(work[len(losses) :])) as advance, held_interrupt() as interrupted:
         saved = time.monotonic()
         while len(losses) < recipe.steps:
-            losses.append(one_step(model, optimizers, data, recipe, step=len(losses)))
+            step = len(losses)
+            losses.append(one_step(model, optimizers, data, recipe, step, dtype))
             check_finite(losses, model.size.vocabulary)
-            advance(1, note=f"loss {losses[-1]:.3f}")
+            advance(work[step], note=f"loss {losses[-1]:.3f}")
             if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 save_checkpoint(folder, model, optimizers, losses)
                 saved = time.monotonic()
@@ -164,15 +174,35 @@ def train(
     return losses
 
 
+def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
+    """How much work each step is, in steps of average length, so that the time left can be told.
+
+    Operations per token: 2 for every weight of a matrix, and 2 for every earlier token and feature
+    in attention, half of the window on average. Without it, the short windows of the beginning
+    promise an end that the long ones do not keep.
+    """
+    inner = size.heads * size.head_dim
+    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
+    weights += size.vocabulary * size.width
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    operations = [weights + size.layers * inner * window for window in windows]
+    return [recipe.steps * each / sum(operations) for each in operations]
+
+
 def one_step(
-    model: LanguageModel, optimizers: list[Optimizer], data: Data, recipe: Recipe, step: int
+    model: LanguageModel,
+    optimizers: list[Optimizer],
+    data: Data,
+    recipe: Recipe,
+    step: int,
+    dtype: DtypeName = "float32",
 ) -> float:
-    """One optimizer step, forward and backward in bfloat16 where that is safe; returns its loss."""
+    """One optimizer step, its matrix products in `dtype`; returns its loss."""
     device = model.head.weight.device
     window = recipe.window_at(step)
     rows = max(1, recipe.tokens_per_step // window)
     batch = data(step=step, window=window, rows=rows).to(device)
-    with torch.autocast(device.type, torch.bfloat16):
+    with computing_in(dtype, device.type):
         loss = batch_loss(model, batch)
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.numerics.chain import Chain
 from ropelab.numerics.formats import FloatFormat, spacing
@@ -14,11 +13,11 @@ from ropelab.numerics.formats import FloatFormat, spacing
 Channel = Literal["cos", "sin", "pair", "vector", "score", "angle"]
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
-_TRIG: dict[Channel, tuple[Callable[[Tensor], Tensor], ...]] = {
-    "cos": (torch.cos,),
-    "sin": (torch.sin,),
-    "pair": (torch.cos, torch.sin),
-    "vector": (torch.cos, torch.sin),
+_TRIG: dict[Channel, tuple[Callable[[np.ndarray], np.ndarray], ...]] = {
+    "cos": (np.cos,),
+    "sin": (np.sin,),
+    "pair": (np.cos, np.sin),
+    "vector": (np.cos, np.sin),
 }
 
 
@@ -37,7 +36,10 @@ class Code:
     channel: Channel
     pairs: range
 
-    def values(self, positions: Float[Tensor, "n"], pairs: range) -> Float[Tensor, "features n"]:
+    @np.errstate(invalid="ignore", over="ignore")
+    def values(
+        self, positions: Float[np.ndarray, "n"], pairs: range
+    ) -> Float[np.ndarray, "features n"]:
         """The numbers of some pairs at some positions, pair by pair, in float64, not yet rounded.
 
         A score is one number for all pairs; it cannot be had for some of them.
@@ -47,12 +49,14 @@ class Code:
         angles = self.chain.angles(positions, slice(pairs.start, pairs.stop))
         if self.channel == "angle":
             return angles
-        return torch.stack([trig(angles) for trig in _TRIG[self.channel]], 1).flatten(0, 1)
+        return np.stack([trig(angles) for trig in _TRIG[self.channel]], 1).reshape(
+            -1, len(positions)
+        )
 
-    def _score(self, positions: Float[Tensor, "n"], pairs: range) -> Float[Tensor, "n"]:
+    def _score(self, positions: Float[np.ndarray, "n"], pairs: range) -> Float[np.ndarray, "n"]:
         """Pair after pair, so that no more than one row is held."""
-        rows = (torch.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
-        return sum(rows, torch.zeros_like(positions)) / len(pairs)
+        rows = (np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
+        return sum(rows, np.zeros_like(positions)) / len(pairs)
 
     @property
     def per_pair(self) -> int:
@@ -64,6 +68,11 @@ class Code:
         """Whether the code is one number only."""
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
+    def packs(self, fmt: FloatFormat) -> bool:
+        """Whether the whole code has at most 64 bits: one number, or two of up to 32 bits."""
+        two = len(self.pairs) * self.per_pair == 2
+        return self.single or (two and fmt.precision <= 24)
+
     def leading(self, fmt: FloatFormat) -> range:
         """The pairs to look at first: enough bits to part most positions, and no more."""
         if self.channel == "score":
@@ -72,13 +81,13 @@ class Code:
 
 
 def neighbour_steps(
-    code: Code, fmt: FloatFormat, positions: Float[Tensor, "n"]
-) -> Float[Tensor, "n"]:
+    code: Code, fmt: FloatFormat, positions: Float[np.ndarray, "n"]
+) -> Float[np.ndarray, "n"]:
     """How far the code moves from m to m+1, in units of the last place of `fmt`.
 
     For each number |x(m+1) - x(m)| before rounding, over the spacing of the format at the larger of
     the two; of all numbers the largest. Below one half, neighbours mostly collide.
     """
     here, there = code.values(positions, code.pairs), code.values(positions + 1, code.pairs)
-    unit = spacing(torch.maximum(here.abs(), there.abs()), fmt)
-    return ((there - here).abs() / unit).amax(0)
+    unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
+    return np.max(np.abs(there - here) / unit, axis=0)

@@ -1,17 +1,16 @@
 """Floating-point formats as records of independent facts, and exact rounding to them.
 
 A format is four facts: precision, exponent width, whether it has infinities, what overflow does.
-Everything else follows. Values of every format here are float64 values too, so a rounded tensor
-stays a float64 tensor and nothing is lost by looking at it.
+Everything else follows. Values of every format here are float64 values too, so a rounded array
+stays a float64 array and nothing is lost by looking at it.
 """
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float, Int
 
 from ropelab.errors import unknown_name
 
@@ -114,49 +113,53 @@ def format_named(name: str) -> FloatFormat:
     return FORMATS[name]
 
 
-def round_to(x: Float[Tensor, "..."], fmt: FloatFormat) -> Float[Tensor, "..."]:
+def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
     """Round float64 values to the nearest value of `fmt`, ties to even, once.
 
-    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. Torch's own cast
-    from float64 to a 16-bit format goes through float32 and rounds twice, so it is not used.
+    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. Casts of libraries
+    from float64 to a 16-bit format go through float32 and round twice, so they are not used.
 
     Method: for |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) lets the float64
     adder itself drop all but p bits, ties to even; clamping e from below gives the subnormals.
 
     Raises TypeError if x is not float64. The result may share memory with x (float64 to float64).
     """
-    if x.dtype != torch.float64:
+    if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
     if fmt.precision == 53:
         return x
     if fmt.precision == 24:
-        return x.float().double()
-    anchor = _binade(x, fmt).add_(((53 - fmt.precision) << _FRACTION_BITS) + _HALF).view(x.dtype)
-    rounded = torch.add(x, anchor).sub_(anchor)
-    low, high = rounded.aminmax() if rounded.numel() else (rounded.sum(), rounded.sum())
-    if not (low >= -fmt.largest and high <= fmt.largest):
-        rounded.masked_fill_(rounded.abs() > fmt.largest, fmt.overflow)
-    return rounded.copysign_(x)
+        with np.errstate(over="ignore"):
+            return x.astype(np.float32).astype(np.float64)
+    anchor = _binade(x, fmt)
+    anchor += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
+    rounded = np.add(x, anchor.view(np.float64), out=np.empty_like(x))
+    rounded -= anchor.view(np.float64)
+    if not (np.abs(rounded).max(initial=0.0) <= fmt.largest):
+        rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
+    return np.copysign(rounded, x, out=rounded)
 
 
-def spacing(x: Float[Tensor, "..."], fmt: FloatFormat) -> Float[Tensor, "..."]:
+def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
     """The unit in the last place of `fmt` at x: the step between values in the binade of |x|.
 
     At zero and among subnormals it is the smallest subnormal. No meaning for infinities and NaN.
     """
     shift = 1 - fmt.precision
     if fmt.precision == 53:
-        return torch.nextafter(x.abs(), x.new_tensor(math.inf)).sub_(x.abs())
-    return _binade(x, fmt).add_(shift << _FRACTION_BITS).view(x.dtype)
+        return np.nextafter(np.abs(x), math.inf) - np.abs(x)
+    bits = _binade(x, fmt)
+    bits += shift << _FRACTION_BITS
+    return bits.view(np.float64)
 
 
-def _binade(x: Float[Tensor, "..."], fmt: FloatFormat) -> Tensor:
+def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
     """The bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
 
     e is clamped to run from the smallest normal to one above the largest finite value.
     """
-    bits = x.view(torch.int64) & _EXPONENT_FIELD
+    bits = np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, out=np.empty(x.shape, np.int64))
     lowest, highest = (
         (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)
     )
-    return bits.clamp_(lowest, highest)
+    return np.clip(bits, lowest, highest, out=bits)

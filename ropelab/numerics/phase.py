@@ -12,9 +12,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from ropelab.numerics.chain import Chain
 from ropelab.numerics.ranges import BLOCK, blocks, octaves, span
@@ -48,10 +47,14 @@ class Worst:
         return math.isnan(self.error_rad)
 
 
-def wrapped(error: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+@np.errstate(invalid="ignore")
+def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """|error| as an angle on the circle, in [0, pi]; changes its argument."""
-    turns = (error / (2 * math.pi)).round_()
-    return error.sub_(turns, alpha=2 * math.pi).abs_()
+    turns = error * (1 / (2 * math.pi))
+    np.rint(turns, out=turns)
+    turns *= 2 * math.pi
+    error -= turns
+    return np.abs(error, out=error)
 
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
@@ -93,10 +96,10 @@ def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> 
         if octave.error_rad <= tolerance_rad:
             continue
         for low, high in blocks(octave.start, octave.stop, BLOCK // chain.spectrum.pairs):
-            errors = wrapped(chain.angle_errors(span(low, high))).amax(0)
+            errors = wrapped(chain.angle_errors(span(low, high))).max(0)
             beyond = ~(errors <= tolerance_rad)
             if beyond.any():
-                return low + int(beyond.int().argmax())
+                return low + int(beyond.argmax())
     return None
 
 
@@ -112,13 +115,13 @@ def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
     return candidates[place]
 
 
-def _lost(chain: Chain, position: int) -> Bool[Tensor, "pairs"]:
-    return ~chain.angles(span(position, position + 1))[:, 0].isfinite()
+def _lost(chain: Chain, position: int) -> Bool[np.ndarray, "pairs"]:
+    return ~np.isfinite(chain.angles(span(position, position + 1))[:, 0])
 
 
 def _overflowed(chain: Chain, start: int, stop: int, limit: int) -> Worst:
     position = max(limit, start)
-    return Worst(start, stop, math.nan, position, int(_lost(chain, position).int().argmax()))
+    return Worst(start, stop, math.nan, position, int(_lost(chain, position).argmax()))
 
 
 def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
@@ -129,9 +132,9 @@ def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
     errors = wrapped(chain.angle_errors(span(first, ranges[-1][1])))
     found = []
     for start, stop in ranges:
-        error, place = errors[:, start - first : stop - first].flatten().max(0)
-        pair, position = divmod(int(place), stop - start)
-        found.append(Worst(start, stop, float(error), start + position, pair))
+        part = errors[:, start - first : stop - first]
+        pair, position = divmod(int(part.argmax()), stop - start)
+        found.append(Worst(start, stop, float(part[pair, position]), start + position, pair))
     return found
 
 
@@ -139,9 +142,9 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
     """Stretches from the far end; in each, the pair with the largest bound first."""
     best = Worst(start, stop, 0.0, start, 0)
     stretches = blocks(start, stop, STRETCH)
-    ends = torch.tensor([high - 1 for _, high in stretches], dtype=torch.float64)
+    ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
     bounds = chain.error_bounds(ends)
-    largest = bounds.amax(0).tolist()
+    largest = bounds.max(0).tolist()
     for number in reversed(range(len(stretches))):
         if largest[number] > best.error_rad:
             leaders = bounds[:, number] == largest[number]
@@ -152,7 +155,7 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
 
 
 def _improved(
-    best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[Tensor, "pairs"]
+    best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, "pairs"]
 ) -> Worst:
     """The worst of `best` and some pairs of a stretch; stops where nothing can get worse."""
     count = int(pairs.sum())
@@ -162,12 +165,14 @@ def _improved(
     return best
 
 
-def _better(best: Worst, chain: Chain, low: int, high: int, pairs: Bool[Tensor, "pairs"]) -> Worst:
+def _better(
+    best: Worst, chain: Chain, low: int, high: int, pairs: Bool[np.ndarray, "pairs"]
+) -> Worst:
     """The worst of `best` and one block of some pairs."""
     errors = wrapped(chain.angle_errors(span(low, high), pairs))
-    error, place = errors.flatten().max(0)
-    if float(error) <= best.error_rad:
+    pair, position = divmod(int(errors.argmax()), high - low)
+    error = float(errors[pair, position])
+    if error <= best.error_rad:
         return best
-    pair, position = divmod(int(place), high - low)
-    which = int(pairs.nonzero()[pair])
-    return Worst(best.start, best.stop, float(error), low + position, which)
+    which = int(np.flatnonzero(pairs)[pair])
+    return Worst(best.start, best.stop, error, low + position, which)

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 BLOCK = 1 << 15
-"""Numbers worked on at once: small enough for the cache, and for torch to use one thread (its grain
-is 32768); handing out work this small to more threads costs more than it saves."""
+"""Numbers worked on at once: small enough for the cache."""
 
 
 def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -24,6 +22,6 @@ def blocks(start: int, stop: int, size: int = BLOCK) -> list[tuple[int, int]]:
     return [(at, min(at + size, stop)) for at in range(start, stop, size)]
 
 
-def span(start: int, stop: int) -> Float[Tensor, "n"]:
+def span(start: int, stop: int) -> Float[np.ndarray, "n"]:
     """The positions start .. stop - 1 in float64."""
-    return torch.arange(start, stop, dtype=torch.float64)
+    return np.arange(start, stop, dtype=np.float64)

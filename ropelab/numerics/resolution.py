@@ -4,21 +4,24 @@ Two positions collide when all the stored numbers of their codes are equal. Posi
 so memory does not grow with the length.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool, Int
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float
 
 from ropelab.numerics.code import Code
-from ropelab.numerics.distinct import Integers, count_distinct, keys_of, mixed
+from ropelab.numerics.distinct import Tally, keys_of
 from ropelab.numerics.formats import FloatFormat
+from ropelab.numerics.neighbours import Neighbours
 from ropelab.numerics.ranges import BLOCK, blocks, octaves, span
 from ropelab.numerics.sieve import proves_distinct
 
-CAPACITY = 1 << 22
-"""Hashes held at once; a longer range is streamed several times, one share of the hashes each."""
+HELD = 1 << 24
+"""Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each."""
+
+Advance = Callable[[float], object]
+Block = tuple[Float[np.ndarray, "n"], Float[np.ndarray, "features n"], int]
 
 
 @dataclass(frozen=True)
@@ -42,150 +45,110 @@ def take_census(
     formats: Sequence[FloatFormat],
     offset: int,
     length: int,
-    advance: Callable[[float], object] = lambda steps: None,
-    capacity: int = CAPACITY,
+    advance: Advance = lambda steps: None,
+    held: int = HELD,
 ) -> list[Census]:
     """Count collisions and distinct codes for every format in which the code may be stored.
 
     Args:
         offset, length: the positions offset .. offset + length - 1.
         advance: told the share of the work done since the last call; the shares add up to 1.
-        capacity: at most about this many hashes are held at once, per format.
+        held: at most about this many hashes are held at once, per format.
     """
-    counters = [_Counter(code, fmt, offset, offset + length, capacity) for fmt in formats]
-    open_ = [c for c in counters if not proves_distinct(code, c.fmt, offset, length)]
-    shares = max((counter.shares for counter in open_), default=0)
-    lead = max((code.leading(counter.fmt) for counter in open_), key=len, default=range(0))
-    for share in range(shares):
-        for start, stop in blocks(
-            offset, offset + length, BLOCK // max(len(lead) * code.per_pair, 2)
-        ):
-            # One position more than the block, to compare its last one with its neighbour.
-            positions = span(start, min(stop + 1, offset + length))
-            values = code.values(positions, lead)
-            for counter in open_:
-                counter.add(share, positions, values, stop - start)
-            advance((stop - start) / length / shares)
-        for counter in open_:
-            counter.close_share()
-    advance(0 if shares else 1)
-    return [counter.census(proved=counter not in open_) for counter in counters]
+    counters = _counted(code, formats, offset, length, advance, held, neighbours=True)
+    return [counter.census() for counter in counters]
 
 
-@dataclass(eq=False)
+def count_distinct(
+    code: Code, formats: Sequence[FloatFormat], offset: int, length: int, held: int = HELD
+) -> list[int]:
+    """The distinct codes alone, as `take_census` counts them, for every format."""
+    alone = code.channel == "angle"  # their number follows from the neighbours'
+    counters = _counted(code, formats, offset, length, lambda steps: None, held, neighbours=alone)
+    return [counter.distinct for counter in counters]
+
+
 class _Counter:
     """The running census of one format."""
 
-    code: Code
-    fmt: FloatFormat
-    start: int
-    stop: int
-    capacity: int
-    distinct: int = 0
-    first_collision: int | None = None
-    held: list[tuple[Integers, Integers]] = field(default_factory=list)
+    def __init__(self, code: Code, fmt: FloatFormat, offset: int, length: int, held: int) -> None:
+        self.code, self.fmt, self.length = code, fmt, length
+        self.neighbours = Neighbours(code, fmt, list(octaves(offset, offset + length)))
+        self.tally = Tally(code, fmt, -(-length // held))
+        self.proved = proves_distinct(code, fmt, offset, length)
 
-    def __post_init__(self) -> None:
-        self.edges = list(octaves(self.start, self.stop))
-        self.collisions = torch.zeros(len(self.edges), dtype=torch.int64)
-        # Stored angles only ever grow with the position.
-        self.angles = self.code.channel == "angle"
-        self.shares = 1 if self.angles else -(-(self.stop - self.start) // self.capacity)
-        self.rising = self.falling = True
-
-    def add(self, share: int, positions: Tensor, values: Tensor, count: int) -> None:
-        """One block of `count` positions (and one more), with the values of the leading pairs.
-
-        Of equal neighbours only the first is hashed: a run of them has one code.
-        """
-        values = self._leading(values)
+    def add(self, share: int, block: Block, neighbours: bool) -> None:
+        """One block of values of leading pairs, for at least as many as this format needs."""
+        positions, values, count = block
+        if self.code.per_pair:
+            values = values[: len(self.code.leading(self.fmt)) * self.code.per_pair]
         keys = keys_of(values, self.fmt)
-        equal = self._equal_neighbours(positions, keys)
-        if share == 0:
-            self._note(positions[:-1][equal])
-            self._note_direction(values)
-        if self.angles:
-            return
-        hashes, heads = mixed(keys[:, :count]), positions[:count].long()
-        fresh = torch.ones(count, dtype=torch.bool)
-        fresh[1:] = ~equal[: count - 1]
-        if self.shares > 1:
-            fresh &= (hashes >> 17) % self.shares == share
-        whole = bool(fresh.all())
-        self.held.append((hashes, heads) if whole else (hashes[fresh], heads[fresh]))
-
-    def _leading(self, values: Tensor) -> Tensor:
-        """The rows of this format's leading pairs, of rows for at least as many pairs."""
-        if self.code.per_pair == 0:
-            return values
-        return values[: len(self.code.leading(self.fmt)) * self.code.per_pair]
-
-    def _equal_neighbours(
-        self, positions: Tensor, keys: Int[Tensor, "features n"]
-    ) -> Bool[Tensor, "n-1"]:
-        """For each position but the last: is its whole code that of the next one?"""
-        equal = (keys[:, 1:] == keys[:, :-1]).all(0)
-        if not equal.any():
-            return equal
-        # Where even the stored positions are equal (bits, for nan), everything after them is.
-        stored = self.code.chain.positions(positions).view(torch.int64)
-        doubtful = equal & (stored[1:] != stored[:-1])
-        rest = range(self.code.leading(self.fmt).stop, self.code.pairs.stop)
-        while rest and doubtful.any():
-            places = doubtful.nonzero()[:, 0]
-            crowded = 4 * places.numel() > positions.numel()
-            width = positions.numel() if crowded else 2 * places.numel()
-            pairs, rest = _cut(rest, max(BLOCK // width, 1))
-            if crowded:
-                everywhere = keys_of(self.code.values(positions, pairs), self.fmt)
-                parted = (everywhere[:, 1:] != everywhere[:, :-1]).any(0)
-            else:
-                parted = torch.zeros_like(equal)
-                here = keys_of(self.code.values(positions[places], pairs), self.fmt)
-                there = keys_of(self.code.values(positions[places + 1], pairs), self.fmt)
-                parted[places] = (here != there).any(0)
-            equal &= ~(parted & doubtful)
-            doubtful &= ~parted
-        return equal
-
-    def _note(self, colliding: Tensor) -> None:
-        if not colliding.numel():
-            return
-        if self.first_collision is None:
-            self.first_collision = int(colliding[0])
-        edges = torch.tensor([start for start, _ in self.edges] + [self.stop])
-        below = torch.searchsorted(colliding, edges.double())
-        self.collisions += below.diff()
-
-    def _note_direction(self, values: Tensor) -> None:
-        if self.rising or self.falling:
-            steps = values.diff(dim=1)
-            self.rising &= bool((steps >= 0).all())
-            self.falling &= bool((steps <= 0).all())
+        if share == 0 and neighbours:
+            self.neighbours.add(positions, values, keys)
+        if self.code.channel != "angle":
+            self.tally.add(share, positions[:count], keys[:, :count])
 
     @property
-    def monotone(self) -> bool:
-        """Whether equal codes can only be neighbours: rounding keeps the order of numbers."""
-        return self.angles or (self.code.single and (self.rising or self.falling))
+    def distinct(self) -> int:
+        """The number of different codes."""
+        if self.proved:
+            return self.length
+        if self.neighbours.monotone:
+            return self.length - int(self.neighbours.collisions.sum())
+        return self.tally.distinct
 
-    def close_share(self) -> None:
-        """Count the codes of one share of the hashes, and forget them."""
-        if self.held and self.monotone:
-            self.held.clear()
-        elif self.held:
-            hashes, heads = (torch.cat(parts) for parts in zip(*self.held, strict=True))
-            self.held.clear()
-            self.distinct += count_distinct(self.code, self.fmt, hashes, heads)
-
-    def census(self, *, proved: bool) -> Census:
-        """The result; `proved` means that all codes are known to be different."""
-        total = self.stop - self.start
-        adjacent = int(self.collisions.sum())
-        distinct = total - adjacent if proved or self.monotone else self.distinct
-        counts = self.collisions.tolist()
-        by_octave = tuple((*edge, n) for edge, n in zip(self.edges, counts, strict=True))
-        return Census(total, distinct, adjacent, self.first_collision, by_octave)
+    def census(self) -> Census:
+        """The result."""
+        counts = self.neighbours.collisions.tolist()
+        edges = zip(self.neighbours.edges, counts, strict=True)
+        by_octave = tuple((*edge, count) for edge, count in edges)
+        first = self.neighbours.first_collision
+        return Census(self.length, self.distinct, sum(counts), first, by_octave)
 
 
-def _cut(pairs: range, size: int) -> tuple[range, range]:
-    return pairs[:size], pairs[size:]
+def _counted(
+    code: Code,
+    formats: Sequence[FloatFormat],
+    offset: int,
+    length: int,
+    advance: Advance,
+    held: int,
+    neighbours: bool,
+) -> list[_Counter]:
+    """Stream the range through a counter per format, and once more for what hashes left open."""
+    counters = [_Counter(code, fmt, offset, length, held) for fmt in formats]
+    open_ = [counter for counter in counters if not counter.proved]
+    lead = max((code.leading(counter.fmt) for counter in open_), key=len, default=range(0))
+    shares = 1 if code.channel == "angle" else -(-length // held)
+    for share in range(shares if open_ else 0):
+        for block in _blocks(code, offset, offset + length, lead):
+            for counter in open_:
+                counter.add(share, block, neighbours)
+            advance(block[2] / length / shares)
+        for counter in open_:
+            counter.tally.close_share()
+    advance(0 if open_ else 1)
+    _look_again([counter.tally for counter in open_], code, offset, offset + length)
+    return counters
+
+
+def _look_again(tallies: Sequence[Tally], code: Code, start: int, stop: int) -> None:
+    """Compare the positions whose hashes are equal, as many of them at once as may be held."""
+    doubtful = [tally for tally in tallies if tally.doubtful]
+    rounds = max((tally.rounds for tally in doubtful), default=0)
+    for number in range(rounds):
+        for low, high in blocks(start, stop):
+            for tally in doubtful:
+                tally.gather(number, rounds, span(low, high))
+        for tally in doubtful:
+            tally.compare()
+
+
+def _blocks(code: Code, start: int, stop: int, lead: range) -> Iterator[Block]:
+    """Positions, the values of some pairs there, and how many of them are the block's own.
+
+    One position more than the block, to compare its last one with its neighbour.
+    """
+    for low, high in blocks(start, stop, BLOCK // max(len(lead) * code.per_pair, 2)):
+        positions = span(low, min(high + 1, stop))
+        yield positions, code.values(positions, lead), high - low

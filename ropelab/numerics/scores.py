@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool, Float
 
 from ropelab.numerics.casts import CastPlan
 from ropelab.numerics.chain import Chain, Spectrum
@@ -24,24 +23,24 @@ Alignment = Literal["random", "aligned"]
 class Draws:
     """Query and key pairs: features (x1, x2) of every pair, unrotated, [draws, pairs, 1]."""
 
-    query: tuple[Tensor, Tensor]
-    key: tuple[Tensor, Tensor]
+    query: tuple[np.ndarray, np.ndarray]
+    key: tuple[np.ndarray, np.ndarray]
 
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
     """`count` random queries and keys; the same seed gives the same ones."""
-    generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(4, count, pairs, 1, generator=generator, dtype=torch.float64)
+    features = np.random.default_rng(seed).standard_normal((4, count, pairs, 1))
     a, b, c, d = round_to(features, FORMATS["bfloat16"])
     return Draws((a, b), (a, b) if alignment == "aligned" else (c, d))
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def scores(
     chain: Chain,
     draws: Draws,
-    query_positions: Float[Tensor, "n"],
-    key_positions: Float[Tensor, "n"],
-) -> Float[Tensor, "draws n"]:
+    query_positions: Float[np.ndarray, "n"],
+    key_positions: Float[np.ndarray, "n"],
+) -> Float[np.ndarray, "draws n"]:
     """Rotate every drawn query to the one position and its key to the other, and multiply.
 
     Every product and sum of the rotation is rounded to the plan's `rotation`; the rotated vectors
@@ -49,14 +48,13 @@ def scores(
     """
     query = _rotated(chain, draws.query, query_positions)
     key = _rotated(chain, draws.key, key_positions)
-    product = sum((q * k).sum(1) for q, k in zip(query, key, strict=True))
-    assert isinstance(product, Tensor)
+    product = (query[0] * key[0] + query[1] * key[1]).sum(1)
     return round_to(product / math.sqrt(2 * chain.spectrum.pairs), chain.plan.score)
 
 
 def _rotated(
-    chain: Chain, features: tuple[Tensor, Tensor], positions: Float[Tensor, "n"]
-) -> tuple[Float[Tensor, "draws pairs n"], Float[Tensor, "draws pairs n"]]:
+    chain: Chain, features: tuple[np.ndarray, np.ndarray], positions: Float[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)
     first, second = features
     inner, outer = chain.plan.rotation, chain.plan.score
@@ -68,34 +66,36 @@ def _rotated(
     return one, two
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def shift_errors(
     chain: Chain,
     draws: Draws,
     start: int,
-    deltas: Float[Tensor, "deltas"],
-    shifts: Float[Tensor, "shifts"],
-) -> Float[Tensor, "shifts draws deltas"]:
+    deltas: Float[np.ndarray, "deltas"],
+    shifts: Float[np.ndarray, "shifts"],
+) -> Float[np.ndarray, "shifts draws deltas"]:
     """score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
 
     In exact arithmetic this is 0: a score depends on the distance only. A wrong but consistent
     frequency passes this test; only a comparison with exact scores finds it.
     """
-    keys = (start + torch.cat((torch.zeros(1, dtype=shifts.dtype), shifts)))[:, None]
-    keys = keys.expand(-1, deltas.numel())
-    table = scores(chain, draws, (keys + deltas).flatten(), keys.flatten())
-    table = table.reshape(table.shape[0], *keys.shape).transpose(0, 1)
+    keys = np.repeat(start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1)
+    table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
+    table = table.reshape(table.shape[0], *keys.shape).swapaxes(0, 1)
     return table[1:] - table[:1]
 
 
 def score_steps(
-    spectrum: Spectrum, draws: Draws, deltas: Float[Tensor, "n"]
-) -> tuple[Float[Tensor, "draws n"], Float[Tensor, "draws n"]]:
+    spectrum: Spectrum, draws: Draws, deltas: Float[np.ndarray, "n"]
+) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
     """The exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
-    zero = torch.zeros_like(deltas)
+    zero = np.zeros_like(deltas)
     return scores(exact, draws, deltas, zero), scores(exact, draws, deltas + 1, zero)
 
 
-def unchanged(here: Tensor, there: Tensor, fmt: FloatFormat) -> Tensor:
+def unchanged(
+    here: Float[np.ndarray, "..."], there: Float[np.ndarray, "..."], fmt: FloatFormat
+) -> Bool[np.ndarray, "..."]:
     """Whether both scores are the same number once stored."""
     return round_to(here, fmt) == round_to(there, fmt)

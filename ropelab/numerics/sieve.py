@@ -10,9 +10,8 @@ proved.
 
 import math
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.numerics.code import Code
 from ropelab.numerics.formats import FloatFormat
@@ -33,17 +32,17 @@ def proves_distinct(code: Code, fmt: FloatFormat, offset: int, length: int) -> b
         left = span(start, stop)
         for frequency, bound in zip(theta, near.tolist(), strict=True):
             left = left[wrapped(left * frequency) <= bound]
-            if not left.numel():
+            if not left.size:
                 break
-        if left.numel():
+        if left.size:
             return False
     return True
 
 
-def _excluded_beyond(code: Code, fmt: FloatFormat, last: int) -> Float[Tensor, "pairs"]:
+def _excluded_beyond(code: Code, fmt: FloatFormat, last: int) -> Float[np.ndarray, "pairs"]:
     """For each pair, how far D * theta may be from whole turns if the codes are to be equal."""
     pairs = slice(code.pairs.start, code.pairs.stop)
-    errors = code.chain.rounding_bounds(torch.tensor([last], dtype=torch.float64))[pairs, 0]
+    errors = code.chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
     # Numbers up to 1 that round to the same value are at most one spacing below 1 apart.
     cell = math.sqrt(2) * fmt.epsilon / 2
     diagonal = 2 * math.asin(min(cell / 2, 1.0))

@@ -5,10 +5,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ropelab.methods.registry import FREQUENCIES, method_class
 from ropelab.numerics.formats import FORMATS, FloatFormat
 from ropelab.page.document import write_page
 from ropelab.page.report import drawing
-from ropelab.rope.scaling import METHODS, Scaling
+from ropelab.rope.scaling import Scaling
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
 NOT_HERE = {"longrope"}
@@ -24,15 +25,16 @@ def write_explore(path: Path) -> Path:
 
 def known() -> dict[str, Any]:
     """What the script takes from the package: methods with their knobs, formats, looks."""
+    names = [name for name in FREQUENCIES if name not in NOT_HERE]
     return {
-        "methods": {name: _method(kind) for name, kind in METHODS.items() if name not in NOT_HERE},
+        "methods": {name: _method(method_class(name)) for name in names},
         "formats": [_format(one) for one in FORMATS.values()],
         "tolerance": TOLERANCE,
         "looks": drawing()["looks"],
     }
 
 
-def _method(kind: type[Scaling]) -> dict[str, Any]:
+def _method(kind: Any) -> dict[str, Any]:
     knobs = {knob.name: knob.default for knob in fields(kind)}
     plain = {name: value for name, value in knobs.items() if not isinstance(value, Scaling)}
     return {"knobs": plain, "source": kind.source}

@@ -8,9 +8,8 @@ Vaswani et al. 2017, arXiv:1706.03762, section 3.5).
 import math
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 
@@ -54,12 +53,12 @@ class Geometry:
         return self.rotary_dim // 2
 
     @property
-    def inv_freq(self) -> Float[Tensor, "pairs"]:
+    def inv_freq(self) -> Float[np.ndarray, "pairs"]:
         """The unscaled frequencies in radians per token."""
         return inverse_frequencies(self.rotary_dim, self.base)
 
 
-def inverse_frequencies(rotary_dim: int, base: float) -> Float[Tensor, "pairs"]:
+def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, "pairs"]:
     """theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token, float64.
 
     The name is that of the libraries, where ``inv_freq`` is "inverse" of the divisor base^(2i/d).
@@ -68,15 +67,16 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[Tensor, "pairs"]:
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
-    exponent = torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim
-    return torch.pow(torch.tensor(base, dtype=torch.float64), -exponent)
+    exponent = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
+    return np.power(np.float64(base), -exponent)
 
 
-def wavelengths(inv_freq: Float[Tensor, "pairs"]) -> Float[Tensor, "pairs"]:
+def wavelengths(inv_freq: Float[np.ndarray, "pairs"]) -> Float[np.ndarray, "pairs"]:
     """lambda_i = 2 pi / theta_i: tokens per full turn; infinite for a dropped pair (theta = 0)."""
-    return 2 * math.pi / inv_freq
+    with np.errstate(divide="ignore"):
+        return 2 * math.pi / inv_freq
 
 
-def turns(inv_freq: Float[Tensor, "pairs"], length: float) -> Float[Tensor, "pairs"]:
+def turns(inv_freq: Float[np.ndarray, "pairs"], length: float) -> Float[np.ndarray, "pairs"]:
     """r_i = length / lambda_i: full turns that each pair completes within ``length`` tokens."""
     return inv_freq * (length / (2 * math.pi))

@@ -10,7 +10,6 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base_empirical import predictions as judged
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.measure import distances, edges
 from ropelab.experiments.base_empirical.report import answer, summary
 from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach
@@ -61,6 +60,7 @@ def trials(**hits):
                 "seed": 0,
                 "sequence": sequence,
                 "distance_tokens": distance,
+                "context_tokens": 2 * distance,
                 "trials": 10,
                 "correct": count,
             }
@@ -82,7 +82,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
     assert row["reach_tokens"] == 16
-    assert row["unit"] == "sequence"
+    assert row["n"] == 2
     assert row["verdict"] == "retrieves worse, as predicted"
     assert "right about 1 of 1" in answer({"predictions": found})
     assert len(summary({"predictions": found})) == 2
@@ -92,11 +92,6 @@ def test_reach_ends_at_the_first_distance_that_fails():
     table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [1, 0.9, 0.3, 0.8]})
     assert reach(table) == 16
     assert math.isnan(reach(table.assign(accuracy=0.1)))
-
-
-def test_everything_lies_inside_the_trained_length():
-    assert edges(512) == [32, 64, 128, 256, 512]
-    assert distances(512) == [16, 32, 64, 128, 256, 384]
 
 
 def test_a_tiny_run_has_every_table(request):

@@ -101,7 +101,7 @@ def test_random_scores_come_back_after_a_full_turn():
 
 def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
     angles = inverse_frequencies(6, 100.0) * 9
-    matrix = elementwise.block_diagonal(angles).numpy()
+    matrix = elementwise.block_diagonal(torch.from_numpy(angles)).numpy()
     for i, angle in enumerate(angles.tolist()):
         block = matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
         assert block @ [1, 1j] == pytest.approx(cmath.exp(-1j * angle) * np.array([1, 1j]))
@@ -136,7 +136,7 @@ def test_rotate_half_is_that_of_transformers():
     q, k = (x.float()[None, None, :4] for x in given.draw())
     cos, sin = LlamaRotaryEmbedding(config)(q, torch.arange(4)[None])
     theirs, _ = apply_rotary_pos_emb(q, k, cos, sin)
-    angles = torch.arange(4)[:, None] * inverse_frequencies(16, 10000.0).repeat(2)
+    angles = torch.arange(4)[:, None] * torch.from_numpy(inverse_frequencies(16, 10000.0)).repeat(2)
     ours = q * angles.cos() + elementwise.halves_swapped(q) * angles.sin()
     torch.testing.assert_close(theirs, ours.float(), atol=1e-5, rtol=0)
 
@@ -158,7 +158,7 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
     given = find("minimind-yarn-ramp").inputs
     ours = given.scaled(geometry)
-    ratio = scaling.largest_ratio(theirs.double(), _plan(ours))
+    ratio = scaling.largest_ratio(theirs.double().numpy(), _plan(ours))
     assert ratio == pytest.approx(given.apart(geometry), rel=1e-5)
     assert factor == pytest.approx(value("minimind-yarn-ramp", 2))
 
@@ -205,4 +205,4 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
 def test_minimind_formulas_against_loops(formula, oracle, geometry):
     given = in_use.MiniMindYarn(formula=formula, geometry=geometry, factor=8.0, beta_fast=16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
-    np.testing.assert_allclose(given.scaled(geometry).numpy(), loop, rtol=1e-12)
+    np.testing.assert_allclose(given.scaled(geometry), loop, rtol=1e-12)

@@ -10,8 +10,8 @@ from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.experiments.freqs.report import answer, summary
 from ropelab.experiments.freqs.run import run
 from ropelab.lab import run as run_by_name
+from ropelab.methods.registry import FREQUENCIES
 from ropelab.rope.models import MODELS
-from ropelab.rope.scaling import METHODS
 
 
 def tables_of(**values):
@@ -70,7 +70,7 @@ def test_dropped_pairs_have_no_wavelength():
     assert (pairs["unseen"] == "never turns").sum() == 32
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"longrope"}))
+@pytest.mark.parametrize("name", sorted(set(FREQUENCIES) - {"longrope"}))
 def test_every_method_gives_a_row_per_pair(name):
     tables = tables_of(method=name, head_dim=32)
     assert len(tables["pairs"]) == 16

@@ -1,14 +1,20 @@
 """Text: no document in both halves, the same windows every time, clear refusals."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from ropelab.errors import InputError
-from ropelab.lm.corpus import from_documents, from_single, read_corpus
+from ropelab.lm.corpus import Document, from_documents, from_single, kind_of, read_corpus
 
 
-def documents(count: int, length: int = 200) -> list[bytes]:
-    return [f"{n:04d}".encode() * (length // 4) for n in range(count)]
+def documents(count: int, length: int = 200) -> list[Document]:
+    return [
+        Document(np.random.default_rng(n).integers(1, 256, length, np.uint8).tobytes(), f"kind {n}")
+        for n in range(count)
+    ]
 
 
 def test_no_document_is_in_both_halves():
@@ -27,6 +33,43 @@ def test_a_new_document_moves_no_other():
 def test_order_of_files_does_not_matter():
     there, back = documents(30), documents(30)[::-1]
     assert from_documents("test", there) == from_documents("test", back)
+
+
+def test_kinds_belong_to_the_held_out_documents():
+    by_text = {document.text: document.kind for document in documents(60)}
+    corpus = from_documents("test", documents(60) + documents(3, length=50))
+    assert all(by_text.get(t, k) == k for t, k in zip(corpus.held_out, corpus.kinds, strict=True))
+    kinds = corpus.held_out_kinds(100, 5)
+    windows = corpus.held_out_windows(100, 5)
+    for kind, window in zip(kinds, windows, strict=True):
+        (whole,) = (text for text in by_text if by_text[text] == kind)
+        assert bytes(window.tolist()) in whole
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("encodings/cp1254.py", "character sets"),
+        ("test/test_os.py", "tests"),
+        ("idlelib/idle_test/mock_tk.py", "tests"),
+        ("pydoc_data/topics.py", "prose"),
+        ("guide/intro.md", "prose"),
+        ("asyncio/events.py", "code"),
+        ("kernel/sched.c", ".c"),
+        ("LICENSE", "no suffix"),
+    ],
+)
+def test_kinds_follow_from_the_path(path, kind):
+    assert kind_of(Path(path)) == kind
+
+
+def test_of_near_duplicates_one_is_kept_and_never_both_halves():
+    originals = documents(60, length=4000)
+    copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
+    corpus = from_documents("test", originals + copies)
+    assert len(corpus.training) + len(corpus.held_out) == 60
+    starts = [text[:3900] for text in (*corpus.training, *corpus.held_out)]
+    assert len(set(starts)) == 60
 
 
 def test_a_single_text_is_cut_once():
@@ -65,6 +108,7 @@ def test_held_out_windows_are_one_per_document():
 def test_the_standard_library_is_large_enough_and_known():
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
+    assert {"tests", "code"} <= set(corpus.held_out_kinds(8193, 50))
     assert any(b"class OrderedDict" in text for text in corpus.training + corpus.held_out)
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
 

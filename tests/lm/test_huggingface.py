@@ -18,8 +18,8 @@ from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.run import run
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.huggingface import HuggingFaceModel, fingerprint_of
+from ropelab.methods.language import parse_scaling
 from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import parse_method
 
 GEOMETRY = Geometry(8, 5000.0, 64)
 SHAPE = {
@@ -52,7 +52,7 @@ def saved(tmp_path_factory):
 
 
 def rope(method: str) -> Rope:
-    return Rope(parse_method(method, 4.0).plan(GEOMETRY, 256))
+    return Rope(parse_scaling(method, 4.0).plan(GEOMETRY, 256))
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from ropelab.encoding.base import Encoding
 from ropelab.encoding.rope import Rope
 from ropelab.lm import model as module
 from ropelab.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
+from ropelab.methods.language import parse_scaling
 from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import parse_method
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)
@@ -34,7 +34,7 @@ def random_model(encoding: Encoding) -> LanguageModel:
 
 
 def rope(method: str = "unscaled") -> Rope:
-    return Rope(parse_method(method, 4.0).plan(GEOMETRY, 64), "interleaved")
+    return Rope(parse_scaling(method, 4.0).plan(GEOMETRY, 64), "interleaved")
 
 
 def tokens(rows: int, length: int) -> torch.Tensor:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ropelab.methods.language import parse_scaling
+from ropelab.methods.registry import FREQUENCIES
 from ropelab.numerics.casts import alone
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.formats import FORMATS, round_to
 from ropelab.page.explore import NOT_HERE, TOLERANCE, write_explore
 from ropelab.rope.bounds import Similarity
 from ropelab.rope.frequencies import Geometry, inverse_frequencies, turns, wavelengths
-from ropelab.rope.scaling import METHODS, parse_method
 
 KNOBS = {
     "pi": "factor={f}",
@@ -38,14 +39,12 @@ MORE = (
     "clipped(n=1)",
     "yarn(factor=1)",
 )
-NAMES = sorted(set(METHODS) - NOT_HERE)
+NAMES = sorted(set(FREQUENCIES) - NOT_HERE)
 
 
 def vector(values):
-    """Numbers in the kind of array that the package computes with."""
-    like = inverse_frequencies(2, 10.0)
-    new = getattr(like, "new_tensor", np.array)
-    return new([float(value) for value in values])
+    """Numbers as the package computes with them."""
+    return np.array([float(value) for value in values])
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def knobs_of(method):
 
 
 def check_plan(page, text, geometry, length):
-    method = parse_method(text)
+    method = parse_scaling(text)
     plan = method.plan(geometry, length)
     found = page.evaluate(
         "([geometry, name, knobs, length]) => planOf(geometry, name, knobs, length)",
@@ -85,7 +84,7 @@ def check_plan(page, text, geometry, length):
             length,
         ],
     )
-    assert np.allclose(found["theta"], np.asarray(plan.inv_freq), rtol=1e-11, atol=0)
+    assert np.allclose(found["theta"], plan.inv_freq, rtol=1e-11, atol=0)
     assert found["attention"] == pytest.approx(plan.attention_factor, rel=1e-13)
 
 
@@ -114,7 +113,7 @@ def test_wavelengths_and_turns(page, base, width, length):
     for mine, theirs in zip(
         found, (inv_freq, wavelengths(inv_freq), turns(inv_freq, length)), strict=True
     ):
-        assert np.allclose(mine, np.asarray(theirs), rtol=1e-13, atol=0)
+        assert np.allclose(mine, theirs, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)

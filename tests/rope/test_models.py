@@ -20,16 +20,16 @@ from transformers import (
 from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 
 from ropelab.errors import InputError
+from ropelab.methods.language import parse_scaling
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.models import MODELS, model_named
-from ropelab.rope.scaling import parse_method
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_is_possible_and_sourced(name):
     model = MODELS[name]
     geometry = Geometry(model.rotated, model.base, model.trained_len)
-    plan = parse_method(model.method).plan(geometry, model.promised)
+    plan = parse_scaling(model.method).plan(geometry, model.promised)
     assert len(plan.inv_freq) == model.rotated // 2
     assert model.rotated <= model.head_dim
     assert model.promised >= model.trained_len
@@ -108,7 +108,7 @@ def test_transformers_turns_gpt_j_alike():
 
 def test_transformers_scales_gpt_oss_alike():
     given, model = rope_of(GptOssConfig()), MODELS["gpt-oss-20b"]
-    scaling = parse_method(model.method)
+    scaling = parse_scaling(model.method)
     assert (scaling.name, scaling.factor) == (given["rope_type"], given["factor"])
     assert (scaling.beta_fast, scaling.beta_slow) == (given["beta_fast"], given["beta_slow"])
     assert scaling.truncate is given["truncate"] is False

@@ -10,11 +10,14 @@ numbers finely.
 import math
 from collections.abc import Callable
 
-import torch
+import numpy as np
+from jaxtyping import Bool, Float
 
 from ropelab.numerics.formats import FloatFormat, spacing
 
-GRID = torch.logspace(0.1, 18, 20_000, dtype=torch.float64, base=10)
+Grid = Float[np.ndarray, "bases"]
+Lost = Bool[np.ndarray, "bases"]
+GRID = np.logspace(0.1, 18, 20_000)
 
 
 def blind_from(channel: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
@@ -27,21 +30,21 @@ def blind_from(channel: str, fmt: FloatFormat, rotary_dim: int, length: int) -> 
         return math.nan
     theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
     lost = _CHANNELS[channel](theta, theta * length, fmt)
-    apart = torch.nonzero(~lost)
+    apart = np.flatnonzero(~lost)
     first = int(apart[-1]) + 1 if len(apart) else 0
     return float(GRID[first]) if first < len(GRID) else math.nan
 
 
-def _cosine_lost(theta: torch.Tensor, angle: torch.Tensor, fmt: FloatFormat) -> torch.Tensor:
-    return theta * angle.sin().abs() < spacing(angle.cos().abs(), fmt) / 2
+def _cosine_lost(theta: Grid, angle: Grid, fmt: FloatFormat) -> Lost:
+    return theta * np.abs(np.sin(angle)) < spacing(np.abs(np.cos(angle)), fmt) / 2
 
 
-def _both_lost(theta: torch.Tensor, angle: torch.Tensor, fmt: FloatFormat) -> torch.Tensor:
-    sine_lost = theta * angle.cos().abs() < spacing(angle.sin().abs(), fmt) / 2
+def _both_lost(theta: Grid, angle: Grid, fmt: FloatFormat) -> Lost:
+    sine_lost = theta * np.abs(np.cos(angle)) < spacing(np.abs(np.sin(angle)), fmt) / 2
     return sine_lost & _cosine_lost(theta, angle, fmt)
 
 
-_CHANNELS: dict[str, Callable[[torch.Tensor, torch.Tensor, FloatFormat], torch.Tensor]] = {
+_CHANNELS: dict[str, Callable[[Grid, Grid, FloatFormat], Lost]] = {
     "cosine": _cosine_lost,
     "cosine and sine": _both_lost,
 }

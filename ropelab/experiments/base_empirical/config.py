@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Bases, Config, Count, Device, EvenCount, Naturals
+from ropelab.config import AsList, Bases, Count, EvenCount
+from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, TrainLen, TrialConfig
 
 if TYPE_CHECKING:
-    from ropelab.lm.corpus import Corpus
     from ropelab.rope.bounds import Similarity
 
 QUESTION = "Does the bound on the base predict where retrieval fails while text loss stays low?"
@@ -29,14 +29,14 @@ VERSION = 2
 SHORTEST = 128
 
 
-class BaseEmpiricalConfig(Config):
+class BaseEmpiricalConfig(TrialConfig):
     """One model, trained at one length under several bases."""
 
     bases: Bases = Field(
         (30.0, 300.0, 10000.0),
         description="bases to train with, the largest is compared to",
     )
-    train_len: Count = Field(256, description="length the models are trained at, in tokens")
+    train_len: TrainLen = 256
     tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
         ("text", "copy"),
         description="what is measured: text, copy, recall (looking up keys, by the copy model)",
@@ -48,13 +48,12 @@ class BaseEmpiricalConfig(Config):
     text_steps: Count = Field(300, description="training steps on text")
     retrieval_steps: Count = Field(800, description="training steps on copying")
     tokens_per_step: Count = Field(4096, description="tokens in one training step")
-    seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
-    documents: Count = Field(50, description="held-out documents the text is measured on")
+    seeds: Seeds = (0,)
+    documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance")
-    corpus: str = Field(
-        "", description="text file or folder to use; empty: the standard library of this Python"
-    )
-    device: Device = Field("auto", description="where tensors are computed")
+    corpus: CorpusPath = ""
+    device: On = "auto"
+    dtype: In = "auto"
 
     @field_validator("bases")
     @classmethod
@@ -65,26 +64,15 @@ class BaseEmpiricalConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.train_len < SHORTEST:
-            raise ValueError(f"train_len must be at least {SHORTEST}, got {self.train_len}")
+        self.check_lengths(SHORTEST)
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy, recall")
         return self
 
-    def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus, if text is measured; raises InputError if it is no use."""
-        return {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
-
-    def read_corpus(self) -> "Corpus":
-        """The corpus, known to be long enough for this length and this number of documents."""
-        from pathlib import Path
-
-        from ropelab.lm.corpus import read_corpus
-
-        length = self.train_len + 1
-        corpus = read_corpus(Path(self.corpus) if self.corpus else None, length)
-        corpus.check(length, length, self.documents)
-        return corpus
+    @property
+    def longest(self) -> int:
+        """Nothing is read beyond the trained length."""
+        return self.train_len
 
     def similarity(self) -> "Similarity":
         """The sum of cosines that the bound is about."""

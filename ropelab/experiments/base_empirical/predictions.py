@@ -5,10 +5,11 @@ import math
 import pandas as pd
 
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.tables import per_unit, reach
+from ropelab.experiments.base_empirical.tables import reach
 from ropelab.rope.bounds import first_negative
 from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.stats import Interval, paired_difference
+from ropelab.stats import Interval
+from ropelab.trials.comparisons import difference
 
 WORKS = 0.5
 """Retrieval with at least this accuracy works; below it, it fails."""
@@ -27,6 +28,24 @@ AGREES = {
     "retrieves, though worse, where failure was predicted": False,
 }
 """Whether a verdict agrees with the bound; the others say neither."""
+COLUMNS = [
+    "task",
+    "base",
+    "first_failing_position_tokens",
+    "quarter_turn_tokens",
+    "reach_tokens",
+    "accuracy",
+    "accuracy_difference",
+    "accuracy_ci_low",
+    "accuracy_ci_high",
+    "text_difference_nats_per_byte",
+    "text_ci_low_nats_per_byte",
+    "text_ci_high_nats_per_byte",
+    "n",
+    "verdict",
+    "agrees",
+]
+"""There are no rows if no retrieval was measured."""
 
 
 def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
@@ -48,8 +67,8 @@ def predictions(
     inside the trained length. ``quarter_turn_tokens``: where the slowest pair alone would turn its
     sign, the simplest rival prediction. ``reach_tokens``: longest distance up to which retrieval
     works (accuracy at least 0.5). ``accuracy_difference``: at the distances predicted to fail (all
-    of them if none is), against the largest base, paired. ``text_difference_nats_per_byte``: in the
-    second half of the window, against the largest base, paired.
+    of them if none is), against the largest base. ``text_difference_nats_per_byte``: in the
+    second half of the window, against the largest base.
     """
     fails = first_fails(config)
     rows = [
@@ -57,7 +76,7 @@ def predictions(
         for task, table in trials.items()
         for base in config.bases
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _row(
@@ -71,8 +90,8 @@ def _row(
 ) -> dict[str, object]:
     slowest = float(inverse_frequencies(config.head_dim, base)[-1])
     judged = trials[trials["distance_tokens"] >= fails] if math.isfinite(fails) else trials
-    lost, unit = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
-    text, _ = _difference(_second_half(buckets), base)
+    lost = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
+    text = _difference(_second_half(buckets), base)
     own, best = (_share(judged[judged["base"] == b]) for b in (base, max(config.bases)))
     if base == max(config.bases):
         verdict = "reference"
@@ -92,7 +111,6 @@ def _row(
         "text_ci_low_nats_per_byte": text.low,
         "text_ci_high_nats_per_byte": text.high,
         "n": lost.n,
-        "unit": unit,
         "verdict": verdict,
         "agrees": AGREES.get(verdict),
     }
@@ -109,16 +127,12 @@ def _second_half(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
     return buckets[last].rename(columns={"nll_nats_per_byte": "value", "document": "sequence"})
 
 
-def _difference(values: pd.DataFrame | None, base: float) -> tuple[Interval, str]:
-    """value under ``base`` minus value under the largest base, paired by seed or by sequence."""
+def _difference(values: pd.DataFrame | None, base: float) -> Interval:
+    """value under ``base`` minus value under the largest base, over seeds and units."""
     if values is None or values.empty:
-        return Interval(math.nan, math.nan, math.nan, 0), ""
-    sides = []
-    for wanted in (base, values["base"].max()):
-        side = values[values["base"] == wanted]
-        means, unit = per_unit(side["value"], side["seed"], side["sequence"])
-        sides.append(means.to_numpy())
-    return paired_difference(sides[0], sides[1]), unit
+        return Interval(math.nan, math.nan, math.nan, 0)
+    units = values.groupby(["base", "seed", "sequence"])["value"].mean()
+    return difference(units[base], units[values["base"].max()]).interval()
 
 
 def judge(works: bool, learned: bool, fails: float, lost: Interval, text: Interval) -> str:

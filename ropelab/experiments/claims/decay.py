@@ -26,7 +26,7 @@ class Distances:
     @property
     def inv_freq(self) -> Float[Tensor, "pairs"]:
         """Radians per token of every pair."""
-        return inverse_frequencies(self.head_dim, self.base)
+        return torch.from_numpy(inverse_frequencies(self.head_dim, self.base))
 
     @property
     def distances(self) -> Float[Tensor, "n"]:

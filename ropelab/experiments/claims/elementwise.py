@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ropelab.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
 from ropelab.experiments.claims.randoms import gaussian, largest
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.experiments.claims.rotation import EXACT
 from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.rope.rotary import Pairing, cos_sin, join_pairs, rotate, split_pairs
+from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling import RopePlan
 
 
@@ -29,7 +30,7 @@ class Layout:
 
     def angles(self, position: int) -> Float[Tensor, "pairs"]:
         """The angle of every pair at a position."""
-        return position * inverse_frequencies(self.head_dim, self.base)
+        return position * torch.from_numpy(inverse_frequencies(self.head_dim, self.base))
 
     def draw(self) -> tuple[Float[Tensor, "draws d"], Float[Tensor, "draws d"]]:
         """Queries and keys of independent standard normal features."""
@@ -182,7 +183,7 @@ def listing_is_relative(given: Listing) -> Evidence:
 def _listed(given: Listing, x: Float[Tensor, "b h t d"]) -> Float[Tensor, "b h t d"]:
     """x cos + swapped(x) sin with the listing's tables and swap."""
     tokens, width = given.shape[-2:]
-    inv_freq = inverse_frequencies(width, given.base).float()
+    inv_freq = torch.from_numpy(inverse_frequencies(width, given.base)).float()
     angles = torch.arange(tokens, dtype=torch.float32)[:, None] * inv_freq
     angles = join_pairs(angles, angles, given.tables)
     swapped = neighbours_swapped(x) if given.swap == "interleaved" else halves_swapped(x)

@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.experiments.claims.record import Claim, Evidence, count_of, part
 from ropelab.rope.frequencies import inverse_frequencies, wavelengths
@@ -21,7 +20,7 @@ class Head:
     base: float = 1e6
 
     @property
-    def inv_freq(self) -> Float[Tensor, "pairs"]:
+    def inv_freq(self) -> Float[np.ndarray, "pairs"]:
         """Radians per token of every pair."""
         return inverse_frequencies(self.head_dim, self.base)
 
@@ -61,7 +60,7 @@ class Code(Head):
 
 def code_of_position(given: Code) -> Evidence:
     """Compare the cosines of the position with the printed ones, to the printed digits."""
-    true = torch.cos(given.position * given.inv_freq).tolist()
+    true = np.cos(given.position * given.inv_freq).tolist()
     compared = [*zip(true, given.first, strict=False), (true[-1], given.last)]
     right = sum(abs(a - b) <= 0.5 * 10**-given.digits for a, b in compared)
     shown = ", ".join(f"{value:.{given.digits}f}" for value in true[: len(given.first)])

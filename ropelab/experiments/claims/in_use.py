@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part
 from ropelab.experiments.claims.scaling import LLAMA_2, MINIMIND, SAME, largest_ratio
@@ -110,7 +109,7 @@ class MiniMindYarn:
     attention_factor: float = 1.0
     other: Geometry = MANY_TURNS
 
-    def scaled(self, geometry: Geometry) -> Float[Tensor, "pairs"]:
+    def scaled(self, geometry: Geometry) -> Float[np.ndarray, "pairs"]:
         """The frequencies that MiniMind would use."""
         make = _beta_per_pair if self.formula == "beta per pair" else _clamped_ramp
         return make(geometry, self.factor, self.beta_fast)
@@ -121,20 +120,24 @@ class MiniMindYarn:
         return largest_ratio(self.scaled(geometry), yarn)
 
 
-def _beta_per_pair(geometry: Geometry, factor: float, beta_fast: float) -> Float[Tensor, "pairs"]:
+def _beta_per_pair(
+    geometry: Geometry, factor: float, beta_fast: float
+) -> Float[np.ndarray, "pairs"]:
     """(b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that turn fully; else 1/s."""
-    beta = torch.linspace(1, beta_fast, geometry.pairs, dtype=torch.float64)
+    beta = np.linspace(1, beta_fast, geometry.pairs)
     within = turns(geometry.inv_freq, geometry.trained_len) >= 1
-    scale = torch.where(within, (beta * factor - beta + 1) / (beta * factor), 1 / factor)
+    scale = np.where(within, (beta * factor - beta + 1) / (beta * factor), 1 / factor)
     return geometry.inv_freq * scale
 
 
-def _clamped_ramp(geometry: Geometry, factor: float, beta_fast: float) -> Float[Tensor, "pairs"]:
+def _clamped_ramp(
+    geometry: Geometry, factor: float, beta_fast: float
+) -> Float[np.ndarray, "pairs"]:
     """The coded ramp with its end held at the last pair instead of the last feature."""
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
     high = min(high, geometry.pairs - 1)
-    index = torch.arange(geometry.pairs, dtype=torch.float64)
-    ramp = ((index - low) / max(high - low, 0.001)).clamp(0, 1)
+    index = np.arange(geometry.pairs)
+    ramp = np.clip((index - low) / max(high - low, 0.001), 0, 1)
     return geometry.inv_freq * (1 - ramp + ramp / factor)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part
 from ropelab.experiments.claims.scaling import LLAMA_2
@@ -64,11 +64,11 @@ class Shifted(Angles):
     def changes(self, preset: str) -> list[float]:
         """Typical change of a score at each shift, over the typical score."""
         draws = draw(self.draws, self.head_dim // 2, "random", self.seed)
-        distance = torch.tensor([self.distance], dtype=torch.float64)
-        shifts = torch.tensor(self.shifts, dtype=torch.float64)
+        distance = np.array([self.distance], dtype=np.float64)
+        shifts = np.array(self.shifts, dtype=np.float64)
         chain = self.chain(preset)
-        moved = shift_errors(chain, draws, 0, distance, shifts).square().mean((1, 2)).sqrt()
-        typical = scores(chain, draws, distance, torch.zeros(1).double()).square().mean().sqrt()
+        moved = np.sqrt((shift_errors(chain, draws, 0, distance, shifts) ** 2).mean((1, 2)))
+        typical = np.sqrt((scores(chain, draws, distance, np.zeros(1)) ** 2).mean())
         return (moved / typical).tolist()
 
 

@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ropelab.encoding.rotary import cos_sin, join_pairs, rotate
 from ropelab.experiments.claims.attention_order import attention
 from ropelab.experiments.claims.randoms import gaussian, largest
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.rope.rotary import Pairing, cos_sin, join_pairs, rotate
+from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling import RopePlan
 
 EXACT = 1e-10

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part
 from ropelab.rope.frequencies import Geometry, turns
@@ -30,11 +30,11 @@ class Extension:
 
 
 def unseen(
-    geometry: Geometry, inv_freq: Float[Tensor, "pairs"], length: float
-) -> Float[Tensor, "pairs"]:
+    geometry: Geometry, inv_freq: Float[np.ndarray, "pairs"], length: float
+) -> Float[np.ndarray, "pairs"]:
     """Share of the circle that a pair reaches within `length` but not within the trained length."""
-    seen = turns(geometry.inv_freq, geometry.trained_len).clamp_max(1)
-    return (turns(inv_freq, length).clamp_max(1) - seen).clamp_min(0)
+    seen = np.minimum(turns(geometry.inv_freq, geometry.trained_len), 1)
+    return np.maximum(np.minimum(turns(inv_freq, length), 1) - seen, 0)
 
 
 def slow_pairs_meet_new_angles(given: Extension) -> Evidence:
@@ -98,9 +98,9 @@ def yarn_brings_angles_back(given: Extension) -> Evidence:
     )
 
 
-def largest_ratio(inv_freq: Float[Tensor, "pairs"], plan: RopePlan) -> float:
+def largest_ratio(inv_freq: Float[np.ndarray, "pairs"], plan: RopePlan) -> float:
     """How many times the frequencies of a plan differ from others, in the worst pair."""
-    return math.exp(float((inv_freq / plan.inv_freq).log().abs().max()))
+    return math.exp(float(np.abs(np.log(inv_freq / plan.inv_freq)).max()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +116,9 @@ def ramps_agree(given: Stretch) -> Evidence:
     paper = YarnPaper(factor=given.factor).plan(given.geometry, 0)
     coded = Yarn(factor=given.factor).plan(given.geometry, 0)
     ratio = coded.inv_freq / paper.inv_freq
-    pair = int(ratio.log().abs().argmax())
+    pair = int(np.abs(np.log(ratio)).argmax())
     apart = largest_ratio(coded.inv_freq, paper)
-    differing = int(((ratio - 1).abs() > SAME).sum())
+    differing = int((np.abs(ratio - 1) > SAME).sum())
     return Evidence(
         expected="equal frequencies",
         findings=(

@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.experiments.claims.record import Claim, Evidence, limit, part, tiny
 from ropelab.numerics.casts import CastPlan
@@ -24,12 +23,14 @@ CHANNELS: dict[str, Channel] = {"cos": "cos", "cos and sin": "vector"}
 MORE = "ropelab precision --period 1e6 --base 1e6"
 
 
-def one_frequency(period: float) -> Float[Tensor, "1"]:
+def one_frequency(period: float) -> Float[np.ndarray, "1"]:
     """The frequency of a code with a single period."""
-    return torch.tensor([2 * math.pi / period], dtype=torch.float64)
+    return np.array([2 * math.pi / period])
 
 
-def census(inv_freq: Float[Tensor, "pairs"], channel: Channel, length: int) -> dict[str, Census]:
+def census(
+    inv_freq: Float[np.ndarray, "pairs"], channel: Channel, length: int
+) -> dict[str, Census]:
     """What each format can tell apart below `length`, of tables that are right before rounding."""
     code = Code(Chain(CastPlan(), Spectrum(inv_freq)), channel, range(len(inv_freq)))
     found = take_census(code, [FORMATS[fmt] for fmt in COMPARED], 0, length)
@@ -37,10 +38,10 @@ def census(inv_freq: Float[Tensor, "pairs"], channel: Channel, length: int) -> d
 
 
 def stored(
-    position: int, inv_freq: Float[Tensor, "pairs"], fmt: str
-) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "pairs"]]:
+    position: int, inv_freq: Float[np.ndarray, "pairs"], fmt: str
+) -> tuple[Float[np.ndarray, "pairs"], Float[np.ndarray, "pairs"]]:
     """cos and sin of every pair at one position, rounded once to a format."""
-    cos, sin = cos_sin(torch.tensor([position]), RopePlan(inv_freq))
+    cos, sin = cos_sin(np.array([position]), RopePlan(inv_freq))
     return round_to(cos[0], FORMATS[fmt]), round_to(sin[0], FORMATS[fmt])
 
 
@@ -59,7 +60,7 @@ def cos_of_neighbours(given: Single) -> Evidence:
     """cos at positions 0 and 1, in float64 and in the format."""
     theta = 2 * math.pi / given.period
     cosine, difference = math.cos(theta), 2 * math.sin(theta / 2) ** 2
-    cos = torch.cat([stored(m, one_frequency(given.period), given.format)[0] for m in (0, 1)])
+    cos = np.concatenate([stored(m, one_frequency(given.period), given.format)[0] for m in (0, 1)])
     return Evidence(
         expected=f"{given.printed_cos:.15f}, {given.printed_difference:g}, and 1.0 twice",
         findings=(
@@ -84,7 +85,7 @@ def neighbours_lost(given: Single) -> Evidence:
     table = resolution(given.period, given.length)
     shares = _shares_of_one(table)
     pair, alone = shares[given.format, "cos and sin"], shares[given.format, "cos"]
-    step = float(stored(1, one_frequency(given.period), given.format)[1])
+    step = float(stored(1, one_frequency(given.period), given.format)[1][0])
     return Evidence(
         expected="most neighbours share their code",
         findings=(
@@ -152,9 +153,9 @@ def cos_step(given: CosStep) -> Evidence:
 
 def covers_everything(given: Single) -> Evidence:
     """The code one period away."""
-    at = torch.tensor([0, round(given.period)])
+    at = np.array([0, round(given.period)])
     cos, sin = cos_sin(at, RopePlan(one_frequency(given.period)))
-    apart = float(torch.hypot(cos[1] - cos[0], sin[1] - sin[0]))
+    apart = math.hypot(*(cos[1] - cos[0]), *(sin[1] - sin[0]))
     return Evidence(
         expected="codes that never come back",
         findings=(
@@ -178,7 +179,7 @@ class Many:
     listed_degrees: float = 57.3
 
     @property
-    def inv_freq(self) -> Float[Tensor, "pairs"]:
+    def inv_freq(self) -> Float[np.ndarray, "pairs"]:
         """Radians per token of every pair."""
         return inverse_frequencies(self.head_dim, self.base)
 

@@ -29,7 +29,7 @@ class Code:
     def frequencies(self) -> Float[Tensor, "pairs"]:
         """Radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
         if self.spacing == "exponential":
-            return inverse_frequencies(self.width, self.base)
+            return torch.from_numpy(inverse_frequencies(self.width, self.base))
         steps = torch.arange(1, self.width // 2 + 1, dtype=torch.float64)
         return steps * (2 * math.pi / self.length)
 
@@ -152,7 +152,7 @@ def exponential_repeats_less(given: Spacing) -> Evidence:
     findings = []
     for name, frequencies in (
         ("uniform", uniform),
-        ("exponential", inverse_frequencies(given.width, given.base)),
+        ("exponential", torch.from_numpy(inverse_frequencies(given.width, given.base))),
     ):
         distance = _distances(frequencies, given.tokens)
         nearest = int(distance[1:].argmin()) + 2

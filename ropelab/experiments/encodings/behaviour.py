@@ -1,16 +1,55 @@
 """How a trained model behaves: with a cache, with earlier tokens shuffled, with positions moved."""
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.experiments.encodings.quality import defined_length
+from ropelab.context import Advance
+from ropelab.lm.evaluation import Readable
 from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
+from ropelab.trials.cells import Trial
+from ropelab.trials.readers import Reader, defined_length
 
+TEXTS = 4
+"""Texts on which caches and shuffled orders are tried."""
 SHUFFLES = 8
 """Different orders of the earlier tokens that are tried per text."""
 DECODED = 16
 """Tokens that are decoded one by one."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How a model behaves on the first texts or sequences of a task, at the trained length."""
+
+    task: Trial
+    length: int
+    name: ClassVar[str] = "behaviour"
+    version: ClassVar[int] = 1
+    steps: ClassVar[int] = 1
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What the values depend on besides the model."""
+        return {"task": self.task.key, "length": self.length}
+
+    def measure(
+        self, model: LanguageModel, reader: Reader, advance: Advance
+    ) -> dict[str, pd.DataFrame]:
+        """`behaviour`: one row."""
+        advance(1)
+        return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """Those of the task."""
+        return self.task.examples(count, length)
+
+    def search_loss(self, model: Readable, reader: Reader) -> float:
+        """That of the task."""
+        return self.task.search_loss(model, reader)
 
 
 @torch.inference_mode()

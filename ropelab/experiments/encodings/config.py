@@ -14,11 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Config, Count, Device, EvenCount, Names, Naturals
+from ropelab.config import AsList, Count, EvenCount, Names
+from ropelab.errors import unknown_name
+from ropelab.trials.config import (
+    CorpusPath,
+    Documents,
+    In,
+    On,
+    Seeds,
+    TestLen,
+    TrainLen,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
     from ropelab.encoding.shape import Shape
-    from ropelab.lm.corpus import Corpus
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
@@ -45,11 +55,11 @@ ENCODINGS = (
 SHORTEST = 64
 
 
-class EncodingsConfig(Config):
+class EncodingsConfig(TrialConfig):
     """What is trained, with which encodings, and how far it is tried."""
 
-    train_len: Count = Field(512, description="length the models are trained at, in tokens")
-    test_len: Count = Field(2048, description="length they are measured at, in tokens")
+    train_len: TrainLen = 512
+    test_len: TestLen = 2048
     encodings: Names = Field(ENCODINGS, description="position encodings to compare")
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"), description="what is trained and measured"
@@ -64,19 +74,16 @@ class EncodingsConfig(Config):
     first_window: Count = Field(
         16, description="tokens in a window when training begins; doubled up to train_len"
     )
-    seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
-    documents: Count = Field(50, description="held-out documents the text is measured on")
+    seeds: Seeds = (0,)
+    documents: Documents = 50
     sequences: Count = Field(8, description="copy sequences per distance")
-    corpus: str = Field(
-        "", description="text file or folder to use; empty: the standard library of this Python"
-    )
-    device: Device = Field("auto", description="where tensors are computed")
+    corpus: CorpusPath = ""
+    device: On = "auto"
+    dtype: In = "auto"
 
     @field_validator("encodings")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from ropelab.errors import unknown_name
-
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
         for name in names:
@@ -86,12 +93,7 @@ class EncodingsConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.train_len < SHORTEST:
-            raise ValueError(f"train_len must be at least {SHORTEST}, got {self.train_len}")
-        if self.test_len < self.train_len:
-            raise ValueError(
-                f"test_len must be at least train_len ({self.train_len}), got {self.test_len}"
-            )
+        self.check_lengths(SHORTEST)
         if "rope_partial" in self.encodings and self.head_dim < 8:
             raise ValueError(
                 f"head_dim must be at least 8 for rope_partial, which turns a quarter of it, "
@@ -101,19 +103,10 @@ class EncodingsConfig(Config):
             raise ValueError("tasks must name at least one of text, copy")
         return self
 
-    def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus, if text is measured; raises InputError if it is no use."""
-        return {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
-
-    def read_corpus(self) -> "Corpus":
-        """The corpus, known to be long enough for these lengths and this number of documents."""
-        from pathlib import Path
-
-        from ropelab.lm.corpus import read_corpus
-
-        corpus = read_corpus(Path(self.corpus) if self.corpus else None, self.test_len + 1)
-        corpus.check(self.train_len + 1, self.test_len + 1, self.documents)
-        return corpus
+    @property
+    def longest(self) -> int:
+        """The longest context that is read, in tokens."""
+        return self.test_len
 
     def shape(self) -> "Shape":
         """What the encodings must know of the model."""

@@ -13,12 +13,12 @@ from ropelab.encoding.base import unfused
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.models import size_of
-from ropelab.experiments.encodings.quality import defined_length
+from ropelab.experiments.encodings.plan import size_of
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import Batch
 from ropelab.lm.training import batch_loss
+from ropelab.trials.readers import defined_length
 
 PLAIN = "nope"
 MEMORY_LENGTHS = (1024, 2048)

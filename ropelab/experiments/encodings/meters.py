@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -41,7 +42,7 @@ def _real(leaf: object) -> bool:
 
 
 def kept_bytes(owner: object) -> int:
-    """Bytes of all tensors that an object holds, in modules, tables and plain attributes."""
+    """Bytes of all arrays and tensors in an object: modules, tables, plain attributes."""
     sizes: dict[int, int] = {}
     seen: set[int] = set()
     waiting = [owner]
@@ -52,6 +53,8 @@ def kept_bytes(owner: object) -> int:
         seen.add(id(thing))
         if isinstance(thing, Tensor):
             sizes[thing.data_ptr()] = thing.untyped_storage().nbytes()
+        elif isinstance(thing, np.ndarray):
+            sizes[id(thing)] = thing.nbytes
         elif isinstance(thing, dict):
             waiting.extend(thing.values())
         elif isinstance(thing, tuple | list):

@@ -2,66 +2,48 @@
 
 text_nll       loss by bucket of positions, mean over documents, one row per encoding and seed
 last_window    loss of the same final tokens after growing contexts, the same way
-copy_accuracy  share of tokens copied correctly, by distance
+copy_accuracy  share of tokens copied correctly, by distance and context
 quality        the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
-comparisons    every encoding against one baseline, paired
-extrapolation  every encoding against itself at the trained length, paired
+comparisons    every encoding against one baseline
+extrapolation  every encoding against itself at the trained length
 
 The first four name the trained length. Where an encoding is not defined the row is there, its
 status `undefined` and its value missing.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator
 
 import pandas as pd
 
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.experiments.extrapolate import grid
-from ropelab.experiments.extrapolate.tables import clustered_proportion
-from ropelab.stats import Interval, mean_interval, paired_difference, verdict
+from ropelab.stats import crossed_mean, crossed_proportion
+from ropelab.trials import grid
+from ropelab.trials.comparisons import Pair, compared, difference
+from ropelab.trials.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses
 
-NLL = "nll_nats_per_byte"
-INTERVAL = ["ci_low", "ci_high"]
-SEEDS_TO_PAIR = 3
-"""With fewer seeds documents (or sequences) are paired: of these models, not of the encodings."""
+TEXT, COPY = "text loss", "copy accuracy"
+ROW = ["encoding", "seed"]
 
 
 def text_nll(buckets: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
     """encoding, seed, bucket_start_tokens, bucket_end_tokens, documents, nll, interval, status."""
-    places = pd.DataFrame(
-        grid.buckets(config.train_len, config.test_len),
-        columns=["bucket_start_tokens", "bucket_end_tokens"],
-    )
-    return _losses(buckets, places, config)
+    places = pd.DataFrame(grid.buckets(config.train_len, config.test_len), columns=BUCKET)
+    return everywhere(losses(buckets, [*ROW, *BUCKET]), places, config, NLL)
 
 
 def last_window(values: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
     """encoding, seed, context_tokens, documents, nll, interval, status."""
     contexts = grid.contexts(config.train_len, config.test_len)
-    return _losses(values, pd.DataFrame({"context_tokens": contexts}), config)
-
-
-def _losses(values: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
-    records = []
-    columns = ["encoding", "seed", *places.columns]
-    for key, group in values.groupby(columns, sort=False):
-        mean = mean_interval(group[NLL])
-        records.append((*key, mean.n, mean.value, mean.low, mean.high))
-    measured = pd.DataFrame(records, columns=[*columns, "documents", NLL, *INTERVAL])
-    return everywhere(measured, places, config, NLL)
+    places = pd.DataFrame({"context_tokens": contexts})
+    return everywhere(losses(values, [*ROW, "context_tokens"]), places, config, NLL)
 
 
 def copy_accuracy(copies: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
-    """encoding, seed, distance_tokens, sequences, trials, accuracy, interval, status."""
-    places = pd.DataFrame({"distance_tokens": grid.distances(config.train_len, config.test_len)})
-    records = []
-    columns = ["encoding", "seed", "distance_tokens"]
-    for key, group in copies.groupby(columns, sort=False):
-        trials, correct = group["trials"].to_numpy(), group["correct"].to_numpy()
-        share = clustered_proportion(correct, trials)
-        records.append((*key, len(group), trials.sum(), share.value, share.low, share.high))
-    names = [*columns, "sequences", "trials", "accuracy", *INTERVAL]
-    return everywhere(pd.DataFrame(records, columns=names), places, config, "accuracy")
+    """encoding, seed, distance, context, sequences, trials, accuracy, interval, status."""
+    distances = grid.distances(config.train_len, config.test_len)
+    places = pd.DataFrame(grid.places(distances, config.test_len), columns=PLACE)
+    return everywhere(accuracies(copies, [*ROW, *PLACE]), places, config, "accuracy")
 
 
 def everywhere(
@@ -94,84 +76,75 @@ def units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[st
     if "last_window" in measured:
         at = wanted.assign(context_tokens=wanted["times_trained_len"] * config.train_len)
         table = measured["last_window"].merge(at)
-        found["text loss"] = table.rename(columns={"document": "unit", NLL: "value"})
-    if "copies" in measured:
+        found[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
+    if "trials" in measured:
         at = wanted.assign(distance_tokens=wanted["times_trained_len"] * config.train_len // 2)
-        table = measured["copies"].merge(at).rename(columns={"sequence": "unit"})
-        found["copy accuracy"] = table.assign(value=table["correct"] / table["trials"])
-    columns = ["encoding", "seed", "times_trained_len", "unit", "value"]
+        table = measured["trials"].merge(at).rename(columns={"sequence": "unit"})
+        found[COPY] = table.assign(value=table["correct"] / table["trials"])
+    columns = ["encoding", "seed", "times_trained_len", "unit", "trials", "value"]
     return {metric: table[columns] for metric, table in found.items()}
 
 
 def quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
-    """metric, encoding, times_trained_len, seeds, value, interval over the seeds, status."""
-    records = []
-    for metric, table in units.items():
-        for encoding in config.encodings:
-            for times in multiples(config):
-                chosen = table[
-                    (table["encoding"] == encoding) & (table["times_trained_len"] == times)
-                ]
-                over = mean_interval(chosen.groupby("seed")["value"].mean())
-                status = "ok" if over.n else "undefined"
-                records.append(
-                    (metric, encoding, times, over.n, over.value, over.low, over.high, status)
-                )
-    columns = ["metric", "encoding", "times_trained_len", "seeds", "value", *INTERVAL, "status"]
-    table = pd.DataFrame(records, columns=columns)
+    """metric, encoding, times_trained_len, seeds, n, value, interval over both, status."""
+    records = [
+        (metric, encoding, times, *_told(_rows(table, encoding, times)))
+        for metric, table in units.items()
+        for encoding in config.encodings
+        for times in multiples(config)
+    ]
+    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
+    table = pd.DataFrame(records, columns=[*columns, "status"])
     return table.assign(trained_len_tokens=config.train_len)
+
+
+def at(table: pd.DataFrame, encoding: str, times: int) -> pd.Series:
+    """The values of an encoding at a multiple of the trained length, by seed and unit."""
+    return _rows(table, encoding, times).set_index(["seed", "unit"])["value"]
+
+
+def _rows(table: pd.DataFrame, encoding: str, times: int) -> pd.DataFrame:
+    return table[(table["encoding"] == encoding) & (table["times_trained_len"] == times)]
+
+
+def _told(rows: pd.DataFrame) -> tuple[int, int, float, float, float, str]:
+    """seeds, units, value, both ends of its interval, status."""
+    if rows.empty:
+        return 0, 0, math.nan, math.nan, math.nan, "undefined"
+    wide = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
+    trials = int(rows["trials"].iloc[0])
+    found = crossed_proportion(wide, trials) if trials else crossed_mean(wide).interval()
+    return *wide.shape, found.value, found.low, found.high, "ok"
 
 
 def comparisons(
     units: dict[str, pd.DataFrame], config: EncodingsConfig, baseline: str
 ) -> pd.DataFrame:
     """Every encoding against `baseline` at each multiple; the verdict names the better one."""
-    records = []
-    for metric, table in units.items():
-        for times in multiples(config):
-            at = table[table["times_trained_len"] == times]
-            for encoding in config.encodings:
-                pair = [at[at["encoding"] == name] for name in (encoding, baseline)]
-                if encoding != baseline and not pair[0].empty and not pair[1].empty:
-                    unit, gap = paired(*pair)
-                    better = _better(gap, metric, (encoding, baseline))
-                    records.append((metric, times, encoding, baseline, *_told(unit, gap), better))
-    columns = ["metric", "times_trained_len", "encoding_a", "encoding_b", *TOLD, "verdict"]
-    return pd.DataFrame(records, columns=columns)
+
+    def pairs() -> Iterator[Pair]:
+        for metric, table in units.items():
+            for times in multiples(config):
+                reference = at(table, baseline, times)
+                for encoding in config.encodings:
+                    mine = at(table, encoding, times)
+                    if encoding != baseline and len(mine) == len(reference) > 0:
+                        about, names = (metric, times, encoding, baseline), (encoding, baseline)
+                        yield Pair(about, difference(mine, reference), names, metric == TEXT)
+
+    return compared(pairs(), ["metric", "times_trained_len", "encoding_a", "encoding_b"])
 
 
 def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
     """Every encoding at the longest context against itself at the trained length."""
-    records = []
     longest = multiples(config)[-1]
-    for metric, table in units.items():
-        for encoding in config.encodings:
-            mine = table[table["encoding"] == encoding]
-            far, near = (mine[mine["times_trained_len"] == times] for times in (longest, 1))
-            if longest > 1 and not far.empty:
-                unit, gap = paired(far, near)
-                better = _better(gap, metric, ("better", "worse"))
-                records.append((metric, longest, encoding, *_told(unit, gap), better))
-    columns = ["metric", "times_trained_len", "encoding", *TOLD, "verdict"]
-    return pd.DataFrame(records, columns=columns)
 
+    def pairs() -> Iterator[Pair]:
+        for metric, table in units.items():
+            for encoding in config.encodings if longest > 1 else ():
+                far, near = (at(table, encoding, times) for times in (longest, 1))
+                if not far.empty:
+                    about = (metric, longest, encoding)
+                    yield Pair(about, difference(far, near), ("better", "worse"), metric == TEXT)
 
-TOLD = ["unit", "n", "difference", *INTERVAL]
-
-
-def paired(a: pd.DataFrame, b: pd.DataFrame) -> tuple[str, Interval]:
-    """The mean difference a - b: over seeds where there are enough, else over documents."""
-    seeds = a["seed"].nunique()
-    unit = "seed" if seeds >= SEEDS_TO_PAIR else "unit"
-    first, second = (side.groupby(unit)["value"].mean().to_numpy() for side in (a, b))
-    name = "seed" if unit == "seed" else "document or sequence"
-    return name, paired_difference(first, second)
-
-
-def _told(unit: str, gap: Interval) -> tuple[str, int, float, float, float]:
-    return unit, gap.n, gap.value, gap.low, gap.high
-
-
-def _better(gap: Interval, metric: str, names: Sequence[str]) -> str:
-    """Which side is better: the smaller loss, the larger accuracy, or `~`."""
-    return verdict(gap, names if metric == "text loss" else tuple(reversed(names)))
+    return compared(pairs(), ["metric", "times_trained_len", "encoding"])

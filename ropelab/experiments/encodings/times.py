@@ -15,11 +15,11 @@ from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.models import encoding_of, recipe_of, size_of
-from ropelab.experiments.encodings.quality import defined_length
+from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import make_optimizers, one_step
+from ropelab.trials.readers import defined_length
 
 DECODED = 16
 """Tokens decoded between two readings of the clock."""
@@ -54,12 +54,12 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
 def training_step(config: EncodingsConfig, name: str) -> Work:
     """One optimizer step on a batch of the copy task at the full trained length."""
     model, recipe = model_with(config, name), recipe_of(config, "copy")
-    optimizers, last = make_optimizers(model, recipe), recipe.steps - 1
+    optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:
         return copy_batch(0, step, window, rows)
 
-    return lambda: one_step(model, optimizers, data, recipe, last)
+    return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
 
 def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
@@ -80,7 +80,9 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
     """The model of the copy task, untrained: times do not depend on weights."""
-    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config, name)).to(config.device)
+    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config.shape(), name)).to(
+        config.device
+    )
 
 
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]:

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.config import (
-    AsList,
-    Base,
-    Config,
-    Count,
-    Device,
-    EvenCount,
-    Names,
-    Naturals,
-    read_number,
-)
+from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
 from ropelab.experiments.extrapolate.facts import read_facts
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+from ropelab.methods.registry import named
+from ropelab.trials.config import (
+    CorpusPath,
+    Documents,
+    In,
+    On,
+    Seeds,
+    TestLen,
+    TrainLen,
+    TrialConfig,
+)
 
 if TYPE_CHECKING:
-    from ropelab.experiments.extrapolate.methods import Choice
-    from ropelab.lm.corpus import Corpus
+    from ropelab.methods.method import Method
     from ropelab.rope.frequencies import Geometry
 
 QUESTION = "My model was trained at 2048 tokens: what happens at 8192 with PI, NTK, YaRN?"
@@ -45,15 +45,16 @@ SHORTEST = 64
 """Below this many tokens there is no curriculum, and rotary geometry degenerates."""
 
 
-class ExtrapolateConfig(Config):
+class ExtrapolateConfig(TrialConfig):
     """What is trained, at which length, and how it is tried beyond it."""
 
-    train_len: Count = Field(2048, description="length the models are trained at, in tokens")
-    test_len: Count = Field(8192, description="length they are evaluated at, in tokens")
+    train_len: TrainLen = 2048
+    test_len: TestLen = 8192
     methods: Names = Field(
         DEFAULT_METHODS,
-        description="scaling methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); "
-        "the factor defaults to test_len/train_len (ntk: that and twice that)",
+        description="methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); where "
+        "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
+        f"the table `ropelab methods` says more: {named()}",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy"),
@@ -79,37 +80,31 @@ class ExtrapolateConfig(Config):
     finetune_len: Count | None = Field(
         None, description="length of the finetuned arm, in tokens, test_len if not given"
     )
-    seeds: Naturals = Field((0,), description="training seeds; each is a model of its own")
-    documents: Count = Field(50, description="held-out documents the text is measured on")
+    seeds: Seeds = (0,)
+    documents: Documents = 50
     sequences: Count = Field(6, description="sequences per distance of copy and recall")
-    corpus: str = Field(
-        "", description="text file or folder to use; empty: the standard library of this Python"
-    )
+    corpus: CorpusPath = ""
     hf: str = Field(
         "", description="folder of a Hugging Face causal language model to evaluate instead"
     )
-    device: Device = Field("auto", description="where tensors are computed")
+    device: On = "auto"
+    dtype: In = "auto"
 
     @model_validator(mode="before")
     @classmethod
     def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Length, base and head of `hf` are those of its config.json."""
+        """Length, base and head of `hf` are those of its config.json; it is read in float32."""
         if not values.get("hf"):
             return values
         facts = read_facts(values["hf"])
         for name, fact in facts.items():
             if name in values and read_number(values[name]) != fact:
                 raise ValueError(f"{name} follows from the model ({fact}), leave it out")
-        return {**values, **facts}
+        return {"dtype": "float32", **values, **facts}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.train_len < SHORTEST:
-            raise ValueError(f"train_len must be at least {SHORTEST}, got {self.train_len}")
-        if self.test_len < self.train_len:
-            raise ValueError(
-                f"test_len must be at least train_len ({self.train_len}), got {self.test_len}"
-            )
+        self.check_lengths(SHORTEST)
         if not self.train_len <= self.tuned_len <= self.test_len:
             raise ValueError(
                 f"finetune_len must lie between train_len ({self.train_len}) and test_len "
@@ -121,24 +116,27 @@ class ExtrapolateConfig(Config):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
-        searched_or_not_rope = [m.name for m in self.parsed_methods() if not m.is_plain_rope]
-        if self.hf and searched_or_not_rope:
-            raise ValueError(f"a model given by hf cannot be read by {searched_or_not_rope[0]}")
+        if self.hf:
+            self._check_readable()
         return self
 
+    def _check_readable(self) -> None:
+        for method in self.parsed_methods():
+            if method.acts_on != "frequencies" or not method.is_tunable:
+                raise ValueError(f"a model given by hf cannot be read by {method.label}")
+
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of the corpus and of a model given; InputError if the corpus is no use."""
-        corpus = {"corpus": self.read_corpus().fingerprint} if "text" in self.tasks else {}
-        return {**corpus, **self._model_fingerprint()}
-
-    def _model_fingerprint(self) -> dict[str, str]:
+        """Fingerprints of the corpus and of a model given; InputError if either is no use."""
         if not self.hf:
-            return {}
-        from pathlib import Path
+            return super().inputs()
+        from ropelab.trials.given import Given
 
-        from ropelab.lm.huggingface import fingerprint_of
+        return {**super().inputs(), "hf": Given.at(self.hf).fingerprint}
 
-        return {"hf": fingerprint_of(Path(self.hf))}
+    @property
+    def longest(self) -> int:
+        """The longest context that is read, in tokens."""
+        return self.test_len
 
     @property
     def tuned_len(self) -> int:
@@ -156,21 +154,11 @@ class ExtrapolateConfig(Config):
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
-    def parsed_methods(self) -> "tuple[Choice, ...]":
+    def parsed_methods(self) -> "tuple[Method, ...]":
         """The methods, each once, in the order given."""
-        from ropelab.experiments.extrapolate.methods import parse_methods
+        from ropelab.methods.language import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
-
-    def read_corpus(self) -> "Corpus":
-        """The corpus, known to be long enough for these lengths and this number of documents."""
-        from pathlib import Path
-
-        from ropelab.lm.corpus import read_corpus
-
-        corpus = read_corpus(Path(self.corpus) if self.corpus else None, self.test_len + 1)
-        corpus.check(self.train_len + 1, self.test_len + 1, self.documents)
-        return corpus
 
 
 CONFIG = ExtrapolateConfig

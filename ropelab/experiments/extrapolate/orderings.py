@@ -64,7 +64,7 @@ class Ordering:
 
 PLAIN = Entry("unscaled", 0)
 YARN, PARTS, PI = Entry("yarn"), Entry("ntk_by_parts"), Entry("pi")
-NTK, NTK_TWICE, DYNAMIC = Entry("ntk"), Entry("ntk", 2), Entry("dynamic_ntk")
+NTK, NTK_TWICE, DYNAMIC = Entry("ntk"), Entry("ntk", 2), Entry("dynamic_ntk", 0)
 COOL = Entry("yarn(attention_factor=1)")
 YARN_PAPER = "Peng et al. 2023, arXiv:2309.00071"
 

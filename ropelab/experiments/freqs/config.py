@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.config import Base, Config, Count, EvenCount, Real
+from ropelab.methods.registry import FREQUENCIES, named
 
 if TYPE_CHECKING:
     from ropelab.rope.frequencies import Geometry
@@ -40,9 +41,15 @@ class FreqsConfig(Config):
         None, description="length to look at in tokens, if not factor times the trained one"
     )
     method: str = Field(
-        "yarn", description="scaling method with its knobs, such as yarn(beta_fast=16)"
+        "yarn",
+        description=f"method with its knobs, such as yarn(beta_fast=16): {named(FREQUENCIES)}",
     )
-    factor: Real = Field(4.0, ge=1, description="factor of the method, unless its knobs say")
+    factor: Real = Field(
+        4.0,
+        ge=1,
+        description="how many times the trained length is to be read, for methods whose factor "
+        "means that (table: ropelab methods), unless their knobs say",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -71,7 +78,9 @@ class FreqsConfig(Config):
         """The length whose angles are looked at."""
         if self.target_len is not None:
             return self.target_len
-        return round(getattr(self.scaling(), "factor", self.factor) * self.original_len)
+        scaling = self.scaling()
+        reach = getattr(scaling, "factor", self.factor) if scaling.factors_tried else self.factor
+        return round(reach * self.original_len)
 
     def geometry(self) -> "Geometry":
         """What the model was trained with."""
@@ -81,9 +90,9 @@ class FreqsConfig(Config):
 
     def scaling(self) -> "Scaling":
         """The method."""
-        from ropelab.rope.scaling import parse_method
+        from ropelab.methods.language import parse_scaling
 
-        return parse_method(self.method, self.factor)
+        return parse_scaling(self.method, self.factor)
 
 
 def _of_model(name: str) -> dict[str, Any]:

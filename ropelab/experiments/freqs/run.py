@@ -3,8 +3,9 @@
 import math
 from dataclasses import asdict
 
+import numpy as np
 import pandas as pd
-import torch
+from jaxtyping import Float
 
 from ropelab.context import Context
 from ropelab.experiments.freqs.config import FreqsConfig
@@ -38,24 +39,26 @@ def _pairs(geometry: Geometry, plan: RopePlan, target: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "pair": range(geometry.pairs),
-            "inv_freq": original.tolist(),
-            "wavelength_tokens": wavelengths(original).tolist(),
-            "trained_turns": turns(original, geometry.trained_len).tolist(),
-            "target_turns": turns(original, target).tolist(),
+            "inv_freq": original,
+            "wavelength_tokens": wavelengths(original),
+            "trained_turns": turns(original, geometry.trained_len),
+            "target_turns": turns(original, target),
             "role": roles(plan, geometry),
-            "weight": kept_weights(plan, geometry).tolist(),
-            "scaled_inv_freq": scaled.tolist(),
-            "scaled_wavelength_tokens": wavelengths(scaled).tolist(),
-            "divided_by": (original / scaled).tolist(),
-            "scaled_target_turns": turns(scaled, target).tolist(),
-            "trained_phase_rad": trained_phase.tolist(),
-            "phase_at_target_rad": phase.tolist(),
+            "weight": kept_weights(plan, geometry),
+            "scaled_inv_freq": scaled,
+            "scaled_wavelength_tokens": wavelengths(scaled),
+            "divided_by": np.divide(
+                original, scaled, where=scaled > 0, out=np.full_like(original, math.nan)
+            ),
+            "scaled_target_turns": turns(scaled, target),
+            "trained_phase_rad": trained_phase,
+            "phase_at_target_rad": phase,
             "unseen": _unseen(trained_phase, phase),
         }
     ).replace(math.inf, math.nan)
 
 
-def _unseen(trained: torch.Tensor, phase: torch.Tensor) -> list[str]:
+def _unseen(trained: Float[np.ndarray, "pairs"], phase: Float[np.ndarray, "pairs"]) -> list[str]:
     """Which pairs meet angles at the target length that training never showed."""
     return [_angles_of(*pair) for pair in zip(trained.tolist(), phase.tolist(), strict=True)]
 

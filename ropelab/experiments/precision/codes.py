@@ -1,11 +1,13 @@
 """The position codes themselves: what stays distinct when they are stored in each format."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import cast
 
+import numpy as np
 import pandas as pd
-import torch
+from jaxtyping import Float
 
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.numerics.accuracy import sample_positions
@@ -38,7 +40,7 @@ def codes(config: PrecisionConfig) -> list[tuple[str, Code]]:
 
 
 def _code(spectrum: Spectrum, channel: Channel) -> Code:
-    slowest = int(spectrum.inv_freq.nonzero()[-1])
+    slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
     whole = channel in ("vector", "score")
     pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
     return Code(Chain(CastPlan(), spectrum), channel, pairs)
@@ -59,7 +61,7 @@ def code_tables(config: PrecisionConfig, advance: Advance) -> dict[str, pd.DataF
 
 
 def _resolution(
-    code: Code, fmt: FloatFormat, census: Census, sampled: torch.Tensor
+    code: Code, fmt: FloatFormat, census: Census, sampled: Float[np.ndarray, "n"]
 ) -> dict[str, object]:
     steps = neighbour_steps(code, fmt, sampled)
     return {
@@ -68,7 +70,7 @@ def _resolution(
         "distinct_codes": census.distinct,
         "adjacent_collisions": census.adjacent_collisions,
         "first_collision_position": census.first_collision,
-        "median_step_ulp": float(steps.median()),
+        "median_step_ulp": float(np.median(steps)),
         "min_step_ulp": float(steps.min()),
         "status": _status(census),
     }
@@ -116,7 +118,7 @@ def pairs_table(config: PrecisionConfig) -> pd.DataFrame:
                         "scheme": scheme,
                         "pair": pair,
                         "inv_freq_rad": theta,
-                        "wavelength_tokens": 2 * torch.pi / theta if turning[pair] else None,
+                        "wavelength_tokens": 2 * math.pi / theta if turning[pair] else None,
                         "format": fmt.name,
                         "angle_at_length_rad": theta * last,
                         "angle_step_rad": steps[pair] if fits else None,
@@ -128,7 +130,7 @@ def pairs_table(config: PrecisionConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _turning(turns: torch.Tensor, fits: bool) -> str:
+def _turning(turns: bool, fits: bool) -> str:
     if not turns:
         return "does not turn"
     return "ok" if fits else "angle overflows"
@@ -140,7 +142,7 @@ def scores_table(config: PrecisionConfig) -> pd.DataFrame:
     In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
     interval, keep the same stored score.
     """
-    deltas = 2.0 ** torch.arange(int(config.length - 1).bit_length(), dtype=torch.float64)
+    deltas = 2.0 ** np.arange(int(config.length - 1).bit_length())
     rows = []
     for scheme in config.schemes:
         spectrum = config.spectrum(scheme)
@@ -148,7 +150,7 @@ def scores_table(config: PrecisionConfig) -> pd.DataFrame:
             draws = draw(config.draws, spectrum.pairs, alignment, config.seed)
             here, there = score_steps(spectrum, draws, deltas)
             for fmt in config.parsed_formats():
-                steps = ((there - here).abs() / spacing(here, fmt)).median(0).values
+                steps = np.median(np.abs(there - here) / spacing(here, fmt), axis=0)
                 same = unchanged(here, there, fmt).sum(0).tolist()
                 for delta, step, count in zip(deltas.tolist(), steps.tolist(), same, strict=True):
                     share = _share(count, config.draws)

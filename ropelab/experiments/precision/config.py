@@ -37,7 +37,7 @@ CANNOT_SHOW = (
     "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
     "often than the stages modelled here."
 )
-VERSION = 1
+VERSION = 2
 SCHEMES = ("single", "rope", "sinusoidal")
 CHANNELS = ("cos", "sin", "pair", "vector", "score")
 LARGEST_POSITION = 2**53
@@ -152,18 +152,18 @@ class PrecisionConfig(Config):
         """The frequencies of one position code."""
         import math
 
-        import torch
+        import numpy as np
 
+        from ropelab.methods.language import parse_scaling
         from ropelab.numerics.chain import Spectrum
         from ropelab.rope.frequencies import Geometry, inverse_frequencies
-        from ropelab.rope.scaling import parse_method
 
         if scheme == "single":
-            return Spectrum(torch.tensor([2 * math.pi / self.period], dtype=torch.float64))
+            return Spectrum(np.array([2 * math.pi / self.period]))
         if scheme == "sinusoidal":
             return Spectrum(inverse_frequencies(self.model_dim, 1e4), 1e4, self.model_dim)
         geometry = Geometry(self.width, self.base, self.trained_len)
-        plan = parse_method(self.method).plan(geometry, self.offset + self.length)
+        plan = parse_scaling(self.method).plan(geometry, self.offset + self.length)
         return Spectrum(plan.inv_freq, self.base, self.width)
 
 

@@ -2,8 +2,8 @@
 
 import math
 
+import numpy as np
 import pandas as pd
-import torch
 
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.numerics.formats import FloatFormat, round_to, spacing
@@ -47,8 +47,8 @@ def _candidates(fmt: FloatFormat, position: int) -> list[tuple[str, float]]:
 
 
 def _stored(fmt: FloatFormat, value: float) -> float:
-    return float(round_to(torch.tensor(value, dtype=torch.float64), fmt))
+    return float(round_to(np.array(value, dtype=np.float64), fmt))
 
 
 def _step(fmt: FloatFormat, value: float) -> float:
-    return float(spacing(torch.tensor(value, dtype=torch.float64), fmt))
+    return float(spacing(np.array(value, dtype=np.float64), fmt))

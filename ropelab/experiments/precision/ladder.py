@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
-import torch
 
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
@@ -14,7 +14,7 @@ from ropelab.numerics.code import Channel, Code
 from ropelab.numerics.formats import FORMATS
 from ropelab.numerics.phase import Worst, first_beyond, worst_by_octave
 from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.resolution import take_census
+from ropelab.numerics.resolution import count_distinct
 from ropelab.numerics.scores import draw, shift_errors
 from ropelab.stats import mean_interval
 
@@ -97,8 +97,8 @@ class Ladder:
         self, phase: CastPlan, channel: Channel, plans: Sequence[CastPlan]
     ) -> dict[CastPlan, int]:
         code = Code(Chain(phase, self.spectrum), channel, range(self.spectrum.pairs))
-        census = take_census(code, [plan.table for plan in plans], *self.range)
-        return {plan: found.distinct for plan, found in zip(plans, census, strict=True)}
+        found = count_distinct(code, [plan.table for plan in plans], *self.range)
+        return dict(zip(plans, found, strict=True))
 
     def row(self, entry: Entry) -> dict[str, object]:
         """One row of the table `casts`."""
@@ -112,7 +112,7 @@ class Ladder:
             "worst_pair": bad.pair,
             "first_bad_position": self._first_beyond(entry.plan),
             "max_table_error": self._table_error(entry.plan),
-            "table_positions": self.sample.positions.numel() + len(octaves),
+            "table_positions": self.sample.positions.size + len(octaves),
             "distinct_positions": self.distinct[entry.plan.code],
             "rms_score_error": self.scored.rms_error(entry.plan),
             "grows_with_position": grows(octaves),
@@ -144,8 +144,8 @@ class Ladder:
     def _table_error(self, plan: CastPlan) -> float:
         """At the sampled positions, and where the angles of each octave are worst."""
         if plan.code not in self.tables:
-            places = torch.tensor([float(found.position) for found in self._octaves(plan)])
-            worst_places = TableSample(self.spectrum, places.double())
+            places = np.array([float(found.position) for found in self._octaves(plan)])
+            worst_places = TableSample(self.spectrum, places)
             errors = (sample.largest_error(plan.code) for sample in (self.sample, worst_places))
             self.tables[plan.code] = max(errors)
         return self.tables[plan.code]
@@ -205,8 +205,8 @@ def _long_row(config: PrecisionConfig, length: int) -> dict[str, object]:
 def drift_table(config: PrecisionConfig) -> pd.DataFrame:
     """How far a score moves when query and key shift together: exactly 0 without rounding."""
     spectrum = config.spectrum("rope")
-    shifts = 2.0 ** torch.arange((config.length - 1).bit_length(), dtype=torch.float64)
-    deltas = torch.tensor([1.0, 8.0, 64.0], dtype=torch.float64)
+    shifts = 2.0 ** np.arange((config.length - 1).bit_length())
+    deltas = np.array([1.0, 8.0, 64.0])
     rows = []
     for name, plan in drifting(config):
         chain = Chain(plan, spectrum)
@@ -214,9 +214,9 @@ def drift_table(config: PrecisionConfig) -> pd.DataFrame:
             draws = draw(config.draws, spectrum.pairs, alignment, config.seed)
             errors = shift_errors(chain, draws, config.offset, deltas, shifts)
             # One number per draw: the deltas of a draw are not independent of each other.
-            per_draw = errors.square().mean(2).sqrt()
+            per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
-                mean = mean_interval(values.numpy())
+                mean = mean_interval(values)
                 rows.append(
                     {
                         "name": name,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+import numpy as np
 import pandas as pd
-import torch
+from jaxtyping import Float
 
 from ropelab.errors import InputError, unknown_name
 from ropelab.numerics.accuracy import TableSample
@@ -24,6 +25,7 @@ from ropelab.numerics.phase import worst, wrapped
 from ropelab.numerics.ranges import blocks, span
 from ropelab.numerics.resolution import take_census
 
+Positions = Float[np.ndarray, "n"]
 _REPORTED = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*=\s*(\S+)\s*")
 
 
@@ -122,24 +124,24 @@ class Measure:
     measure: Callable[..., float]
 
 
-def _at(position: int) -> torch.Tensor:
-    return torch.tensor([position], dtype=torch.float64)
+def _at(position: int) -> Positions:
+    return np.array([position], dtype=np.float64)
 
 
 def _stored_position(of: Range, position: int) -> float:
-    return float(of.chain.positions(_at(position)))
+    return float(of.chain.positions(_at(position))[0])
 
 
 def _position_step(of: Range, position: int) -> float:
-    return float(spacing(_at(position), of.chain.plan.position))
+    return float(spacing(_at(position), of.chain.plan.position)[0])
 
 
 def _stored_angle(of: Range, position: int, pair: int) -> float:
-    return float(of.chain.angles(_at(position))[pair])
+    return float(of.chain.angles(_at(position))[pair, 0])
 
 
 def _exact_angle(of: Range, position: int, pair: int) -> float:
-    return float(of.exact.angles(_at(position))[pair])
+    return float(of.exact.angles(_at(position))[pair, 0])
 
 
 def _wrong_positions(of: Range) -> float:
@@ -167,19 +169,19 @@ def _max_table_error(of: Range) -> float:
 
 def _max_cos_error(of: Range) -> float:
     return max(
-        _over_blocks(of, lambda m: float((of.chain.table(m)[0] - of.exact.table(m)[0]).abs().max()))
+        _over_blocks(of, lambda m: float(np.abs(of.chain.table(m)[0] - of.exact.table(m)[0]).max()))
     )
 
 
 def _max_phase_error(of: Range) -> float:
-    def largest(positions: torch.Tensor) -> float:
+    def largest(positions: Positions) -> float:
         cos, sin = of.chain.table(positions)
-        return float(wrapped(torch.atan2(sin, cos) - of.exact.angles(positions)).max())
+        return float(wrapped(np.arctan2(sin, cos) - of.exact.angles(positions)).max())
 
     return max(_over_blocks(of, largest))
 
 
-def _over_blocks(of: Range, measure: Callable[[torch.Tensor], float]) -> list[float]:
+def _over_blocks(of: Range, measure: Callable[[Positions], float]) -> list[float]:
     return [measure(span(start, stop)) for start, stop in blocks(of.offset, of.offset + of.length)]
 
 
@@ -196,7 +198,7 @@ MEASURES: dict[str, Measure] = {
         2, "the cosine in float64", lambda of, m, i: math.cos(_exact_angle(of, m, i))
     ),
     "stored_cos": Measure(
-        2, "the cosine as stored", lambda of, m, i: float(of.chain.table(_at(m))[0][i])
+        2, "the cosine as stored", lambda of, m, i: float(of.chain.table(_at(m))[0][i, 0])
     ),
     "wrong_positions": Measure(0, "positions not stored as they are", _wrong_positions),
     "distinct_positions": Measure(0, "different codes in the range", _distinct_positions),

@@ -1,10 +1,6 @@
 """Put the tables of the precision experiment together."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pandas as pd
-import torch
 
 from ropelab.context import Context
 from ropelab.experiments.precision.codes import code_tables, codes, pairs_table, scores_table
@@ -18,22 +14,6 @@ from ropelab.numerics.chain import Chain
 
 def run(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Codes, ladder, and what else was asked for; tables without rows are left out."""
-    with one_thread():
-        return _tables(config, context)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: the blocks are small, and handing them around costs more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _tables(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:
     tables: dict[str, pd.DataFrame] = {}
     if codes(config):
         with context.progress("which positions collide", total=len(codes(config))) as advance:

@@ -9,7 +9,6 @@ from ropelab.rope.scaling.by_parts import (
     coded_ramp_range,
 )
 from ropelab.rope.scaling.given import LongRope
-from ropelab.rope.scaling.methods import METHODS, parse_method
 from ropelab.rope.scaling.plan import RopePlan, Scaling, kept_weights, roles
 from ropelab.rope.scaling.selected import Clipped, PRope, Proportional, Resonance
 from ropelab.rope.scaling.uniform import (
@@ -22,7 +21,6 @@ from ropelab.rope.scaling.uniform import (
 )
 
 __all__ = [
-    "METHODS",
     "AdjustedBase",
     "Clipped",
     "DynamicNtk",
@@ -43,6 +41,5 @@ __all__ = [
     "coded_ramp_range",
     "kept_weights",
     "ntk_base",
-    "parse_method",
     "roles",
 ]

@@ -9,9 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry, turns
@@ -24,13 +23,13 @@ from ropelab.rope.scaling.plan import (
 )
 
 
-def ramp_in_turns(geometry: Geometry, slow: float, fast: float) -> Float[Tensor, "pairs"]:
+def ramp_in_turns(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, "pairs"]:
     """Weight kept: clip((r_i - slow) / (fast - slow), 0, 1), r_i = turns in the trained length.
 
     Source: arXiv:2309.00071, eq. 17-18.
     """
     r = turns(geometry.inv_freq, geometry.trained_len)
-    return ((r - slow) / (fast - slow)).clamp(0, 1)
+    return np.clip((r - slow) / (fast - slow), 0, 1)
 
 
 def pair_with_turns(geometry: Geometry, r: float) -> float:
@@ -57,14 +56,14 @@ def coded_ramp_range(
     return max(low, 0), min(high, geometry.rotary_dim - 1)
 
 
-def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[Tensor, "pairs"]:
+def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[np.ndarray, "pairs"]:
     """Weight kept: 1 - clip((i - low) / (high - low), 0, 1), with the runtimes' guard low = high.
 
     Source: jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding; transformers rope type 'yarn'.
     """
     width = high - low if high != low else 0.001
-    index = torch.arange(geometry.pairs, dtype=torch.float64)
-    return 1 - ((index - low) / width).clamp(0, 1)
+    index = np.arange(geometry.pairs, dtype=np.float64)
+    return 1 - np.clip((index - low) / width, 0, 1)
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
@@ -157,7 +156,7 @@ class _CodedRamp(Scaling):
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         return coded_ramp_range(geometry, self.beta_fast, self.beta_slow, self.truncate)
 
-    def ramped(self, geometry: Geometry, stretch: float) -> Float[Tensor, "pairs"]:
+    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, "pairs"]:
         kept = ramp_in_pairs(geometry, *self.ramp_range(geometry))
         return blend(geometry.inv_freq, kept, stretch)
 

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
@@ -29,10 +28,14 @@ class LongRope(Scaling):
 
     name: ClassVar[str] = "longrope"
     source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
+    factor_means: ClassVar[str] = "the reach that the attention factor is computed from"
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         if not self.long_factor:
-            raise InputError("longrope: needs long_factor=[...], one number per pair")
+            raise InputError(
+                "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
+            )
         check_factor(self.name, self.factor)
         check_attention_factor(self.name, self.attention_factor)
         _check_divisors("long_factor", self.long_factor)
@@ -51,12 +54,12 @@ class LongRope(Scaling):
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
 
-    def _divisors(self, pairs: int, long: bool) -> Float[Tensor, "pairs"]:
+    def _divisors(self, pairs: int, long: bool) -> Float[np.ndarray, "pairs"]:
         given = self.long_factor if long else self.short_factor or (1.0,) * pairs
         if len(given) != pairs:
             which = "long_factor" if long else "short_factor"
             raise InputError(f"longrope: {which} has {len(given)} numbers for {pairs} pairs")
-        return torch.tensor(given, dtype=torch.float64)
+        return np.array(given, dtype=np.float64)
 
 
 def _check_divisors(name: str, values: tuple[float, ...]) -> None:

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
@@ -22,7 +21,7 @@ class RopePlan:
     ``stretch``: what a fully interpolated pair was divided by; 1 where there is no such thing.
     """
 
-    inv_freq: Float[Tensor, "pairs"]
+    inv_freq: Float[np.ndarray, "pairs"]
     attention_factor: float = 1.0
     stretch: float = 1.0
 
@@ -37,11 +36,16 @@ class Scaling:
     """A way to run a model beyond its trained length by changing frequencies.
 
     A subclass holds only its own knobs, is checked when built (InputError), and turns a geometry
-    and a length into a RopePlan. ``name`` is what users type, ``source`` where it comes from.
+    and a length into a RopePlan. ``name`` is what users type, ``source`` where it comes from,
+    ``factor_means`` what its ``factor`` does, if it has one. ``factors_tried``: where no factor is
+    given, it is these multiples of the length to be read over the trained one; none of them: its
+    own default, as for methods that look at the length themselves.
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
+    factor_means: ClassVar[str] = ""
+    factors_tried: ClassVar[tuple[float, ...]] = ()
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """The frequencies to use while ``length`` tokens are in the context.
@@ -65,12 +69,7 @@ class Scaling:
     @property
     def label(self) -> str:
         """The method as it would be typed, knobs at their defaults left out."""
-        knobs = [
-            f"{knob.name}={_typed(getattr(self, knob.name))}"
-            for knob in fields(self)
-            if getattr(self, knob.name) != knob.default
-        ]
-        return f"{self.name}({', '.join(knobs)})" if knobs else self.name
+        return as_typed(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +77,9 @@ class Stretching(Scaling):
     """A method made to reach ``factor`` times the trained length; factor 1 is the identity."""
 
     factor: float = 1.0
+
+    factor_means: ClassVar[str] = "how many times the trained length is to be read"
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         check_factor(self.name, self.factor)
@@ -111,8 +113,8 @@ def check_attention_factor(method: str, value: float | None) -> None:
 
 
 def blend(
-    inv_freq: Float[Tensor, "pairs"], kept: Float[Tensor, "pairs"], stretch: float
-) -> Float[Tensor, "pairs"]:
+    inv_freq: Float[np.ndarray, "pairs"], kept: Float[np.ndarray, "pairs"], stretch: float
+) -> Float[np.ndarray, "pairs"]:
     """kept * theta + (1 - kept) * theta / stretch, the form shared by all by-parts methods."""
     return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
@@ -128,14 +130,14 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     return [_role(value, 1 / plan.stretch) for value in ratio]
 
 
-def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[Tensor, "pairs"]:
+def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, "pairs"]:
     """w with theta' = w theta + (1 - w) theta/stretch; nan where the plan stretches nothing."""
     if plan.stretch == 1:
-        return torch.full_like(plan.inv_freq, math.nan)
+        return np.full_like(plan.inv_freq, math.nan)
     ratio = plan.inv_freq / geometry.inv_freq
     weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
-    snapped = weight.round()
-    return torch.where((weight - snapped).abs() < _ROUNDING, snapped, weight)
+    snapped = np.round(weight)
+    return np.where(np.abs(weight - snapped) < _ROUNDING, snapped, weight)
 
 
 _ROUNDING = 1e-11
@@ -152,9 +154,31 @@ def _role(ratio: float, interpolated: float) -> str:
     return "ramp" if interpolated < ratio < 1 else "moved"
 
 
-def _typed(value: object) -> str:
+class Named(Protocol):
+    """A dataclass whose fields are the knobs of a method with that name."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    name: ClassVar[str]
+
+
+def as_typed(method: Named) -> str:
+    """A method as it would be typed, knobs at their defaults left out."""
+    knobs = [
+        f"{knob.name}={knob_text(getattr(method, knob.name))}"
+        for knob in fields(method)
+        if getattr(method, knob.name) != knob.default
+    ]
+    return f"{method.name}({', '.join(knobs)})" if knobs else method.name
+
+
+def knob_text(value: object) -> str:
+    """The value of a knob as it would be typed.
+
+    >>> knob_text(500000.0), knob_text((1.0, 2.5)), knob_text(True)
+    ('500000', '[1, 2.5]', 'true')
+    """
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_typed, value))}]"
-    return value.label if isinstance(value, Scaling) else str(value).lower()
+        return f"[{', '.join(map(knob_text, value))}]"
+    return getattr(value, "label", str(value).lower())

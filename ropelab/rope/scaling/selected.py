@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry, turns, wavelengths
@@ -45,6 +44,8 @@ class Proportional(PRope):
 
     name: ClassVar[str] = "proportional"
     source: ClassVar[str] = "Gemma 4; transformers rope type 'proportional'"
+    factor_means: ClassVar[str] = "what the frequencies of turning pairs are divided by"
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,9 +74,9 @@ class Clipped(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         n = min(self.n or self._unfinished(geometry), geometry.pairs)
-        angle = torch.linspace(0, math.pi, n, dtype=torch.float64)
-        taper = torch.ones(geometry.pairs, dtype=torch.float64)
-        taper[geometry.pairs - n :] = (1 + torch.cos(angle)) / 2
+        angle = np.linspace(0, math.pi, n)
+        taper = np.ones(geometry.pairs)
+        taper[geometry.pairs - n :] = (1 + np.cos(angle)) / 2
         return RopePlan(geometry.inv_freq * taper)
 
     def _unfinished(self, geometry: Geometry) -> int:
@@ -97,13 +98,13 @@ class Resonance(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
-        rounded = torch.round(wavelengths(plan.inv_freq))
+        rounded = np.round(wavelengths(plan.inv_freq))
         return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
 
 
-def _fastest(geometry: Geometry, p: float) -> Float[Tensor, "pairs"]:
+def _fastest(geometry: Geometry, p: float) -> Float[np.ndarray, "pairs"]:
     turning = int(p * geometry.rotary_dim // 2)
-    return torch.where(torch.arange(geometry.pairs) < turning, geometry.inv_freq, 0.0)
+    return np.where(np.arange(geometry.pairs) < turning, geometry.inv_freq, 0.0)
 
 
 def _check_share(method: str, p: float) -> None:

@@ -1,14 +1,22 @@
-"""Where is measured: buckets of positions, growing contexts, copying distances.
+"""Where is measured: buckets of positions, growing contexts, distances of what is retrieved.
 
 All of them follow from the trained length L and the tested length T, so that runs at different
 lengths are read the same way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 LAST_WINDOW = 512
 """The final tokens on which growing contexts are compared (a quarter of L, if that is less)."""
+
+
+class Place(NamedTuple):
+    """Where something is retrieved: how far back it lies, in a context of how many tokens."""
+
+    distance: int
+    context: int
 
 
 def _multiples() -> Iterator[float]:
@@ -59,3 +67,18 @@ def distances(train_len: int, test_len: int) -> list[int]:
 def copy_length(distance: int, test_len: int) -> int:
     """The length of a sequence that copies at a distance: one whole repeat, if T has room."""
     return min(2 * distance, test_len)
+
+
+def inner_buckets(train_len: int) -> list[tuple[int, int]]:
+    """Ranges [start, end) inside the trained length: up to L/16, L/8, L/4, L/2, L."""
+    return list(pairwise([0, *(train_len >> shift for shift in (4, 3, 2, 1, 0))]))
+
+
+def inner_distances(train_len: int) -> list[int]:
+    """How far back lies what is retrieved inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
+    return [*(train_len >> shift for shift in (5, 4, 3, 2, 1)), train_len * 3 // 4]
+
+
+def places(distances: Iterable[int], longest: int) -> tuple[Place, ...]:
+    """Each distance in the shortest context that holds one whole repeat, if there is room."""
+    return tuple(Place(distance, copy_length(distance, longest)) for distance in distances)

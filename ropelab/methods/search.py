@@ -8,12 +8,16 @@ trained length are divided (LongRoPE2, arXiv:2502.20082).
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from ropelab.methods.attention import check_whole
+from ropelab.methods.method import ActsOn, Method, Reading, Scaled
 from ropelab.rope.frequencies import Geometry, turns
 from ropelab.rope.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
+from ropelab.rope.scaling.plan import as_typed, check_factor
 
 REACHES = 2.0
 """The largest divisor tried, as a multiple of the reach."""
@@ -23,6 +27,40 @@ STEP = 0.25
 """Standard deviation of a mutation, as a share of the logarithm of the reach."""
 
 Fitness = Callable[[LongRope], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRopeSearch(Method):
+    """LongRoPE's factors searched on the model itself, in `budget` evaluations of its loss."""
+
+    budget: int = 48
+    beyond_critical: bool = False
+    factor: float = 1.0
+    name: ClassVar[str] = "longrope_search"
+    source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082"
+    acts_on: ClassVar[ActsOn] = "frequencies"
+    factor_means: ClassVar[str] = "how many times the trained length is to be read"
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
+    is_tunable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_whole(self.name, "budget", self.budget)
+        check_factor(self.name, self.factor)
+
+    @property
+    def label(self) -> str:
+        return as_typed(replace(self, factor=1.0))
+
+    @property
+    def reach(self) -> float:
+        return self.factor
+
+    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Reading:
+        def fitness(scaling: Scaling) -> float:
+            return loss_under(Scaled(scaling=scaling))
+
+        best, _ = search(geometry, self.factor, fitness, self.budget, self.beyond_critical)
+        return Scaled(scaling=best)
 
 
 @dataclass(frozen=True)
@@ -61,7 +99,7 @@ def _free(geometry: Geometry, beyond_critical: bool) -> np.ndarray:
     """Which pairs may be divided."""
     if not beyond_critical:
         return np.ones(geometry.pairs, dtype=bool)
-    return turns(geometry.inv_freq, geometry.trained_len).numpy() < 1
+    return turns(geometry.inv_freq, geometry.trained_len) < 1
 
 
 def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:
@@ -73,7 +111,7 @@ def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:
         PositionInterpolation(factor=reach),
     )
     plans = [scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known]
-    return [np.log((geometry.inv_freq / inv_freq).numpy()) for inv_freq in plans]
+    return [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
 
 
 def _child(found: list[Candidate], reach: float, random: np.random.Generator) -> np.ndarray:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
+from ropelab.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.rope.rotary import cos_sin, join_pairs, rotate, split_pairs
 from ropelab.rope.scaling import RopePlan
 
 DIM = 16
@@ -84,7 +84,7 @@ def test_the_pairings_differ_by_a_permutation_of_the_features():
 
 def test_complex_multiplication_says_the_same():
     x, positions = vectors(), torch.arange(5)
-    angle = positions[:, None] * plan().inv_freq
+    angle = positions[:, None] * torch.from_numpy(plan().inv_freq)
     z = torch.view_as_complex(x.reshape(2, 5, -1, 2)) * torch.polar(torch.ones_like(angle), angle)
     found = rotate(x, *cos_sin(positions, plan()), pairing="interleaved")
     torch.testing.assert_close(found, torch.view_as_real(z).flatten(-2))

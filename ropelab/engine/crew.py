@@ -1,0 +1,123 @@
+"""A crew of worker processes and the queue they speak to; replaced as a whole when one dies."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from pathlib import Path
+
+from loky import ProcessPoolExecutor
+from loky.backend import get_context
+
+from ropelab.cells import Cells
+from ropelab.context import Cell, Context
+from ropelab.engine.messages import Board, Outbox, Reporter
+from ropelab.machine import one_thread
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a worker looks whether the process that started it is still there."""
+
+_outbox: Outbox | None = None
+"""In a worker: the queue to speak to."""
+
+
+class Crew:
+    """Worker processes with one torch thread each.
+
+    Args:
+        workers: how many.
+    """
+
+    def __init__(self, workers: int) -> None:
+        context = get_context("loky")
+        self._queue = context.SimpleQueue()
+        self._executor = ProcessPoolExecutor(
+            workers,
+            context=context,
+            initializer=begin_work,
+            initargs=(self._queue, os.getpid()),
+            env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        )
+        self._tickets = itertools.count()
+        self._boards: dict[int, Board] = {}
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def submit(self, cell: Cell, cells: Cells, board: Board) -> "tuple[int, Future[None]]":
+        """Hand a cell to the next free worker; its ticket and its future."""
+        ticket = next(self._tickets)
+        self._boards[ticket] = board
+        return ticket, self._executor.submit(work, ticket, cell, cells.root, cells.again)
+
+    def dismiss(self, grace_seconds: float = 0.0) -> None:
+        """Stop all workers: a training step may end and be kept within the grace, then they go."""
+        processes = self.processes()
+        if grace_seconds:
+            _tell(processes, signal.SIGINT)
+            _wait_for_silence(self._boards, grace_seconds)
+        self._executor.shutdown(wait=False, kill_workers=True)
+        _tell(processes, signal.SIGKILL)
+        self._queue.put(None)
+
+    def forget(self, ticket: int) -> None:
+        """A cell is done with."""
+        self._boards.pop(ticket, None)
+
+    def processes(self) -> set[int]:
+        """Process ids of workers that have begun a cell which is not done with."""
+        return {board.processes[t] for t, board in self._boards.items() if t in board.processes}
+
+    def _listen(self) -> None:
+        """Pass messages on to the boards until the crew is dismissed or its queue breaks."""
+        while True:
+            try:
+                message = self._queue.get()
+            except (EOFError, OSError, TypeError, ValueError):
+                return  # a worker was killed while it spoke; the crew is replaced
+            if message is None:
+                return
+            if board := self._boards.get(message.ticket):
+                board.take(message)
+
+
+def begin_work(outbox: Outbox, parent: int) -> None:
+    """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it ends."""
+    global _outbox
+    _outbox = outbox
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
+
+
+def work(ticket: int, cell: Cell, root: Path, again: str) -> None:
+    """In a worker: compute one cell and keep it on disk."""
+    assert _outbox is not None
+    reporter = Reporter(_outbox, ticket)
+    try:
+        with one_thread():
+            Context(progress=reporter, cells=Cells(root, again)).compute(cell)
+    finally:
+        reporter.say("ended")
+
+
+def _end_without(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os._exit(1)
+
+
+def _tell(processes: Iterable[int], which: signal.Signals) -> None:
+    for process in processes:
+        try:
+            os.kill(process, which)
+        except ProcessLookupError:
+            continue
+
+
+def _wait_for_silence(boards: dict[int, Board], seconds: float) -> None:
+    """Wait until no worker is inside a cell any more, at most so long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and any(board.busy(t) for t, board in list(boards.items())):
+        time.sleep(0.05)

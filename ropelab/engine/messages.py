@@ -1,0 +1,138 @@
+"""What a worker tells the process that asked: how far a cell is, and sentences for the user.
+
+A worker has no terminal. Its progress lines are opened, moved and closed by messages, and shown by
+the progress of the run that the cell belongs to.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ropelab.context import Advance, Progress
+
+SECONDS_BETWEEN = 0.2
+"""A worker speaks at most so often about one line."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One thing that happened to a ticket (a cell on its way through a worker).
+
+    Attributes:
+        kind: `started` (process id), `open` (description, total), `advance` (steps, note),
+            `close`, `ended`.
+    """
+
+    ticket: int
+    kind: str
+    content: tuple[Any, ...] = ()
+
+
+class Outbox(Protocol):
+    """The end of a queue that a worker writes to."""
+
+    def put(self, message: Message | None) -> None: ...
+
+
+class Reporter:
+    """Progress in a worker: says by messages what a progress line would show."""
+
+    def __init__(self, outbox: Outbox, ticket: int) -> None:
+        self._outbox, self._ticket = outbox, ticket
+        self.say("started", os.getpid())
+
+    def say(self, kind: str, *content: Any) -> None:
+        """Send one message about this cell."""
+        self._outbox.put(Message(self._ticket, kind, content))
+
+    @contextmanager
+    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+        """A progress line; what happens between two messages is told by the second."""
+        self.say("open", description, total)
+        waiting, spoken = 0.0, time.monotonic()
+
+        def advance(steps: float = 1, *, note: str = "") -> None:
+            nonlocal waiting, spoken
+            waiting += steps
+            if time.monotonic() - spoken >= SECONDS_BETWEEN:
+                self.say("advance", waiting, note)
+                waiting, spoken = 0.0, time.monotonic()
+
+        try:
+            yield advance
+        finally:
+            self.say("advance", waiting, "")
+            self.say("close")
+
+
+class Board:
+    """The lines of all cells of a phase and one line for the whole, in the process that asked."""
+
+    def __init__(self, progress: Progress, cells: int) -> None:
+        self._progress = progress
+        self._lines: dict[int, _Line] = {}
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._cells = cells
+        self.processes: dict[int, int] = {}
+        """Process ids of the cells that are being computed, by ticket."""
+
+    def __enter__(self) -> "Board":
+        self._whole = self._stack.enter_context(
+            self._progress(f"{self._cells} models and measurements", self._cells)
+        )
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        with self._lock:
+            for line in self._lines.values():
+                line.close()
+            self._lines.clear()
+        self._stack.close()
+
+    def take(self, message: Message) -> None:
+        """Show what a message tells."""
+        with self._lock:
+            if message.kind == "started":
+                self.processes[message.ticket] = message.content[0]
+            elif message.kind == "ended":
+                self.processes.pop(message.ticket, None)
+            elif message.kind == "open":
+                self._close(message.ticket)
+                self._lines[message.ticket] = _Line(self._progress, *message.content)
+            elif message.kind == "close":
+                self._close(message.ticket)
+            elif line := self._lines.get(message.ticket):
+                line.advance(*message.content)
+
+    def finished(self, ticket: int) -> None:
+        """One cell is done with, computed or failed."""
+        with self._lock:
+            self._close(ticket)
+            self._whole(1)
+
+    def busy(self, ticket: int) -> bool:
+        """Whether a worker is inside this cell."""
+        return ticket in self.processes
+
+    def _close(self, ticket: int) -> None:
+        if line := self._lines.pop(ticket, None):
+            line.close()
+
+
+class _Line:
+    """One open progress line, moved by messages instead of by a block."""
+
+    def __init__(self, progress: Progress, description: str, total: float | None) -> None:
+        self._stack = ExitStack()
+        self._advance = self._stack.enter_context(progress(description, total))
+
+    def advance(self, steps: float, note: str) -> None:
+        self._advance(steps, note=note)
+
+    def close(self) -> None:
+        self._stack.close()

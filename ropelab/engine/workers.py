@@ -1,0 +1,124 @@
+"""Cells in worker processes on this machine, side by side, one torch thread each.
+
+The workers are loky's. They stay alive between cells and phases, since importing torch takes
+seconds. Their results lie on disk, whole or not at all, like those of a run in one process, so a
+worker that is killed costs its cell and nothing else: the cell is computed again, at most twice.
+Workers go when the process that started them goes, however it went.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import as_completed
+
+from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
+
+from ropelab.context import Cell, Context, Failures
+from ropelab.engine.capacity import BYTES_OF_A_WORKER, workers_for
+from ropelab.engine.crew import Crew
+from ropelab.engine.messages import Board
+from ropelab.errors import MachineError, RopelabError
+
+TRIES = 3
+"""How often a cell is begun whose worker dies under it."""
+GRACE_SECONDS = 1.5
+"""After an interrupt a training step may end and be kept for so long; then workers are killed."""
+LOST = (BrokenProcessPool, ShutdownExecutorError)
+
+
+class Workers:
+    """An engine of local processes, started when the first cells come.
+
+    Args:
+        count: how many; None for as many as there are cores and memory.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count
+        self._crew: Crew | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def compute(self, cells: Sequence[Cell], context: Context) -> None:
+        """See `Engine.compute`."""
+        if not cells:
+            return
+        try:
+            with Board(context.progress, len(cells)) as board:
+                self._compute(list(cells), context, board)
+        except (KeyboardInterrupt, SystemExit):
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all workers; other threads that compute with them end as interrupted."""
+        with self._lock:
+            self._stopped = True
+            crew, self._crew = self._crew, None
+        if crew:
+            crew.dismiss(GRACE_SECONDS)
+
+    def _compute(self, cells: list[Cell], context: Context, board: Board) -> None:
+        """Rounds of all cells that are left, until none is; a second one only after a loss."""
+        failures, begun = Failures(), Counter[int]()
+        left = dict(enumerate(cells))
+        while left:
+            crew = self._ready(cells)
+            tickets, futures = {}, {}
+            for number, cell in left.items():
+                tickets[number], future = crew.submit(cell, context.cells, board)
+                futures[future] = number
+            for future in as_completed(futures):
+                number = futures[future]
+                error = future.exception()
+                if isinstance(error, LOST):
+                    begun[number] += board.busy(tickets[number])
+                    continue
+                if isinstance(error, KeyboardInterrupt):
+                    raise error
+                self._settle(left.pop(number), error, context, failures)
+                board.finished(tickets[number])
+                crew.forget(tickets[number])
+            if left:
+                self._replace(crew, [cells[n] for n in left if begun[n] >= TRIES])
+        failures.report()
+
+    def _settle(
+        self, cell: Cell, error: BaseException | None, context: Context, failures: Failures
+    ) -> None:
+        """Note what became of a cell."""
+        if error is None:
+            context.cells.note_computed(kind=cell.kind, version=cell.version, key=cell.key)
+        elif isinstance(error, RopelabError):
+            failures.add(error)
+        else:
+            raise error
+
+    def _ready(self, cells: Sequence[Cell]) -> Crew:
+        """The crew, started now if there is none."""
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            if self._crew is None:
+                needs = [getattr(cell, "memory_bytes", BYTES_OF_A_WORKER) for cell in cells]
+                self._crew = Crew(workers_for(self._count, needs))
+            return self._crew
+
+    def _replace(self, crew: Crew, lost: list[Cell]) -> None:
+        """Put a new crew in the place of one that lost a worker.
+
+        Raises:
+            MachineError: a cell has lost its worker too often.
+        """
+        with self._lock:
+            stopped = self._stopped
+            if self._crew is crew:
+                self._crew = None
+        crew.dismiss()
+        if stopped:
+            raise KeyboardInterrupt
+        if lost:
+            raise MachineError(
+                f"the process computing '{lost[0].title}' was killed {TRIES} times, as the system "
+                "does when memory runs out; try fewer --workers"
+            )

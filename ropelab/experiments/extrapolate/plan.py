@@ -1,0 +1,213 @@
+"""From a config to the pieces of a run: which models are trained, and what each is asked."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.facts import vocabulary_of
+from ropelab.experiments.extrapolate.presets import Budget
+from ropelab.labels import WINDOW
+from ropelab.lm.model import ModelSize
+from ropelab.lm.trained import COPY, Task, Training
+from ropelab.lm.training import Recipe
+from ropelab.methods.attention import UNSCALED
+from ropelab.methods.method import PAIRING, Method, Reading
+from ropelab.rope.frequencies import Geometry
+from ropelab.trials import grid
+from ropelab.trials.cells import Asked, Trial
+from ropelab.trials.given import Given
+from ropelab.trials.readers import Reader, Sliding, Under
+from ropelab.trials.retrieval import Retrieval
+from ropelab.trials.text import Texts
+
+LONGER = "trained_at_test_len"
+GENTLER = 0.25
+"""Learning rates of fine-tuning, as a share of those of training."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to read a long context.
+
+    Attributes:
+        arm: `zero_shot`, `finetuned` or `ceiling`.
+        model: which model is asked, given the one trained at the trained length.
+    """
+
+    method: str
+    factor: float
+    arm: str
+    reader: Reader
+    model: Callable[[Training], Training]
+
+
+def questions(config: ExtrapolateConfig) -> list[Asked]:
+    """Every row of every task, for every training seed."""
+    return [
+        Asked(
+            subject=row.model(base) if isinstance(base, Training) else base,
+            trial=asked,
+            reader=row.reader,
+            labels=(
+                ("method", row.method),
+                ("factor", row.factor),
+                ("seed", base.seed),
+                ("arm", row.arm),
+            ),
+            device=config.device,
+            dtype=config.dtype,
+        )
+        for wanted in (trial(config, task) for task in config.tasks)
+        for base in subjects(config, wanted)
+        for row, asked in rows(config, wanted)
+    ]
+
+
+def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]:
+    """All rows of one task, the baselines last."""
+    geometry = config.geometry()
+    for arm in ("zero_shot", "finetuned"):
+        for method in config.parsed_methods() if arm in config.arms else ():
+            if arm == "zero_shot" or method.is_tunable:
+                reader = Under(method, geometry)
+                model = partial(_model, config, method, arm)
+                yield Row(method.label, method.reach, arm, reader, model), asked
+    plain = Under(UNSCALED, geometry)
+    if "ceiling" in config.arms:
+        longer = partial(trained_longer, geometry=geometry, test_len=config.test_len)
+        yield Row(LONGER, 1.0, "ceiling", plain, longer), asked
+    if isinstance(asked, Texts):
+        window = Sliding(plain, config.train_len)
+        at_the_end = replace(asked, contexts=(config.test_len,))
+        yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), at_the_end
+
+
+def trial(config: ExtrapolateConfig, task: str) -> Trial:
+    """What a model is asked in a task."""
+    train, test = config.train_len, config.test_len
+    if task == "text":
+        return Texts(
+            source=config.source(),
+            documents=config.documents,
+            buckets=tuple(grid.buckets(train, test)),
+            contexts=tuple(grid.contexts(train, test)),
+            last=grid.last_window(train),
+            beyond=train,
+            tokenizer=config.hf,
+        )
+    return Retrieval(
+        name=task,
+        places=grid.places(grid.distances(train, test), test),
+        sequences=config.sequences,
+        vocabulary=vocabulary_of(config.hf) if config.hf else 0,
+    )
+
+
+def subjects(config: ExtrapolateConfig, asked: Trial) -> list[Training] | list[Given]:
+    """What is asked: a model per training seed, or the one given."""
+    return [Given.at(config.hf)] if config.hf else trainings(config, asked)
+
+
+def trainings(config: ExtrapolateConfig, asked: Trial) -> list[Training]:
+    """One training per seed of the model that reads text, or of the one that copies and recalls."""
+    sizes = config.sizes
+    if isinstance(asked, Texts):
+        return _seeds(config, asked.source.task(), sizes.text, config.text_steps)
+    return _seeds(config, COPY, sizes.copy, config.copy_steps)
+
+
+def _seeds(
+    config: ExtrapolateConfig, task: Task, budget: Budget, steps: int | None
+) -> list[Training]:
+    size = ModelSize(
+        vocabulary=task.vocabulary,
+        layers=budget.layers,
+        width=budget.width,
+        heads=budget.heads,
+        head_dim=config.head_dim,
+    )
+    recipe = Recipe(
+        steps=steps or budget.steps,
+        window=config.train_len,
+        tokens_per_step=budget.tokens_per_step,
+        matrix_rate=budget.matrix_rate,
+    )
+    return [
+        Training(
+            task=task,
+            size=size,
+            recipe=recipe,
+            seed=seed,
+            encoding=partial(UNSCALED.encoding, config.geometry(), config.train_len),
+            encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
+            dtype=config.dtype,
+        )
+        for seed in config.seeds
+    ]
+
+
+def as_trained(base: Training) -> Training:
+    """The model of the zero-shot arm."""
+    return base
+
+
+def _model(config: ExtrapolateConfig, method: Method, arm: str, base: Training) -> Training:
+    if not isinstance(method, Reading):
+        return base
+    if arm == "zero_shot":
+        return recalibrated(base, method, config.geometry())
+    steps, length = config.finetune_steps, config.tuned_len
+    return finetuned(base, method, config.geometry(), steps, length)
+
+
+def recalibrated(base: Training, method: Reading, geometry: Geometry) -> Training:
+    """`base` trained for longer at its own length, at full rates, if `method` includes that."""
+    if not method.recalibration:
+        return base
+    length, steps = base.recipe.window, method.recalibration
+    recipe = replace(base.recipe, steps=steps, first_window=length, warmup=min(5, steps))
+    return replace(
+        base,
+        recipe=recipe,
+        encoding=partial(method.encoding, geometry, length),
+        encoding_key={**base.encoding_key, "name": method.encoding(geometry, length).name},
+        start=base,
+    )
+
+
+def finetuned(
+    base: Training, method: Reading, geometry: Geometry, steps: int, length: int
+) -> Training:
+    """`base`, made ready for `method`, fine-tuned at a length, reading it by `method`."""
+    base = recalibrated(base, method, geometry)
+    recipe = replace(
+        base.recipe,
+        steps=steps,
+        window=length,
+        first_window=length,
+        tokens_per_step=max(length, base.recipe.tokens_per_step),
+        warmup=min(5, steps),
+        matrix_rate=GENTLER * base.recipe.matrix_rate,
+        other_rate=GENTLER * base.recipe.other_rate,
+    )
+    return replace(
+        base,
+        recipe=recipe,
+        encoding=partial(method.encoding, geometry, length),
+        encoding_key={**base.encoding_key, "method": method.label, "factor": method.reach},
+        start=base,
+    )
+
+
+def trained_longer(base: Training, geometry: Geometry, test_len: int) -> Training:
+    """The same training at the test length from the start, on the same number of tokens.
+
+    The curriculum goes on to the longer window; a step holds one row more than it otherwise would
+    only if one row of the longest window is more than the tokens of a step.
+    """
+    tokens = max(test_len, base.recipe.tokens_per_step)
+    steps = max(1, round(base.recipe.steps * base.recipe.tokens_per_step / tokens))
+    recipe = replace(base.recipe, steps=steps, window=test_len, tokens_per_step=tokens)
+    longer = replace(geometry, trained_len=test_len)
+    return replace(base, recipe=recipe, encoding=partial(UNSCALED.encoding, longer, test_len))

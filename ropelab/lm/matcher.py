@@ -1,0 +1,45 @@
+"""A reader without a model: what followed when the last n tokens stood here before?
+
+It sets the scale of every table of copying and look-ups. Where it answers everything, a model shows
+that it finds what stood before, and not that it knows where.
+"""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+NOTHING = -1
+"""The prediction where the last n tokens occur for the first time; no token equals it."""
+BITS = 62
+
+
+def ngram_predictions(
+    tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
+) -> Int[Tensor, "rows tokens"]:
+    """For every token, what followed the most recent earlier occurrence of the n before it.
+
+    Occurrences may overlap. One sort for all rows: 8192 tokens take about a millisecond.
+
+    Returns:
+        At place t the prediction of token t from those before it; NOTHING without an occurrence.
+    Raises:
+        ValueError: n is below 1, or n tokens of this vocabulary do not fit into an integer.
+    """
+    if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
+        raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
+    predictions = torch.full_like(tokens, NOTHING)
+    rows, length = tokens.shape
+    if length <= n:
+        return predictions
+    # The gram before token t, together with its row, as one number; a stable sort then puts each
+    # next to its most recent earlier occurrence.
+    grams = torch.arange(rows, device=tokens.device)[:, None].expand(rows, length - n)
+    for offset in range(n):
+        grams = grams * vocabulary + tokens[:, offset : length - n + offset]
+    ordered, places = grams.flatten().sort(stable=True)
+    again = (ordered[1:] == ordered[:-1]).nonzero().flatten()
+    following = tokens[:, n:].flatten()
+    found = torch.full_like(following, NOTHING)
+    found[places[again + 1]] = following[places[again]]
+    predictions[:, n:] = found.view(rows, -1)
+    return predictions

@@ -1,0 +1,80 @@
+"""What this machine computes with: the device, and the number format of training and evaluation.
+
+bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
+for it (Intel's AMX). Elsewhere it is no gain or a disaster. Training steps of the two small models,
+one thread, against float32: 1.2 to 2.2 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone,
+a tenth and less where it is emulated (docs/log.md has the measurements).
+
+The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and
+the same config would not give the same tables twice. The weights are float32 in either format;
+bfloat16 means torch's autocast, which casts the operands of matrix products.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+DtypeName = Literal["auto", "float32", "bfloat16"]
+"""A number format as a config names it; `auto` is resolved before anything is computed."""
+
+
+def resolve_device(device: str) -> str:
+    """What `auto` means on this machine: `cuda` if torch sees a GPU, else `cpu`."""
+    if device == "cpu":
+        return device
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if device == "cuda":
+        raise ValueError("cuda is not available on this machine; allowed here: auto, cpu")
+    return "cpu"
+
+
+def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
+    """What `auto` means on a device: `bfloat16` where its products are quicker, else `float32`."""
+    if asked == "auto":
+        return "bfloat16" if multiplies_bfloat16(device) else "float32"
+    return asked
+
+
+def about_dtype(dtype: DtypeName, device: str) -> str:
+    """Which number format is used on a device, and why, in one line."""
+    quick = multiplies_bfloat16(device)
+    processor = "CPU" if device == "cpu" else "GPU"
+    fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"
+    if dtype == "bfloat16":
+        return f"computing in bfloat16: {fact}" + ("" if quick else ", so this will be slow")
+    return f"computing in float32, as asked: {fact}" if quick else f"computing in float32: {fact}"
+
+
+def multiplies_bfloat16(device: str) -> bool:
+    """Whether bfloat16 products are quicker than float32 ones on a device."""
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    # The second question is to the library that makes the products: it may have been told to leave
+    # the units alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
+    units = torch.cpu.get_capabilities().get("amx_bf16", False)
+    return bool(units and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread while the block runs: how many there are changes the last digits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object]:
+    """Matrix products in `dtype` on a device while the block runs."""
+    import torch
+
+    return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()

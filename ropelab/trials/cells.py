@@ -1,0 +1,178 @@
+"""The pieces of a run that trains and measures: small descriptions that can be sent anywhere.
+
+A run is two kinds of phases. First every model is trained, those that start from another one after
+it; then every question is asked of every model. Tables come last, from all values together.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import pandas as pd
+from torch import Tensor
+
+from ropelab.context import Advance, Context
+from ropelab.lm.evaluation import Readable
+from ropelab.lm.trained import VERSION, Training
+from ropelab.machine import DtypeName, computing_in
+from ropelab.trials.readers import Reader
+
+Labels = Mapping[str, object]
+"""Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
+
+
+class Subject(Protocol):
+    """A model to be asked: one that is trained here, or one's own."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def key(self) -> dict[str, Any]: ...
+
+    def model(self, context: Context, device: str = "cpu") -> Any:
+        """The model, in evaluation mode."""
+        ...
+
+
+class Trial(Protocol):
+    """A question: real text, or something to be found again. Small, and identified by its key."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def key(self) -> dict[str, Any]: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+        """Values per document or sequence."""
+        ...
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """Some of the sequences that are measured, cut to a length."""
+        ...
+
+    def search_loss(self, model: Readable, reader: Reader) -> float:
+        """What a search lowers, on material that is not measured."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One training as a piece of a run; its weights lie in the folder of its checkpoints."""
+
+    training: Training
+    device: str
+    called: str = ""
+    kind: ClassVar[str] = "training"
+    version: ClassVar[int] = VERSION
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything the weights depend on."""
+        return self.training.key
+
+    @property
+    def title(self) -> str:
+        """What is said while it is computed."""
+        return f"{self.called or self.training.task.name}, seed {self.training.seed}"
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """`loss`: the training loss of each step, in nats per scored token."""
+        named = replace(context, progress=partial(_named, context, self.called))
+        _, losses = self.training.model_and_losses(named, self.device)
+        return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One question asked of one model under one reader.
+
+    Attributes:
+        labels: what its rows say in front of the values; no part of what is computed.
+        dtype: the number format of the products.
+        model_name: how the model is called while it is trained, where a task has several.
+    """
+
+    subject: Subject
+    trial: Trial
+    reader: Reader
+    labels: tuple[tuple[str, object], ...]
+    device: str
+    dtype: DtypeName
+    model_name: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What is asked."""
+        return self.trial.name
+
+    @property
+    def version(self) -> int:
+        """Of the question."""
+        return self.trial.version
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything its values depend on."""
+        return {
+            "model": self.subject.key,
+            "trial": self.trial.key,
+            "reader": self.reader.key,
+            "dtype": self.dtype,
+        }
+
+    @property
+    def title(self) -> str:
+        """What is said while it is computed."""
+        who = next(iter(dict(self.labels).values()))
+        return f"{self.trial.name}, seed {self.subject.seed}, {who}"
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """The values of the trial, per document or sequence."""
+        model = self.subject.model(context, self.device)
+        computing = computing_in(self.dtype, self.device)
+        with context.progress(self.title, self.trial.steps) as advance, computing:
+            reader = self.reader.found(self.trial.search_loss, model)
+            return self.trial.measure(model, reader, advance)
+
+
+def train_all(asked: Iterable[Asked], context: Context) -> None:
+    """Train every model that is asked something, each after the one that it starts from."""
+    waiting = {
+        str(each.key): Trained(training=each, device=cell.device, called=cell.model_name)
+        for cell in asked
+        if isinstance(cell.subject, Training)
+        for each in _with_starts(cell.subject)
+    }
+    for depth in sorted({_depth(cell.training) for cell in waiting.values()}):
+        context.phase([c for c in waiting.values() if _depth(c.training) == depth])
+
+
+def _with_starts(training: Training) -> list[Training]:
+    return [*(_with_starts(training.start) if training.start else ()), training]
+
+
+def _depth(training: Training) -> int:
+    return len(_with_starts(training))
+
+
+def ask_all(asked: Sequence[Asked], context: Context) -> dict[str, pd.DataFrame]:
+    """The values of all questions, one below the other, under their labels: table by name."""
+    collected: dict[str, list[pd.DataFrame]] = {}
+    for cell, tables in zip(asked, context.phase(asked), strict=True):
+        for name, table in tables.items():
+            labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
+            collected.setdefault(name, []).append(labelled)
+    return {name: pd.concat(parts, ignore_index=True) for name, parts in collected.items()}
+
+
+def _named(context: Context, called: str, description: str, total: float | None = None) -> Any:
+    return context.progress(f"{called}: {description}" if called else description, total)

@@ -1,0 +1,73 @@
+"""What the configs of experiments that train models share: fields, checks, the corpus. Light."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from ropelab.config import Config, Count, Device, Dtype, Naturals
+
+if TYPE_CHECKING:
+    from ropelab.trials.corpora import Source
+
+TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
+TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
+Seeds = Annotated[Naturals, Field(description="training seeds; each is a model of its own")]
+Documents = Annotated[Count, Field(description="held-out documents the text is measured on")]
+CorpusPath = Annotated[
+    str,
+    Field(description="text file or folder to use; empty: the standard library of this Python"),
+]
+On = Annotated[Device, Field(description="where tensors are computed")]
+In = Annotated[
+    Dtype,
+    Field(
+        description="number format of training; auto: bfloat16 where the processor has matrix "
+        "units for it, else float32"
+    ),
+]
+
+
+class TrialConfig(Config):
+    """A config of an experiment that trains models and measures them on text and retrieval."""
+
+    if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
+        tasks: tuple[str, ...]
+        train_len: int
+        documents: int
+        corpus: str
+
+    @property
+    def longest(self) -> int:
+        """The longest context that is read, in tokens."""
+        raise NotImplementedError
+
+    def inputs(self) -> dict[str, str]:
+        """The fingerprint of the corpus where text is measured.
+
+        Raises:
+            InputError: there is no such corpus, or it is too short for these lengths.
+        """
+        return {"corpus": self.source().fingerprint} if "text" in self.tasks else {}
+
+    def source(self) -> "Source":
+        """The corpus, known to be long enough for these lengths and this number of documents.
+
+        Raises:
+            InputError: it is not, or there is none.
+        """
+        from ropelab.trials import corpora
+
+        path, length = self.corpus, self.longest + 1
+        corpus = corpora.read(path, length)
+        corpus.check(self.train_len + 1, length, self.documents)
+        return corpora.Source(path, length, corpus.fingerprint)
+
+    def check_lengths(self, shortest: int) -> None:
+        """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
+        train_len = self.train_len
+        if train_len < shortest:
+            raise ValueError(f"train_len must be at least {shortest}, got {train_len}")
+        if self.longest < train_len:
+            raise ValueError(
+                f"test_len must be at least train_len ({train_len}), got {self.longest}"
+            )

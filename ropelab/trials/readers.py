@@ -1,0 +1,109 @@
+"""With which encoding a trained model reads a context of some length."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from torch import Tensor
+
+from ropelab.encoding.base import Encoding
+from ropelab.lm.evaluation import Readable, sliding_losses, token_losses
+from ropelab.methods.method import Method, Reading
+from ropelab.rope.frequencies import Geometry
+
+
+class Reader(ABC):
+    """How a model is read; it sets the encoding of the model before each pass."""
+
+    @property
+    @abstractmethod
+    def key(self) -> dict[str, Any]:
+        """What identifies it, json-able."""
+
+    @abstractmethod
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Make the model ready for a pass that serves all lengths yielded, until none is left.
+
+        Args:
+            lengths: rising. Those for which the encoding is not defined are left out.
+        """
+
+    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+        """The loss of each token given all before it in its row; of the `last` ones alone."""
+        return token_losses(model, tokens, last)
+
+    def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
+        """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
+        return self
+
+
+@dataclass(frozen=True)
+class AsTrained(Reader):
+    """With the encoding the model was trained with, as far as that is defined."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {}
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        defined = [length for length in lengths if length <= defined_length(model.encoding, length)]
+        if defined:
+            yield defined
+
+
+@dataclass(frozen=True)
+class Under(Reader):
+    """By a method made for contexts longer than the trained one."""
+
+    method: Method
+    geometry: Geometry
+
+    @property
+    def key(self) -> dict[str, Any]:
+        geometry = self.geometry
+        return {
+            "method": self.method.label,
+            "factor": self.method.reach,
+            "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
+        }
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        assert isinstance(self.method, Reading), "a method that is searched must be found first"
+        for encoding, served in self.method.passes(self.geometry, lengths):
+            model.encoding = encoding
+            yield served
+
+    def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
+        def loss_under(method: Method) -> float:
+            return loss(model, replace(self, method=method))
+
+        return replace(self, method=self.method.found(self.geometry, loss_under))
+
+
+@dataclass(frozen=True)
+class Sliding(Reader):
+    """Never more than `window` tokens at once, moved on by half of that.
+
+    So between half and all of the window is read before each token.
+    """
+
+    reader: Reader
+    window: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {**self.reader.key, "window": self.window}
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        for _ in self.reader.passes(model, [self.window]):
+            yield list(lengths)
+
+    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+        return sliding_losses(model, tokens, self.window, self.window // 2)[:, -(last or 0) :]
+
+
+def defined_length(encoding: Encoding, longest: int) -> int:
+    """The longest context the encoding is defined for, `longest` if there is no end before."""
+    last = encoding.max_position
+    return longest if last is None else min(longest, last + 1)

@@ -1,0 +1,82 @@
+"""Cells small enough to be computed hundreds of times, and cells that misbehave."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ropelab.context import Context
+from ropelab.errors import MachineError
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Adds up random numbers with torch, whose threads would change the last digits."""
+
+    seed: int
+    kind: str = "sum"
+    version: int = 1
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    @property
+    def title(self) -> str:
+        return f"sum {self.seed}"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        import torch
+
+        generator = torch.Generator().manual_seed(self.seed)
+        one = torch.randn(400, 400, generator=generator)
+        with context.progress(self.title, 1) as advance:
+            value = float((one @ one).sum())
+            advance(1, note="added")
+        about = {"seed": [self.seed], "sum": [value], "threads": [torch.get_num_threads()]}
+        return {"sums": pd.DataFrame(about)}
+
+
+@dataclass(frozen=True)
+class Fails(Sum):
+    """Fails in a way that a user is told about."""
+
+    kind: str = "fails"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        raise MachineError(f"training diverged under seed {self.seed}")
+
+
+@dataclass(frozen=True)
+class Killed(Sum):
+    """Its worker is killed the first `times` times that it is begun."""
+
+    folder: str = ""
+    times: int = 1
+    kind: str = "killed"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        count = len(list(Path(self.folder).glob("begun-*")))
+        (Path(self.folder) / f"begun-{count}").touch()
+        if count < self.times:
+            time.sleep(0.3)  # so that the message of its start has gone out
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Sum.tables(self, context)
+
+
+@dataclass(frozen=True)
+class Sleeps(Sum):
+    """Tells its process id in a file and does not end by itself."""
+
+    folder: str = ""
+    kind: str = "sleeps"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        (Path(self.folder) / f"pid-{os.getpid()}").touch()
+        time.sleep(600)
+        return Sum.tables(self, context)

@@ -1,0 +1,49 @@
+"""Near-duplicates: a sample of the shingles stands for all of them."""
+
+import numpy as np
+import pytest
+
+from ropelab.lm.duplicates import SAMPLED, SHINGLE, sampled_shingles, without_near_duplicates
+
+
+def text(seed: int, length: int) -> bytes:
+    return np.random.default_rng(seed).integers(256, size=length, dtype=np.uint8).tobytes()
+
+
+def test_equal_shingles_have_equal_hashes_wherever_they_stand():
+    inner = text(0, 5000)
+    for before in range(9):
+        assert sampled_shingles(inner) <= sampled_shingles(text(1, before) + inner)
+
+
+def test_one_shingle_of_many_is_kept():
+    count = 200_000
+    kept = len(sampled_shingles(text(0, count + SHINGLE - 1)))
+    assert kept == pytest.approx(count / SAMPLED, rel=0.03)
+
+
+def test_every_byte_of_a_shingle_changes_its_hash():
+    base = text(0, SHINGLE)
+    seen = set()
+    for place in range(SHINGLE):
+        for value in range(256):
+            seen |= sampled_shingles(base[:place] + bytes([value]) + base[place + 1 :])
+    different = SHINGLE * 255 + 1
+    assert len(seen) == pytest.approx(different / SAMPLED, rel=0.2)
+
+
+@pytest.mark.parametrize(("shared", "new"), [(0.0, True), (0.4, True), (0.6, False), (1.0, False)])
+def test_a_document_is_new_unless_most_of_it_stood_before(shared, new):
+    length = 20_000
+    cut = int(shared * length)
+    first, second = text(0, length), text(1, length)
+    assert without_near_duplicates([first, first[:cut] + second[cut:]]) == [True, new]
+
+
+def test_a_document_put_together_from_several_others_is_not_new():
+    parts = [text(seed, 5000) for seed in range(4)]
+    assert without_near_duplicates([*parts, b"".join(parts)]) == [True] * 4 + [False]
+
+
+def test_short_texts_are_kept():
+    assert without_near_duplicates([b"", b"a", b"a" * (SHINGLE - 1)]) == [True] * 3

@@ -1,0 +1,49 @@
+"""The matcher agrees with looking back token by token."""
+
+import pytest
+import torch
+
+from ropelab.lm.matcher import NOTHING, ngram_predictions
+
+
+def looked_up(row: list[int], n: int, place: int) -> int:
+    """What followed the last n tokens before `place`, looking back one token at a time."""
+    for earlier in range(place - 1, n - 1, -1):
+        if row[earlier - n : earlier] == row[place - n : place]:
+            return row[earlier]
+    return NOTHING
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("vocabulary", [2, 5, 256])
+def test_predictions_equal_looking_back(n, vocabulary):
+    generator = torch.Generator().manual_seed(n)
+    tokens = torch.randint(vocabulary, (4, 120), generator=generator)
+    found = ngram_predictions(tokens, n)
+    for row, predicted in zip(tokens.tolist(), found.tolist(), strict=True):
+        assert predicted == [looked_up(row, n, t) for t in range(len(row))]
+
+
+def test_rows_do_not_know_of_each_other():
+    tokens = torch.randint(3, (5, 60), generator=torch.Generator().manual_seed(0))
+    together = ngram_predictions(tokens, 2)
+    alone = torch.cat([ngram_predictions(row[None], 2) for row in tokens])
+    assert torch.equal(together, alone)
+
+
+def test_a_token_is_not_its_own_evidence():
+    tokens = torch.randint(4, (2, 50), generator=torch.Generator().manual_seed(0))
+    before = ngram_predictions(tokens, 1)
+    changed = tokens.clone()
+    changed[:, 30] = (changed[:, 30] + 1) % 4
+    assert torch.equal(ngram_predictions(changed, 1)[:, :31], before[:, :31])
+
+
+def test_short_rows_are_not_predicted():
+    assert ngram_predictions(torch.tensor([[1, 1, 1]]), 3).tolist() == [[NOTHING] * 3]
+
+
+@pytest.mark.parametrize("n", [0, 8])
+def test_what_does_not_fit_is_refused(n):
+    with pytest.raises(ValueError, match=f"{n}-grams of 256 tokens"):
+        ngram_predictions(torch.zeros(1, 20, dtype=torch.long), n)

@@ -1,0 +1,165 @@
+"""Every method by name: one parser wherever it is typed, and a table that says what it is."""
+
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import ropelab.methods
+from ropelab.errors import InputError
+from ropelab.methods.language import parse_method, parse_methods, parse_scaling
+from ropelab.methods.registry import ALIASES, FREQUENCIES, METHODS, method_class
+from ropelab.methods.search import search
+from ropelab.rope.frequencies import Geometry, turns
+from ropelab.rope.scaling import LongRope, Scaling
+
+GEOMETRY = Geometry(16, 10000.0, 64)
+
+# A row per method that is more than a change of frequencies: typed, as its label, its encoding.
+MORE = [
+    ("log_n", "log_n", "log_n"),
+    ("log_n(inner=yarn(beta_fast=8))", "log_n(inner=yarn(beta_fast=8))", "log_n"),
+    ("rerope", "rerope(window=32)", "rerope"),
+    ("self_extend", "self_extend(window=32, group=7)", "self_extend"),
+    ("self_extend(group=9)", "self_extend(window=32, group=9)", "self_extend"),
+    ("drope(sharpen=0.4)", "drope(sharpen=0.4)", "drope"),
+]
+
+
+def labels(*texts: str) -> list[tuple[str, float]]:
+    return [(method.label, method.reach) for method in parse_methods(texts, GEOMETRY, 256)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_class_declares_what_the_registry_and_the_table_say(name):
+    method = method_class(name)
+    assert method.name == name
+    assert method.source
+    has_factor = "factor" in [knob.name for knob in fields(method)]
+    assert has_factor == bool(method.factor_means)
+    assert issubclass(method, Scaling) == (name in FREQUENCIES)
+    assert has_factor or not method.factors_tried
+
+
+def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
+    table = ropelab.methods().set_index("method")
+    assert list(table.index) == list(METHODS)
+    assert table.loc["rerope", ["knobs", "acts_on", "usable_in"]].tolist() == [
+        "window=...", "attention", "extrapolate",
+    ]  # fmt: skip
+    assert table.loc["yarn", "knobs"].startswith("factor=..., beta_fast=32, beta_slow=1")
+    assert table.loc["dynamic_ntk", "knobs"] == "factor=1"
+    assert "freqs" in table.loc["yarn", "usable_in"]
+    assert set(", ".join(table["aliases"]).replace(",", " ").split()) == set(ALIASES)
+
+
+@pytest.mark.parametrize(("text", "label", "encoding"), MORE)
+def test_methods_of_attention_are_read_with_their_knobs(text, label, encoding):
+    (method,) = parse_methods([text], GEOMETRY, 256)
+    assert method.label == label
+    assert method.encoding(GEOMETRY, 256).name == encoding
+    assert parse_method(method.label, 4.0).resolved(GEOMETRY, 256) == method
+
+
+def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that():
+    found = labels("unscaled", "ntk", "yarn", "yarn(factor=8)", "yarn", "log_n(inner=ntk)")
+    assert found == [
+        ("unscaled", 1), ("ntk", 4), ("ntk", 8), ("yarn", 4), ("yarn", 8), ("log_n(inner=ntk)", 4),
+    ]  # fmt: skip
+
+
+def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed():
+    assert labels("dynamic_ntk", "dynamic_ntk(factor=4)") == [
+        ("dynamic_ntk", 1),
+        ("dynamic_ntk", 4),
+    ]
+    (dynamic,) = parse_methods(["dynamic_ntk"], GEOMETRY, 256)
+    assert dynamic.encoding(GEOMETRY, 192).plan.stretch == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("yarm", "unknown method 'yarm'; did you mean 'yarn'"),
+        ("rerop", "unknown method 'rerop'; did you mean 'rerope'"),
+        ("yarn(beta=3)", "unknown yarn knob 'beta'"),
+        ("rerope(windw=3)", "unknown rerope knob 'windw'; did you mean 'window'"),
+        ("self_extend(group=0)", "group must be a whole number of at least 1, not 0"),
+        ("self_extend(group=1.5)", "group must be a whole number, not '1.5'"),
+        ("drope(sharpen=much)", "drope: sharpen must be a number, not 'much'"),
+        ("drope(sharpen=-1)", "drope: sharpen must be a number of at least 0, not -1"),
+        ("log_n(inner=longrope_search)", "inner must need no search, which longrope_search does"),
+        ("longrope", "needs long_factor.*longrope_search finds them"),
+        ("longrope_search(budget=0)", "budget must be a whole number of at least 1"),
+        ("longrope(long_factor=[1, 2])", "2 numbers for 8 pairs"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(text, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        parse_methods([text], GEOMETRY, 256)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_acts_on_attention_is_no_change_of_frequencies():
+    with pytest.raises(InputError, match="rerope is not a change of frequencies alone"):
+        parse_scaling("rerope")
+
+
+def test_longrope_is_given_or_searched_by_name():
+    given = "longrope(long_factor=[1,1,1,1,2,2,4,4])"
+    methods = parse_methods(["longrope_search(budget=7)", given], GEOMETRY, 256)
+    assert [type(method).__name__ for method in methods] == ["LongRopeSearch", "Scaled"]
+    asked = []
+
+    def loss_under(method):
+        asked.append(method)
+        return float(len(asked))
+
+    found = methods[0].found(GEOMETRY, loss_under)
+    assert len(asked) == 7
+    assert found == asked[0]
+
+
+def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
+    ends = [32, 64, 128, 256]
+    (static,), (dynamic,) = (parse_methods([m], GEOMETRY, 256) for m in ("yarn", "dynamic_ntk"))
+    assert [group for _, group in static.passes(GEOMETRY, ends)] == [ends]
+    assert [group for _, group in dynamic.passes(GEOMETRY, ends)] == [[32, 64], [128], [256]]
+
+
+def test_frequencies_are_read_without_torch():
+    code = (
+        "import sys; from ropelab.methods.language import parse_scaling\n"
+        "parse_scaling('resonance(inner=yarn(factor=8))')\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# Searching
+
+
+def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
+    target = np.exp(np.linspace(0, np.log(6), 8))
+
+    def distance(scaling: LongRope) -> float:
+        return float(np.abs(np.log(np.array(scaling.long_factor) / target)).mean())
+
+    found, best = search(GEOMETRY, 4.0, distance, budget=300)
+    assert len(best) == 300
+    assert best == sorted(best, reverse=True)
+    assert distance(found) == best[-1] < 0.5 * best[3]
+    assert list(found.long_factor) == sorted(found.long_factor)
+    assert found.long_factor[0] >= 1
+    assert found.long_factor[-1] <= 8 * (1 + 1e-12)
+
+
+def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept():
+    found, _ = search(GEOMETRY, 4.0, lambda s: -sum(s.long_factor), 50, beyond_critical=True)
+    turning = turns(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
+    factors = np.array(found.long_factor)
+    assert (factors[turning] == 1).all()
+    assert (factors[~turning] > 1).any()

@@ -1,0 +1,73 @@
+"""The number format follows the processor, and a format asked for by name is taken."""
+
+import pytest
+import torch
+
+from ropelab import machine
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Sets what the CPU and torch's library for products say of bfloat16."""
+
+    def say(units: bool, library: bool) -> None:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units})
+        ops = type("mkldnn", (), {"_is_mkldnn_bf16_supported": staticmethod(lambda: library)})
+        monkeypatch.setattr(torch.ops, "mkldnn", ops, raising=False)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    ("units", "library", "dtype"),
+    [
+        (True, True, "bfloat16"),
+        (True, False, "float32"),
+        (False, True, "float32"),
+        (False, False, "float32"),
+    ],
+)
+def test_auto_is_bfloat16_only_where_both_say_so(processor, units, library, dtype):
+    processor(units, library)
+    assert machine.resolve_dtype("auto", "cpu") == dtype
+
+
+def test_capabilities_without_the_key_mean_float32(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    assert machine.resolve_dtype("auto", "cpu") == "float32"
+
+
+@pytest.mark.parametrize("asked", ["float32", "bfloat16"])
+def test_a_format_asked_for_is_taken(processor, asked):
+    processor(False, False)
+    assert machine.resolve_dtype(asked, "cpu") == asked
+
+
+@pytest.mark.parametrize(
+    ("dtype", "units", "sentence"),
+    [
+        ("bfloat16", True, "computing in bfloat16: this CPU has matrix units for bfloat16"),
+        ("float32", False, "computing in float32: this CPU has no matrix units for bfloat16"),
+        (
+            "float32",
+            True,
+            "computing in float32, as asked: this CPU has matrix units for bfloat16",
+        ),
+        (
+            "bfloat16",
+            False,
+            "computing in bfloat16: this CPU has no matrix units for bfloat16, "
+            "so this will be slow",
+        ),
+    ],
+)
+def test_the_line_says_which_and_why(processor, dtype, units, sentence):
+    processor(units, units)
+    assert machine.about_dtype(dtype, "cpu") == sentence
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("float32", False), ("bfloat16", True)])
+def test_products_are_made_in_the_format(dtype, expected):
+    one = torch.ones(4, 4)
+    with machine.computing_in(dtype, "cpu"):
+        assert ((one @ one).dtype == torch.bfloat16) is expected
