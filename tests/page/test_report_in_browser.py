@@ -8,7 +8,7 @@ from made import NASTY, accuracies
 
 from ropelab.page.report import write_report
 from ropelab.page.shown import find_runs
-from ropelab.stats import paired_difference
+from ropelab.stats import mean_interval
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FIRST = "toy-00000001"
@@ -167,7 +167,7 @@ def test_comparing_pairs_by_seed(visit, report):
         accuracies(shift).query("method == 'yarn' and distance_tokens == 512").accuracy
         for shift in (0.0, 0.01)
     )
-    wanted = paired_difference(second.to_numpy(), first.to_numpy())
+    wanted = mean_interval(second.to_numpy() - first.to_numpy())
     row = next(text for text in texts if "yarn" in text and "\t512\t" in text).split("\t")
     found = [float(text) for text in row[5:8]]
     assert np.allclose(found, [wanted.value, wanted.low, wanted.high], rtol=1e-3)
