@@ -29,7 +29,7 @@ QUANTILES = 60
 
 def write_report(runs: Sequence[Shown], path: Path, title: str = "Results") -> Path:
     """Write the page of these runs, whole or not at all, and say where it is."""
-    ordered = sorted(runs, key=lambda run: (run.manifest["experiment"], run.label))
+    ordered = sorted(runs, key=_by_distance_from_the_defaults)
     return write_page(
         path,
         "report.html.j2",
@@ -42,6 +42,10 @@ def write_report(runs: Sequence[Shown], path: Path, title: str = "Results") -> P
         pictures=_pictures,
         data={"runs": [_data(run) for run in ordered], **drawing()},
     )
+
+
+def _by_distance_from_the_defaults(run: Shown) -> tuple[str, int, int, str]:
+    return run.manifest["experiment"], len(run.settings), len(run.label), run.label
 
 
 def drawing() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab import store
+from ropelab.config import split_list
 from ropelab.errors import InputError
 from ropelab.tables import read_tables
 from ropelab.terminal import format_value, say
@@ -86,7 +87,7 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         name = word[2:].replace("-", " ")
         following = words[at + 1] if at + 1 < len(words) else "--"
         if not following.startswith("--"):
-            yield name, following
+            yield name, ", ".join(split_list(following))
         else:
             yield (name.removeprefix("no "), "no") if name.startswith("no ") else (name, "yes")
 

@@ -98,7 +98,7 @@ def test_settings_are_the_flags_of_the_command():
         ("name", "a b"),
         ("slow", "no"),
         ("fast", "yes"),
-        ("seeds", "0,1"),
+        ("seeds", "0, 1"),
     ]
 
 

@@ -12,7 +12,8 @@ class Comparison {
     this.figure = make("div", { class: "plot" });
     this.result = make("div");
     holder.replaceChildren(this.choices, this.figure, this.result);
-    const many = (name) => runs.filter((run) => run.experiment === name).length;
+    const seeded = (run) => run.tables.some((table) => table.columns.some((column) => column.kind === "repeat"));
+    const many = (name) => runs.filter((run) => run.experiment === name && seeded(run)).length;
     this.chooseExperiment(this.experiments.reduce((a, b) => (many(b) > many(a) ? b : a)));
   }
 
@@ -51,7 +52,7 @@ class Comparison {
     }));
     const controls = make("div", { class: "controls" },
       choice("Experiment", this.experiments.map((name) => [name, name]), this.experiment, (name) => this.chooseExperiment(name)),
-      choice("Table", shared.map((name) => [name, name.replaceAll("_", " ")]), this.name, (name) => { this.name = name; this.update(); }));
+      choice("Table", shared.map((name) => [name, this.picked[0].tables.find((table) => table.name === name).title]), this.name, (name) => { this.name = name; this.update(); }));
     this.choices.replaceChildren(controls, make("fieldset", { class: "picks" }, make("legend", {}, "Runs"), ...boxes));
   }
 
@@ -81,7 +82,7 @@ class Comparison {
       this.result.append(make("p", { class: "note" }, "The runs share no line at the same place, so nothing is paired."));
       return;
     }
-    this.result.append(make("p", { class: "note" }, "Paired by seed where both runs have the same seeds; the 95 % interval is Student's t over those pairs and needs two of them. A difference whose interval holds 0 is written ~."));
+    this.result.append(make("p", { class: "note" }, "Paired by seed where both runs have the same seeds; the 95 % interval is Student's t over those pairs and needs two of them. A difference whose interval holds 0 is written ~. Whatever else differs between the settings of the runs, such as the texts read, is in the difference too."));
     const raw = { name: "differences", title: "differences", rows: rows.length, bounds: {}, view: null, columns: names.map((name, at) => column(name, rows.map((row) => row[at]))) };
     const grid = make("div");
     this.result.append(grid);

@@ -314,7 +314,7 @@ class Plot {
   sayNotes(drawn) {
     const notes = [];
     if (this.outside.length) notes.push(`Beyond the close-up: ${this.outside.join(", ")}.`);
-    if (this.unplaced) notes.push(`${this.unplaced} points of 0 or less have no place on a logarithmic axis.`);
+    if (this.unplaced) notes.push(`Not on a logarithmic axis: ${this.unplaced} of 0 or less.`);
     if (drawn.some(({ line }) => line.scattered)) notes.push("Points that differ in more than is chosen here are not joined by lines.");
     if (this.hidden.size) notes.push(`${drawn.length} of ${this.lines.length} lines are shown.`);
     if (!this.places.length) notes.push("Nothing to draw with this choice.");
