@@ -21,11 +21,22 @@ EVIDENCE = "evidence"
 
 
 @dataclass(frozen=True)
+class Quotation:
+    """Where a statement is made, in the words of its source; what is unknown is empty."""
+
+    where: str
+    link: str
+    quote: str
+    english: str
+
+
+@dataclass(frozen=True)
 class Statement:
     """One claim with its verdict.
 
     Attributes:
         evidence: what kind decides it (arithmetic, small trained models); empty if not recorded.
+        quotations: where it is said, word for word; empty if not recorded.
         findings: everything that was measured for it, a phrase each, with whether it agrees.
     """
 
@@ -37,6 +48,7 @@ class Statement:
     expected: str
     command: str
     evidence: str
+    quotations: tuple[Quotation, ...]
     findings: tuple[tuple[str, str], ...]
 
 
@@ -51,10 +63,12 @@ def ledger_of(runs: Sequence[Shown]) -> tuple[Shown, list[Statement]] | None:
         return None
     run = max(with_claims, key=lambda run: str(run.manifest.get("start", "")))
     findings = run.tables.get("findings", pd.DataFrame(columns=["id"]))
-    return run, [_statement(row, findings) for _, row in run.tables["claims"].iterrows()]
+    passages = run.tables.get("passages", pd.DataFrame(columns=["id"]))
+    claims = run.tables["claims"]
+    return run, [_statement(row, findings, passages) for _, row in claims.iterrows()]
 
 
-def _statement(row: pd.Series, findings: pd.DataFrame) -> Statement:
+def _statement(row: pd.Series, findings: pd.DataFrame, passages: pd.DataFrame) -> Statement:
     found = findings[findings["id"] == row["id"]]
     return Statement(
         id=row["id"],
@@ -65,7 +79,22 @@ def _statement(row: pd.Series, findings: pd.DataFrame) -> Statement:
         expected=row["expected"],
         command=row["command"],
         evidence=str(row.get(EVIDENCE, "")),
+        quotations=tuple(
+            _quotation(one) for _, one in passages[passages["id"] == row["id"]].iterrows()
+        ),
         findings=tuple(
             (f"{one['what']}: {one['measured']}", str(one["agrees"])) for _, one in found.iterrows()
         ),
+    )
+
+
+def _quotation(row: pd.Series) -> Quotation:
+    known = {str(name): str(value) for name, value in row.items() if pd.notna(value)}
+    parts = [known.get(name, "") for name in ("author", "year", "title", "place")]
+    link = known.get("link", "")
+    return Quotation(
+        where=", ".join(filter(None, parts)),
+        link=link if link.startswith(("https://", "http://")) else "",
+        quote=known.get("quote", ""),
+        english=known.get("english", ""),
     )

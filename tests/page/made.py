@@ -53,6 +53,13 @@ def claims():
     )
 
 
+def passages():
+    """Where one of them is said."""
+    rows = [("a title", "https://example.org/x", "Es dreht sich nicht", "it does not turn", "two")]
+    rows += [("another", "javascript:alert(1)", NASTY, NASTY, "two")]
+    return pd.DataFrame(rows, columns=["title", "link", "quote", "english", "id"])
+
+
 def write_run(results, name, tables, command, **changes):
     """A run's folder as the store would write it, without figures."""
     folder = results / changes.get("experiment", "toy") / name
@@ -85,7 +92,7 @@ def write_results(results):
     write_run(
         results,
         "default-00000004",
-        {"claims": claims()},
+        {"claims": claims(), "passages": passages()},
         "ropelab claims",
         experiment="claims",
         question="Is it true?",

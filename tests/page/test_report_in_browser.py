@@ -268,3 +268,14 @@ def test_print_leaves_out_what_cannot_be_pressed(visit, report):
     assert page.locator("header.top").is_hidden()
     assert page.locator(f"#{FIRST} .controls").is_hidden()
     assert page.locator(f"#{FIRST} svg[role=img]").is_visible()
+
+
+def test_a_claim_is_quoted_with_a_link_that_is_one(visit, report):
+    page = visit(report, "claims")
+    page.locator("#claim-two summary").click()
+    quotes = page.locator("#claim-two blockquote")
+    assert "Es dreht sich nicht (it does not turn)" in quotes.first.inner_text()
+    assert NASTY in quotes.last.inner_text()
+    links = page.locator("#claim-two blockquote a")
+    assert links.evaluate_all("all => all.map(a => a.href)") == ["https://example.org/x"]
+    assert page.evaluate("window.pwned") is None
