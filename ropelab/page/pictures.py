@@ -6,14 +6,23 @@ from pathlib import Path
 
 from PIL import Image
 
+from ropelab.terminal import say
+
 WIDTH = 800
 COLORS = 40
 
 
 def embedded(path: Path) -> str:
-    """A PNG as a data address, at most WIDTH pixels wide and with COLORS colours."""
-    with Image.open(path) as picture:
-        plain = picture.convert("RGB")
+    """A PNG as a data address, at most WIDTH pixels wide and with COLORS colours.
+
+    Empty for a file that is not there or cannot be read, which is said.
+    """
+    try:
+        with Image.open(path) as picture:
+            plain = picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError) as error:
+        say(f"left out: {path}: {error}")
+        return ""
     if plain.width > WIDTH:
         height = round(plain.height * WIDTH / plain.width)
         plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)

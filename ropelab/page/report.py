@@ -78,4 +78,5 @@ def _data(run: Shown) -> dict[str, Any]:
 def _pictures(run: Shown) -> list[tuple[str, str]]:
     """The run's figures that are there: a name and the picture."""
     paths = (run.folder / figure for figure in run.manifest.get("figures") or ())
-    return [(path.stem.replace("_", " "), embedded(path)) for path in paths if path.is_file()]
+    found = ((path.stem.replace("_", " "), embedded(path)) for path in paths)
+    return [(name, picture) for name, picture in found if picture]

@@ -111,8 +111,20 @@ def _runs_in(path: Path) -> Iterator[Shown]:
     own = store.read_manifest(path)
     folders = [(path, own)] if own is not None else store.finished(path)
     for folder, manifest in folders:
-        missing = [key for key in NEEDED if key not in manifest]
-        if missing:
-            say(f"left out: {folder}/manifest.json has no '{missing[0]}'")
+        run = Shown(folder, manifest)
+        wrong = _what_is_wrong(run)
+        if wrong:
+            say(f"left out: {folder}: {wrong}")
         else:
-            yield Shown(folder, manifest)
+            yield run
+
+
+def _what_is_wrong(run: Shown) -> str:
+    """Why a run cannot be shown; empty if it can."""
+    missing = [key for key in NEEDED if key not in run.manifest]
+    if missing:
+        return f"its manifest has no '{missing[0]}'"
+    try:
+        return "" if run.tables and run.label else "it has no table with rows"
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return " ".join(str(error).split())

@@ -158,3 +158,35 @@ def test_choices_are_written_as_the_script_writes_them():
     assert told["columns"][2]["words"] == ["yes", "no"]
     narrowed = pd.concat([table.assign(factor=factor) for factor in (4.0, 8.0)])
     assert for_script("t", narrowed)["view"]["where"] == {"factor": "4"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "tables" / "claims.csv").write_text(""),
+        lambda folder: (folder / "tables" / "claims.csv").write_bytes(b"\xff\xfe,\n1,2,3\n"),
+        lambda folder: (folder / "tables" / "claims.csv").unlink(),
+        lambda folder: (folder / "manifest.json").write_text("[]"),
+        lambda folder: _change(folder, command="ropelab 'unclosed"),
+        lambda folder: _change(folder, command=5),
+        lambda folder: _change(folder, tables=None),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil):
+    write_run(tmp_path, "whole-1", {"claims": claims()}, "ropelab claims")
+    spoil(write_run(tmp_path, "spoilt-2", {"claims": claims()}, "ropelab claims"))
+    assert [run.folder.name for run in find_runs([tmp_path])] == ["whole-1"]
+    assert capsys.readouterr().err.count("left out") == 1
+
+
+def _change(folder, **changes):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
+    run = write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["cut.png"])
+    (run / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    text = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
+    assert "<img" not in text.split("<script")[0]
+    assert "cut.png" in capsys.readouterr().err
