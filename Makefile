@@ -9,14 +9,14 @@ READY := $(VENV)/.ready
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
 
-all-figures: $(READY)  ## run every config in configs/ and write results/index.md (finished runs are reused)
+all-figures: $(READY)  ## run every config in configs/ and write results/index.html and index.md (finished runs are reused)
 	$(BIN)/ropelab run configs --results results
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
 	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs
 
 stress: $(READY)       ## property tests on new and more examples, for those who hunt
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics

@@ -4,25 +4,58 @@ Every command of the command line is a function here that returns a `Run` with D
 
     import ropelab
     ropelab.precision(base=1e6).tables["resolution"]
+
+`ropelab.methods()` and `ropelab.models()` are DataFrames of what can be named.
 """
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ropelab.experiments import NAMES
 
+if TYPE_CHECKING:
+    from ropelab.lab import Run
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "run", *(name.replace("-", "_") for name in NAMES)]
+__all__ = ["__version__", "methods", "models", "run", *(name.replace("-", "_") for name in NAMES)]
 
 
 def __getattr__(name: str) -> Any:
-    """`run`, and a function per experiment, imported when they are first asked for."""
-    if name in __all__:
+    """`run`, lists, and a function per experiment, made when they are first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
+    if name == "run":
         from ropelab.lab import run
 
-        return run if name == "run" else partial(run, name.replace("_", "-"))
-    raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
+        return run
+    if name == "models":
+        from ropelab.listing import models
+
+        return models
+    if name == "methods":
+        return import_module("ropelab.methods")
+    return _command(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+@cache
+def _command(name: str) -> "Callable[..., Run]":
+    """The function of an experiment: its parameters are the fields of the config."""
+    from ropelab.experiments import load
+    from ropelab.signature import signature_of, text_of
+
+    def command(**values: Any) -> "Run":
+        from ropelab.lab import run
+
+        return run(name, **values)
+
+    experiment = load(name)
+    command.__name__ = command.__qualname__ = name.replace("-", "_")
+    command.__doc__ = text_of(experiment)
+    command.__signature__ = signature_of(experiment)  # type: ignore[attr-defined]
+    return command

@@ -6,10 +6,11 @@ Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a c
 import errno
 import inspect
 import json
+import os
 import signal
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import desk, experiments
+from ropelab import cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
@@ -53,6 +54,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
 ]
+Formats = Annotated[
+    str, typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg.")
+]
+Style = Annotated[
+    str,
+    typer.Option(
+        "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
+    ),
+]
 WorkerCount = Annotated[
     int | None,
     typer.Option(
@@ -68,6 +78,8 @@ COMMON = {
     "results": (Results, Path("results")),
     "force": (Force, False),
     "redraw": (Redraw, False),
+    "format": (Formats, "png"),
+    "style": (Style, "screen"),
     "figures": (Figures, None),
     "quiet": (Quiet, False),
     "json": (Json, False),
@@ -181,21 +193,35 @@ def _run_one(
     results: Path,
     force: bool,
     redraw: bool,
+    format: str,
+    style: str,
     figures: bool | None,
     quiet: bool,
     json: bool,
     workers: int | None = 1,
 ) -> None:
+    draw_more = _more_figures(format, style)
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _workers(workers) as engine:
         run = replace(lab, engine=engine).carry_out(*plan, label)
+    draw_more(run)
     if json:
         print_json(run)
     elif not quiet:
         _show(run)
+
+
+def _more_figures(formats: str, style: str) -> "Callable[[Run], object]":
+    """What draws the figures that were asked for beside the usual ones, its options checked."""
+    from ropelab import drawn
+
+    names, kind = drawn.read_formats(formats), drawn.check_style(style)
+    if drawn.is_default(names, kind):
+        return lambda run: None
+    return lambda run: drawn.write_figures(run, names, kind)
 
 
 def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
@@ -210,6 +236,7 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
     from ropelab.context import silent
     from ropelab.lab import Lab
 
+    os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
     progress = silent if quiet else loud
     notice = None if quiet else terminal.say
@@ -240,8 +267,10 @@ def _show(run: "Run") -> None:
     dtype = getattr(run.config, "dtype", "")
     device = getattr(run.config, "device", "")
     computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
-    where = f"{state} {run.folder}{computed}"
-    terminal.show_answer(run.answer, run.summary(), where)
+    terminal.show_answer(run.answer, run.summary())
+    if "explain" in run.tables:
+        terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
+    terminal.show_place(f"{state} {run.folder}{computed}")
 
 
 def print_json(run: "Run") -> None:
@@ -283,23 +312,30 @@ def run_configs(
     ] = "index.md",
     force: Force = False,
     redraw: Redraw = False,
+    format: Formats = "png",
+    style: Style = "screen",
     quiet: Quiet = False,
     workers: WorkerCount = None,
 ) -> None:
-    """Run every config given, reuse what is finished, and write an index of all figures."""
+    """Run every config given, reuse what is finished, and write an index and a page of all runs."""
     from ropelab.gallery import write_index
+    from ropelab.page.report import write_report
+    from ropelab.page.shown import find_runs
     from ropelab.together import carry_out_all
 
+    draw_more = _more_figures(format, style)
     lab = _lab(results, force, redraw, True, quiet)
     files = _toml_files(paths)
     plans = [_plan(lab, path) for path in files]
     with _workers(workers) as engine:
         finished = carry_out_all(replace(lab, engine=engine), plans)
         for count, (number, run) in enumerate(finished, 1):
+            draw_more(run)
             if not quiet:
                 typer.echo(f"[{count}/{len(plans)}] {files[number]}")
                 typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
     typer.echo(f"index: {write_index(results, index)}")
+    typer.echo(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 
 
 def _toml_files(paths: Sequence[Path]) -> list[Path]:
@@ -338,6 +374,7 @@ def _top(
 for _name in experiments.NAMES:
     _add_command(experiments.load(_name))
 desk.register(app)
+cli_results.add_to(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -67,9 +67,11 @@ def split_list(text: str) -> list[str]:
 
 
 def read_list(value: object) -> object:
-    """A list as people type it, `a,b(c=1,d=2)`, or as TOML and Python give it."""
+    """A list as people type it, `a,b(c=1,d=2)`, or as TOML and Python give it; or one number."""
     if isinstance(value, str):
         return tuple(split_list(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value,)
     return tuple(value) if isinstance(value, list) else value
 
 

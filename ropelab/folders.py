@@ -88,3 +88,16 @@ def _flush(folder: Path) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Yield an empty sibling file that takes the place of `path` when the block succeeds."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        yield fresh
+        with fresh.open("rb") as written:
+            os.fsync(written.fileno())
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -4,14 +4,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ropelab import store
+from ropelab.folders import replaced_file
+from ropelab.tables import as_markdown
 from ropelab.terminal import format_value
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
     """Write the index of all finished runs below `results`, and say where it is."""
     path = results / name
-    path.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
+    with replaced_file(path) as fresh:
+        fresh.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
     return path
 
 
@@ -61,13 +66,7 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
 
 def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
     """A short table, as Markdown."""
-    if not records:
-        return
-    yield f"| {' | '.join(name.replace('_', ' ') for name in records[0])} |"
-    yield f"|{' --- |' * len(records[0])}"
-    for row in records:
-        cells = (format_value(value).replace("|", "&#124;") for value in row.values())
-        yield f"| {' | '.join(cells)} |"
+    yield from as_markdown(pd.DataFrame(records, dtype=object), format_value)
 
 
 def _time(manifest: Mapping[str, Any]) -> str:

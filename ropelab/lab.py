@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One finished run.
 
@@ -40,16 +42,36 @@ class Run:
     folder: Path | None = None
     reused: bool = False
 
+    def __repr__(self) -> str:
+        where = f" in {self.folder}" if self.folder else ""
+        return f"<Run of {self.experiment.name}{where}: {shorten(self.answer, 100)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: question, answer, the short table, the names of the tables."""
+        from ropelab.terminal import format_value
+
+        shown = self.summary().map(format_value).to_html(index=False, border=0)
+        names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
+        return (
+            f"<p><b>{escape(self.experiment.question)}</b></p><p>{escape(self.answer)}</p>"
+            f"{shown}<p>tables: {escape(names)}</p>"
+        )
+
     def summary(self) -> "pd.DataFrame":
         """The short table that the terminal shows."""
         return self.experiment.summary(self.tables)
 
-    def figures(self) -> "dict[str, Figure]":
-        """The figures, drawn from the tables."""
+    def figures(self, style: str = "screen") -> "dict[str, Figure]":
+        """The figures, drawn from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
+        from ropelab.figures.paper import fit_titles, for_paper
         from ropelab.figures.style import use_style
 
+        finish = for_paper if style == "paper" else fit_titles
         with use_style():
-            return self.experiment.draw(self.tables)
+            figures = self.experiment.draw(self.tables)
+            for figure in figures.values():
+                finish(figure)
+            return figures
 
 
 @dataclass(frozen=True)

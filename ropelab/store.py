@@ -13,10 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,8 @@ def save(
     with replaced(folder) as fresh:
         write_tables(tables, fresh / "tables")
         (fresh / "config.toml").write_text(to_toml(identity), encoding="utf-8")
+        numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
+        (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
         manifest = {
             **identity.facts(),
             **about,
@@ -161,6 +164,32 @@ def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+
+def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The short table as flat numbers for experiment trackers: `yarn ×4/copy @4096`.
+
+    A row is named by its words before its first number, or by its first column where that is a
+    number. What is missing or infinite has no entry.
+
+    >>> metrics_of([{"method": "pi", "loss": 1.5}, {"method": "yarn", "loss": None}])
+    {'pi/loss': 1.5}
+    """
+    found: dict[str, float] = {}
+    for row in summary:
+        name = "/".join(takewhile(lambda value: isinstance(value, str), row.values()))
+        first, value = next(iter(row.items()))
+        named = name or f"{first}={value}"
+        numbers = {key: number for key, number in row.items() if _is_number(number)}
+        found |= {
+            f"{named}/{key}": number for key, number in numbers.items() if name or key != first
+        }
+    return found
+
+
+def _is_number(value: object) -> bool:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def to_toml(identity: Identity) -> str:

@@ -1,8 +1,9 @@
 """Tables on disk: CSV at full precision that reads back the same, units from column names."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -50,6 +51,17 @@ def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
         path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
         for path in sorted(folder.glob("*.csv"))
     }
+
+
+def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:
+    """A table as lines of Markdown, its values as `written` says; nothing for an empty table."""
+    if table.empty:
+        return
+    yield f"| {' | '.join(str(name).replace('_', ' ') for name in table.columns)} |"
+    yield f"|{' --- |' * len(table.columns)}"
+    for row in table.itertuples(index=False):
+        cells = (written(value).replace("|", "&#124;") for value in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 def sha256_of(path: Path) -> str:

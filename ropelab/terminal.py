@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from rich.text import Text
 
 from ropelab.context import Advance
 
+UNBOUNDED = 10_000
+GAP = 2
+READABLE = 14
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds after which the first of them tells the time left
 
@@ -111,35 +115,79 @@ def format_value(value: Any) -> str:
     return str(value)
 
 
+def console() -> Console:
+    """Standard output: as wide as its terminal, without end where it is a pipe or a file."""
+    width = None if sys.stdout.isatty() else UNBOUNDED
+    return Console(highlight=False, markup=False, width=width)
+
+
 def show_table(table: pd.DataFrame, console: Console) -> None:
-    """Print a short table; numbers to the right, names as words."""
-    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in table.columns:
-        numeric = pd.api.types.is_numeric_dtype(table[column])
-        grid.add_column(str(column).replace("_", " "), justify="right" if numeric else "left")
-    for row in table.itertuples(index=False):
+    """Print a short table; numbers to the right and whole, names as words.
+
+    Where it is too wide, words are broken first, then columns are left out, the last ones first.
+    """
+    shown = _fitting(table, console.width)
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in shown.columns:
+        numeric = pd.api.types.is_numeric_dtype(shown[column])
+        title = str(column).replace("_", " ")
+        grid.add_column(
+            title, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+        )
+    for row in shown.itertuples(index=False):
         grid.add_row(*(format_value(value) for value in row))
     console.print(grid)
+    left_out = [str(column).replace("_", " ") for column in table.columns[shown.shape[1] :]]
+    if left_out:
+        console.print(f"(too narrow for: {', '.join(left_out)})")
+
+
+def _fitting(table: pd.DataFrame, width: int) -> pd.DataFrame:
+    """The first columns, as many as fit beside each other; the first is always among them."""
+    needed = [_least_width(table[column]) + GAP for column in table.columns]
+    count = sum(1 for total in accumulate(needed) if total <= width + GAP)
+    return table.iloc[:, : max(1, count)]
+
+
+def _least_width(column: pd.Series) -> int:
+    """Characters that a column needs: all of a number, of words what one can still read."""
+    title = max(map(len, str(column.name).replace("_", " ").split()), default=0)
+    widest = max((len(format_value(value)) for value in column), default=0)
+    if pd.api.types.is_numeric_dtype(column):
+        return max(len(str(column.name)), widest)
+    return max(title, min(widest, READABLE))
 
 
 def show_records(table: pd.DataFrame, title: str) -> None:
     """Print long rows as paragraphs under the column `title`; what is empty is left out."""
-    console = Console(highlight=False, markup=False)
+    out = console()
     for row in table.to_dict(orient="records"):
-        console.print(row.pop(title), style="bold")
+        out.print(row.pop(title), style="bold")
         for column, value in row.items():
             if value:
                 line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
-                console.print(Padding(line, (0, 0, 0, 4)))
+                out.print(Padding(line, (0, 0, 0, 4)))
 
 
-def show_answer(answer: str, summary: pd.DataFrame, where: str | None) -> None:
-    """The answer, the short table, and where everything lies, on stdout."""
-    console = Console(highlight=False, markup=False)
-    console.print(answer)
+def show_answer(answer: str, summary: pd.DataFrame) -> None:
+    """The answer and the short table, on stdout."""
+    out = console()
+    out.print(answer)
     if len(summary):
-        console.print()
-        show_table(summary, console)
-    if where:
-        console.print()
-        console.print(where, soft_wrap=True)
+        out.print()
+        show_table(summary, out)
+
+
+def show_more(title: str, table: pd.DataFrame) -> None:
+    """A further table under a title, on stdout."""
+    out = console()
+    out.print()
+    out.print(title)
+    show_table(table, out)
+
+
+def show_place(where: str) -> None:
+    """Where everything lies, in one line that can be copied."""
+    out = console()
+    out.print()
+    out.print(where, soft_wrap=True)

@@ -13,7 +13,7 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "machine", "stats", "tables"),
+    ("errors", "folders", "labels", "looks", "machine", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),
@@ -24,9 +24,9 @@ FLOORS = (
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
-    ("lab", "gallery", "desk"),
+    ("lab", "desk", "drawn", "export", "gallery", "listing", "page", "signature"),
     ("together",),
-    ("cli",),
+    ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 # What the parts that only show tables must not know.
@@ -35,6 +35,7 @@ NEVER = {
     "terminal": {"experiments", "lm", "encoding"},
     "figures": {"experiments", "lm", "encoding", "store"},
     "literature": {"experiments", "figures", "store", "terminal", "methods"},
+    "page": {"experiments", "lm", "encoding", "lab"},
     "experiments": {"figures", "store", "terminal", "engine"},
     "engine": {"experiments", "lm", "encoding", "figures"},
 }

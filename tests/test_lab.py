@@ -31,6 +31,7 @@ def test_a_run_leaves_everything_that_describes_it(lab):
         "config.toml",
         "figures/toy.png",
         "manifest.json",
+        "metrics.json",
         "tables/toy.csv",
     ]
     manifest = json.loads((run.folder / "manifest.json").read_text())

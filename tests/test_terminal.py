@@ -59,3 +59,35 @@ def test_bars_nest_and_stop(capsys):
         inner(1, note="x")
         outer(1)
     assert not bars._bars.live.is_started
+
+
+WIDE = pd.DataFrame(
+    {
+        "method": ["yarn(beta_fast=16, beta_slow=2)", "pi"],
+        "accuracy": [0.98765, 0.5],
+        "wavelength_tokens": [131072, 1048576],
+        "loss": [1.23456, 2.5],
+        "source": ["a long sentence about where this can be read", "another one"],
+    }
+)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_numbers_stay_whole_at_any_width(capsys, width):
+    terminal.show_table(WIDE, Console(width=width))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    shown = [name for name in WIDE.columns if name.replace("_", " ") in text.split("(too")[0]]
+    assert shown == list(WIDE.columns[: len(shown)])
+    for name in shown:
+        if name != "method" and name != "source":
+            assert all(terminal.format_value(value) in text for value in WIDE[name])
+    assert ("too narrow for" in text) == (len(shown) < len(WIDE.columns))
+
+
+def test_a_pipe_is_not_wrapped(capsys):
+    terminal.show_answer("word " * 60, WIDE)
+    terminal.show_more("more", WIDE)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == ("word " * 60).strip()
+    assert sum("a long sentence about where this can be read" in line for line in lines) == 2

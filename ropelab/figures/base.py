@@ -125,11 +125,17 @@ def _theories(tables: Tables) -> Figure:
     for row, (base, fails) in enumerate(zip(table["base"], table["fails_at_tokens"], strict=True)):
         text = f"{base:.3g}" if np.isnan(fails) else f"{base:.3g}, fails at {fails:.0f}"
         ax.annotate(
-            text, (base, row), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8
+            text,
+            (base, row),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
     usable = tables["bound"]["usable_base"].iloc[-1]
     if usable > 1:
-        ax.axvline(usable, color=BLACK, linestyle="--", linewidth=1)
+        ax.axvline(usable, color=BLACK, linestyle="--", linewidth=1, zorder=0)
     ax.set_yticks(rows, table["theory"])
     ax.set(xscale="log", xlabel="base")
     figure.suptitle(_theories_title(table, context), x=0.01, ha="left", weight="bold", size=11)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ropelab.figures import findings
 from ropelab.figures.style import BLACK, BLUE, GREY, look, token_axis, trained_length_line
 from ropelab.tables import Tables
 
@@ -138,7 +139,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
     figure.supylabel("loss (nats per byte)", fontsize=10)
     figure.suptitle(
-        "Which encodings still read text beyond the trained length?",
+        findings.reads_beyond(table),
         x=0.01, ha="left", fontweight="bold", fontsize=11,
     )  # fmt: skip
     _zoom(panels.flat[0], table)
@@ -200,7 +201,7 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         range(len(wide.columns)), [str(distance) for distance in wide.columns.get_level_values(1)]
     )
     ax.grid(visible=False)
-    ax.set_title("How far back can each encoding copy?", pad=22)
+    ax.set_title(findings.copies_farthest(wide.rename(index=dict(labels))), pad=22)
     ax.set_xlabel("distance of the copied segment (tokens)")
     return figure
 

@@ -8,8 +8,10 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.figures import findings
 from ropelab.figures.finetuned import against_zero_shot
 from ropelab.figures.style import (
+    label_points,
     legend_outside,
     look,
     token_axis,
@@ -85,7 +87,7 @@ def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
         xlabel=f"distance of the {what} (tokens)",
         ylabel="share found correctly",
         ylim=(-0.03, 1.05),
-        title=f"How far back can each method {does}, {HOW[arm]}?",
+        title=findings.retrieval(table, does, HOW[arm]),
     )
     return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
@@ -106,7 +108,7 @@ def loss_by_position(tables: Tables, arm: str) -> Figure:
     ax.set(
         xlabel="position in the text (tokens, end of bucket)",
         ylabel="loss above the sliding window (nats per byte)",
-        title=f"Is a longer context better than a sliding window, {HOW[arm]}?",
+        title=findings.against_window(rows, HOW[arm]),
     )
     ax.set_ylim(top=CEILING)
     _say_outside(ax, {label: lines[label]["difference"].iloc[-1] for label in outside})
@@ -131,7 +133,7 @@ def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     ax.set(
         xlabel="context read before the same final tokens (tokens)",
         ylabel="loss (nats per byte)",
-        title=f"Does reading more help to predict the same last tokens, {HOW[arm]}?",
+        title=findings.reading_more(table, HOW[arm]),
     )
     ax.set_ylim(top=best + CEILING)
     _say_outside(ax, outside)
@@ -147,7 +149,7 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
         for label, rows in _methods(table, "context_tokens")
     }
     plain = losses["unscaled"][trained_len] if "unscaled" in losses else None
-    outside = {}
+    outside, named = {}, []
     for label, loss in losses.items():
         if plain is None or trained_len not in loss:
             continue
@@ -157,16 +159,18 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
             continue
         style = look(name_in(label))
         ax.plot(tax, change, style.marker, color=style.color, markersize=8)
-        ax.annotate(label, (tax, change), xytext=(7, 4), textcoords="offset points", fontsize=9)
+        named.append((tax, change, label))
     ax.axhline(0, color="#7F7F7F", linewidth=1)
     ax.axvline(0, color="#7F7F7F", linewidth=1)
     ax.margins(x=0.15, y=0.25)
     ax.set(
         xlabel=f"short-context tax: loss at {tokens_label(trained_len)} above unscaled",
         ylabel=f"loss at {tokens_label(longest)} above\nunscaled at {tokens_label(trained_len)}",
-        title="What does a method cost where it is not needed, and is it worth it?",
+        title=findings.tax(losses, trained_len, longest),
     )
     _say_outside(ax, outside)
+    if named:
+        label_points(ax, named)
     return figure
 
 
@@ -174,7 +178,7 @@ def _say_outside(ax: Axes, values: dict[str, float]) -> None:
     """Name the methods that are too bad for the scale, with their last value."""
     if values:
         text = ", ".join(f"{label} ({value:.2f})" for label, value in values.items())
-        ax.text(0.02, 0.91, f"above the scale: {text}", transform=ax.transAxes, va="top", size=8)
+        ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
 
 
 def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
@@ -191,7 +195,7 @@ def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
         ax.set_title(f"in {tokens_label(context)} tokens", size=9)
     what, does = WORDS[task]
     axes[-1, 0].set_xlabel(f"distance of the {what} (tokens)")
-    figure.suptitle(f"How far back can each method {does}, {HOW[arm]}?", weight="bold", size=11)
+    figure.suptitle(findings.retrieval(table, does, HOW[arm]), weight="bold", size=11)
     return figure
 
 

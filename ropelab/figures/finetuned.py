@@ -1,6 +1,7 @@
 """What training on changes: every method before and after, beside the baselines."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib import pyplot as plt
@@ -8,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.figures.findings import fine_tuning
 from ropelab.figures.style import GREY, ORANGE, look, tokens_label
 from ropelab.labels import WINDOW, method_label, name_in
 from ropelab.tables import in_longest_context
@@ -24,7 +26,7 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """A panel per task, a row per method: hollow before training on, filled after it.
 
     Losses are those of the last window at the tested length, accuracies the mean over all
-    distances beyond the trained length, both averaged over seeds.
+    distances beyond the trained length, both averaged over seeds; bars are the range of the seeds.
     """
     values = {name: _values(name, tables[name]) for name in tables if name != "text_nll"}
     names = list(next(iter(values.values()))["zero_shot"])
@@ -44,13 +46,26 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure.legend(
         handles=list(named.values()), labels=list(named), loc="outside lower center", ncols=4
     )
-    title = "What does fine-tuning at the tested length change?"
+    shown = "last_window" if "last_window" in values else next(iter(values))
+    means = {
+        arm: {method: spread.mean for method, spread in found.items()}
+        for arm, found in values[shown].items()
+    }
+    title = fine_tuning(means["zero_shot"], means["finetuned"], is_loss=shown == "last_window")
     figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure
 
 
-def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """arm -> method (with its factor) -> value, averaged over seeds and distances."""
+class Spread(NamedTuple):
+    """A mean over seeds, and the lowest and highest of them."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, Spread]]:
+    """arm -> method (with its factor) -> value over seeds, averaged over distances."""
     if name == "last_window":
         column = "nll_nats_per_byte"
         rows = table[table["context_tokens"] == table["context_tokens"].max()]
@@ -58,16 +73,24 @@ def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
         column = "accuracy"
         far = in_longest_context(table)
         rows = far[far["distance_tokens"] > far["train_len_tokens"]]
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Spread]] = {}
     for (arm, method, factor), part in rows.groupby(["arm", "method", "factor"], sort=False):
         kind = "window" if method == WINDOW else arm
-        found.setdefault(kind, {})[method_label(method, factor)] = float(part[column].mean())
+        seeds = part.groupby("seed")[column].mean()
+        spread = Spread(float(seeds.mean()), float(seeds.min()), float(seeds.max()))
+        found.setdefault(kind, {})[method_label(method, factor)] = spread
     return found
 
 
-def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_loss: bool) -> None:
-    before, after = arms["zero_shot"], arms.get("finetuned", {})
+def _panel(ax: Axes, arms: dict[str, dict[str, Spread]], names: list[str], is_loss: bool) -> None:
+    spreads = arms["zero_shot"], arms.get("finetuned", {})
+    before, after = ({name: s.mean for name, s in found.items()} for found in spreads)
     edge = min([*before.values(), *after.values()]) + WIDEST if is_loss else 1.05
+    for found in spreads:
+        for name, (_, low, high) in found.items():
+            ends = (min(low, edge), min(high, edge))
+            y = names.index(name)
+            ax.plot(ends, [y, y], color=look(name_in(name)).color, marker="|", lw=1.2, ls="-")
     for y, name in enumerate(names):
         start, end = min(before[name], edge), min(after.get(name, before[name]), edge)
         color, marker = look(name_in(name)).color, look(name_in(name)).marker
@@ -80,8 +103,8 @@ def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_los
             text = " → ".join(outside)
             ax.annotate(text, (edge, y), (0, 7), textcoords="offset points", size=8, ha="center")
     for arm, (label, color, line) in BASELINES.items():
-        for value in arms.get(arm, {}).values():
-            ax.axvline(value, color=color, linestyle=line, label=label)
+        for spread in arms.get(arm, {}).values():
+            ax.axvline(spread.mean, color=color, linestyle=line, label=label)
     for face, label in (("white", "as trained"), (GREY, "trained on")):
         ax.plot([], [], "o", color=GREY, markerfacecolor=face, label=label)
     ax.grid(visible=False, axis="x")

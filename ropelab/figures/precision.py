@@ -19,6 +19,7 @@ from ropelab.figures.style import (
     line_of,
     marker_of,
     token_axis,
+    tokens_label,
 )
 from ropelab.numerics.casts import STAGES
 
@@ -166,13 +167,35 @@ def angle_error(growth: pd.DataFrame) -> Figure:
     """Worst angle error per octave of positions, log-log: what grows, and from where."""
     if (growth["kind"] == "stage").any():
         return _stages_growth(growth)
-    figure, ax = plt.subplots(figsize=(8, 4.5))
-    for name, group in growth.groupby("name", sort=False):
-        _growth_line(ax, group, str(name))
+    figure, ax = plt.subplots(figsize=(9, 4.5))
+    same = _alike(growth)
+    for name, names in same.items():
+        label = "\n".join([name, *(f"  = {other}" for other in names)])
+        _growth_line(ax, growth[growth["name"] == name], name, label)
     _growth_axes(ax)
-    ax.set(ylabel="worst angle error, rad", title="From which position on are the angles wrong?")
+    ax.set(ylabel="worst angle error, rad", title=_growth_title(growth))
     legend_outside(ax)
     return figure
+
+
+def _alike(growth: pd.DataFrame) -> dict[str, list[str]]:
+    """Implementations with the same errors everywhere, under the first of them."""
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for name, rows in growth.groupby("name", sort=False):
+        groups.setdefault(tuple(rows["max_angle_error_rad"].fillna(-1)), []).append(str(name))
+    return {names[0]: names[1:] for names in groups.values()}
+
+
+def _growth_title(growth: pd.DataFrame) -> str:
+    """How many implementations stay below the usual tolerance to the end."""
+    worst = growth.groupby("name")["max_angle_error_rad"].max()
+    right = int((worst <= TOLERANCE).sum())
+    end = tokens_label(growth["position_end"].max() + 1)
+    return f"{right} of {len(worst)} keep every angle below {TOLERANCE} rad up to position {end}"
+
+
+TOLERANCE = 0.01
+"""Radians; the line that is drawn for orientation, whatever tolerance a run was given."""
 
 
 def _stages_growth(growth: pd.DataFrame) -> Figure:
@@ -196,25 +219,29 @@ def _stages_growth(growth: pd.DataFrame) -> Figure:
     return figure
 
 
-def _growth_line(ax: Axes, group: pd.DataFrame, name: str) -> None:
+def _growth_line(ax: Axes, group: pd.DataFrame, name: str, label: str = "") -> None:
     shown = group[group["max_angle_error_rad"] > 0]
     if not shown.empty:
-        ax.plot(shown["position_end"], shown["max_angle_error_rad"], label=name, **_look(name))
+        ax.plot(
+            shown["position_end"], shown["max_angle_error_rad"], label=label or name, **_look(name)
+        )
 
 
 def _growth_axes(ax: Axes) -> None:
     _position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     ax.axhline(math.pi, color=GREY, linestyle=(0, (4, 3)), linewidth=1)
-    ax.annotate(
-        "half a turn: lost",
-        (0.02, math.pi),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 7),
-        textcoords="offset points",
-        fontsize=8,
-        color="#555555",
-    )
+    ax.axhline(TOLERANCE, color=GREY, linestyle=(0, (4, 3)), linewidth=1)
+    for height, text in ((math.pi, "half a turn: lost"), (TOLERANCE, f"{TOLERANCE} rad")):
+        ax.annotate(
+            text,
+            (0.02, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 4),
+            textcoords="offset points",
+            fontsize=8,
+            color="#555555",
+        )
 
 
 def _position_axis(ax: Axes) -> None:

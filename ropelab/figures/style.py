@@ -1,96 +1,54 @@
 """One look for all figures: each method, format or encoding has its colour, marker and line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from typing import Literal
-from zlib import crc32
 
-import matplotlib
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
-matplotlib.use("Agg")
-
-# Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys apart.
-BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#7F7F7F",
+from ropelab.looks import (
+    AMBER,
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LINES,
+    MARKERS,
+    ORANGE,
+    PALETTE,
+    PINK,
+    SKY,
+    look,
 )
-PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-LINES = ("-", "--", "-.", ":")
 
-
-@dataclass(frozen=True)
-class Look:
-    """How one name is drawn, in every figure."""
-
-    color: str
-    marker: str
-    line: str = "-"
-
-
-LOOKS = {
-    # scaling methods
-    "unscaled": Look(BLACK, "o"),
-    "pi": Look(GREY, "s", "--"),
-    "ntk": Look(AMBER, "^"),
-    "dynamic_ntk": Look(AMBER, "v", "--"),
-    "ntk_by_parts": Look(GREEN, "D"),
-    "yarn": Look(BLUE, "o"),
-    "yarn_paper": Look(BLUE, "s", "--"),
-    "dynamic_yarn": Look(SKY, "v", "--"),
-    "llama3": Look(PINK, "P"),
-    "longrope": Look(ORANGE, "X"),
-    "sliding_window": Look(ORANGE, "*", ":"),
-    "trained_at_test_len": Look(GREY, "*", "-."),
-    "drope": Look(GREEN, "X", "--"),
-    "resonance": Look(GREY, "P", ":"),
-    "log_n": Look(SKY, "^"),
-    "rerope": Look(PINK, "s"),
-    "self_extend": Look(PINK, "D", "--"),
-    # number formats
-    "float64": Look(BLACK, "o"),
-    "float32": Look(BLUE, "s"),
-    "tf32": Look(SKY, "v", "--"),
-    "float16": Look(AMBER, "^"),
-    "bfloat16": Look(ORANGE, "D"),
-    "float8_e4m3fn": Look(PINK, "P", "--"),
-    "float8_e5m2": Look(GREY, "X", ":"),
-    # encodings
-    "rope": Look(BLUE, "o"),
-    "nope": Look(BLACK, "s", "--"),
-    "sinusoidal": Look(AMBER, "^"),
-    "learned": Look(GREY, "v", ":"),
-    "shaw": Look(PINK, "D"),
-    "t5": Look(GREEN, "P"),
-    "transformer_xl": Look(SKY, "X"),
-    "deberta": Look(SKY, "*", "--"),
-    "alibi": Look(ORANGE, "o"),
-    "kerple_log": Look(ORANGE, "s", "--"),
-    "kerple_power": Look(AMBER, "D", ":"),
-    "fire": Look(GREEN, "^", "--"),
-    "rope_interleaved": Look(SKY, "v", "--"),
-    "rope_partial": Look(PINK, "P", ":"),
-}
-
-
-def look(name: str) -> Look:
-    """The look of a name; `yarn(factor=8)` looks like `yarn`, unknown names get a stable one."""
-    plain = name.split("(")[0]
-    if plain in LOOKS:
-        return LOOKS[plain]
-    code = crc32(plain.encode())
-    return Look(PALETTE[code % 8], MARKERS[code // 8 % 8], LINES[code // 64 % 4])
+__all__ = [
+    "AMBER",
+    "BLACK",
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "LINES",
+    "MARKERS",
+    "ORANGE",
+    "PALETTE",
+    "PINK",
+    "SKY",
+    "color_of",
+    "label_points",
+    "legend_outside",
+    "line_of",
+    "look",
+    "marker_of",
+    "token_axis",
+    "tokens_label",
+    "trained_length_line",
+    "use_style",
+]
 
 
 def color_of(name: str) -> str:
@@ -110,9 +68,17 @@ def line_of(name: str) -> str:
 
 @contextmanager
 def use_style() -> Iterator[None]:
-    """Draw inside this block in the style that ships with the package."""
-    with as_file(files("ropelab.figures") / "ropelab.mplstyle") as sheet, plt.style.context(sheet):
+    """Draw inside this block in the style that ships with the package.
+
+    The user's backend stays what it is; figures made here open no window and are shown once, where
+    they are handed over, not again by a notebook.
+    """
+    before = set(plt.get_fignums())
+    sheet = as_file(files("ropelab.figures") / "ropelab.mplstyle")
+    with sheet as path, plt.style.context(path), plt.ioff():
         yield
+    for number in set(plt.get_fignums()) - before:
+        plt.close(number)
 
 
 def tokens_label(tokens: float) -> str:
@@ -127,11 +93,54 @@ def tokens_label(tokens: float) -> str:
     return f"{tokens:g}"
 
 
+class PowersAndLast(LogLocator):
+    """Ticks at powers, and one at the last point drawn if none of them is near."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """See LogLocator."""
+        ticks = np.asarray(super().tick_values(vmin, vmax))
+        assert self.axis is not None
+        last = self.axis.get_data_interval()[1]
+        shown = ticks[(ticks >= vmin) & (ticks <= vmax)]
+        apart = np.abs(np.log2(shown / last)) > LEAST_APART if last > 0 else np.array([False])
+        return [*ticks, last] if last <= vmax and apart.all() else list(ticks)
+
+
+LEAST_APART = 0.35
+"""Octaves between two labelled ticks."""
+
+
+def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
+    """Name points beside them, each where it covers no other name and no other point."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    at = ax.transData.transform([point[:2] for point in points])
+    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at]
+    for x, y, label in points:
+        note = ax.annotate(label, (x, y), (0, 0), textcoords="offset points", fontsize=9)
+        for offset, side in PLACES:
+            note.set(position=offset, ha=side)
+            extent = note.get_window_extent()
+            if not any(extent.overlaps(other) for other in taken):
+                break
+        taken.append(extent)
+
+
+PLACES: tuple[tuple[tuple[int, int], str], ...] = (
+    *(((8, up), "left") for up in (3, -10)),
+    *(((-8, up), "right") for up in (3, -10)),
+    *(((8, up), "left") for up in (14, -21, 25, -32)),
+    *(((-8, up), "right") for up in (14, -21, 25, -32)),
+)
+"""Where a name may stand, in points from its point; the best place first."""
+
+
 def token_axis(ax: Axes, which: Literal["x", "y"] = "x") -> None:
     """Make an axis of tokens: powers of two, labelled 2k, 4k, 8k."""
     ax.set(**{f"{which}scale": "log"})
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_locator(LogLocator(base=2, numticks=12))
+    axis.set_major_locator(PowersAndLast(base=2, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: tokens_label(value)))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(LogLocator(base=2, numticks=1))

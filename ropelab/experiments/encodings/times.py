@@ -27,6 +27,8 @@ from ropelab.trials.readers import defined_length
 
 DECODED = 16
 """Tokens decoded between two readings of the clock."""
+STEADY = 0.15
+"""Largest spread of the middle half of the rounds, as a share of their median."""
 Work = Callable[[], object]
 
 
@@ -45,10 +47,10 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
     return {
         "encoding": name,
         "training_tokens_per_second": round(tokens / step, 1),
-        "training_time_ratio": round(slower, 3),
+        "training_time_ratio": slower,
         "decode_context_tokens": context,
         "decode_seconds": token / DECODED,
-        "decode_time_ratio": round(longer, 3),
+        "decode_time_ratio": longer,
         "threads": torch.get_num_threads(),
     }
 
@@ -86,8 +88,12 @@ def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
     return LanguageModel(size, encoding).to(config.device)
 
 
-def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:
-    """Median seconds of `mine`, and how many times those of `plain`, measured in turns."""
+def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]:
+    """Median seconds of `mine`, and how many times those of `plain`, measured in turns.
+
+    The ratio is the median over rounds, each round against itself; None where the middle half of
+    the rounds lies further apart than STEADY, as on a machine that does something else too.
+    """
     seconds: tuple[list[float], list[float]] = ([], [])
     for work in (mine, plain):
         work()
@@ -98,5 +104,12 @@ def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - start)
-    first, second = map(statistics.median, seconds)
-    return first, first / second
+    return statistics.median(seconds[0]), _steady([a / b for a, b in zip(*seconds, strict=True)])
+
+
+def _steady(ratios: list[float]) -> float | None:
+    """The median of ratios that agree, rounded to what they can tell."""
+    if len(ratios) < 2:
+        return None
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return round(middle, 2) if high - low <= STEADY * middle else None

@@ -1,0 +1,94 @@
+"""What a figure shows, in one line for its title, read off the same rows."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ropelab.figures.style import tokens_label
+from ropelab.labels import WINDOW, row_labels
+from ropelab.tables import in_longest_context
+
+
+def retrieval(table: pd.DataFrame, does: str, how: str) -> str:
+    """Which method finds most from twice the trained length back in the longest context."""
+    table = in_longest_context(table)
+    trained = table["train_len_tokens"].iloc[0]
+    distances = sorted(table["distance_tokens"].unique())
+    at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
+    rows = table[table["distance_tokens"] == at]
+    means = rows.groupby(row_labels(rows), sort=False)["accuracy"].mean()
+    best = str(means.idxmax())
+    plain = f", unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
+    how_far = f"{tokens_label(at)} tokens back"
+    return f"From {how_far} {best} can {does} best: {means.max():.2f}{plain} ({how})"
+
+
+def against_window(rows: pd.DataFrame, how: str) -> str:
+    """How many methods end below the sliding window, outside the noise."""
+    last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
+    better = [str(name) for name in last.loc[last["ci_high"] < 0, "method_a"]]
+    end = tokens_label(rows["at_tokens"].max())
+    if not better:
+        return f"At {end} no method reads better than a sliding window ({how})"
+    which = f"{better[0]} reads" if len(better) == 1 else f"{len(better)} of {len(last)} read"
+    return f"At {end} {which} better than a sliding window ({how})"
+
+
+def reading_more(table: pd.DataFrame, how: str) -> str:
+    """Which method gains most by reading the longest context instead of the trained length."""
+    trained, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
+    methods = table[table["method"] != WINDOW]
+    means = methods.groupby([row_labels(methods), "context_tokens"])["nll_nats_per_byte"].mean()
+    wide = means.unstack()
+    if trained not in wide or longest == trained:
+        return f"Loss of the same last tokens by what was read before them ({how})"
+    gains = (wide[longest] - wide[trained]).dropna()
+    span = f"{tokens_label(longest)} instead of {tokens_label(trained)}"
+    helped = gains[gains < 0].sort_values()
+    if helped.empty:
+        return f"Reading {span} helps no method with the same last tokens ({how})"
+    return (
+        f"Reading {span} helps {helped.index[0]} most: {helped.iloc[0]:+.3f} nats per byte ({how})"
+    )
+
+
+def tax(losses: Mapping[str, pd.Series], trained: int, longest: int) -> str:
+    """Which scaled method costs least inside the trained length, and which ends lowest."""
+    scaled = {
+        name: loss
+        for name, loss in losses.items()
+        if name not in ("unscaled", WINDOW) and {trained, longest} <= set(loss.index)
+    }
+    if not scaled:
+        return "What a method costs where it is not needed, and what it brings"
+    cheapest = min(scaled, key=lambda name: scaled[name][trained])
+    lowest = min(scaled, key=lambda name: scaled[name][longest])
+    inside, beyond = tokens_label(trained), tokens_label(longest)
+    if cheapest == lowest:
+        return f"{lowest} costs least at {inside} and reads {beyond} best"
+    return f"{cheapest} costs least at {inside}, {lowest} reads {beyond} best"
+
+
+def fine_tuning(before: Mapping[str, float], after: Mapping[str, float], is_loss: bool) -> str:
+    """How many methods fine-tuning brings forward, and which then stands best."""
+    gained = [name for name in after if (after[name] < before[name]) == is_loss]
+    best = min(after, key=lambda name: after[name] if is_loss else -after[name])
+    return f"Fine-tuning helps {len(gained)} of {len(after)} methods; {best} then stands best"
+
+
+def reads_beyond(table: pd.DataFrame) -> str:
+    """How many encodings have a loss at the end of the text, and how many hold that of before."""
+    ok = table[table["status"] == "ok"]
+    wide = ok.pivot_table(index="encoding", columns="bucket_end_tokens", values="nll_nats_per_byte")
+    trained = table["train_len_tokens"].iloc[0]
+    inside = wide.loc[:, wide.columns <= trained].iloc[:, -1]
+    held = int((wide.iloc[:, -1] <= inside).sum())
+    end = tokens_label(ok["bucket_end_tokens"].max())
+    start = tokens_label(trained)
+    return f"{held} of {len(wide)} encodings read no worse at {end} tokens than at {start}"
+
+
+def copies_farthest(wide: pd.DataFrame) -> str:
+    """Which encoding copies most from the longest distance; columns: context, distance."""
+    last = wide.iloc[:, -1].dropna()
+    return f"From {wide.columns[-1][1]} tokens back {last.idxmax()} copies best: {last.max():.2f}"

@@ -1,0 +1,59 @@
+// The report: which part of the page is shown, a run's explorer when it is first opened, filters.
+
+const drawing = readData("drawing");
+const opened = new Map();
+
+function showPart() {
+  const wanted = decodeURIComponent(location.hash.slice(1)) || "overview";
+  const target = document.getElementById(wanted);
+  const view = target?.closest("section.view") ?? document.getElementById("overview");
+  for (const section of document.querySelectorAll("section.view")) section.classList.toggle("open", section === view);
+  for (const link of document.querySelectorAll("header nav a")) {
+    if (link.getAttribute("href") === `#${view.id}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  openRun(view);
+  if (view.id === "compare" && !opened.has("compare")) {
+    const runs = [...document.querySelectorAll("section.run")].map((section) => readData(`data-${section.id}`));
+    opened.set("compare", new Comparison(document.getElementById("comparison"), runs, drawing.looks, drawing.quantiles));
+  }
+  if (location.hash) {
+    window.scrollTo(0, 0);
+    if (target !== view) target?.scrollIntoView();
+    view.querySelector("h2[tabindex]")?.focus({ preventScroll: true });
+  }
+}
+
+function openRun(section) {
+  const holder = section.querySelector(".explorer");
+  if (!holder || opened.has(section.id)) return;
+  opened.set(section.id, new Explorer(holder, readData(`data-${section.id}`), drawing.looks));
+}
+
+function setUpClaims() {
+  const form = document.getElementById("claim-filters");
+  if (!form) return;
+  const claims = [...document.querySelectorAll(".ledger > li")];
+  const filter = () => {
+    const wanted = new FormData(form);
+    const words = wanted.get("words").toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const claim of claims) {
+      const fits = ["verdict", "evidence"].every((name) => !wanted.get(name) || claim.dataset[name] === wanted.get(name));
+      claim.hidden = !(fits && words.every((word) => claim.textContent.toLowerCase().includes(word)));
+      shown += claim.hidden ? 0 : 1;
+    }
+    form.querySelector("output").textContent = `${shown} of ${claims.length} claims`;
+  };
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  filter();
+}
+
+for (const details of document.querySelectorAll("details.pictures")) details.open = false;
+for (const button of document.querySelectorAll("button.copy")) button.addEventListener("click", () => copyText(button.dataset.copy, button));
+document.querySelector("a.skip").addEventListener("click", (event) => { event.preventDefault(); document.getElementById("main").focus(); });
+window.addEventListener("hashchange", showPart);
+setUpColours();
+setUpClaims();
+showPart();

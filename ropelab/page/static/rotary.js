@@ -1,0 +1,136 @@
+// The mathematics of the sliders: frequencies, scaling methods, sums of cosines, rounding to number
+// formats. Everything is a function of its arguments; the tests compare each with the package.
+
+const TURN = 2 * Math.PI;
+
+// theta_i = base^(-2i/d), radians per token.
+function frequencies(rotaryDim, base) {
+  return Array.from({ length: rotaryDim / 2 }, (_, i) => base ** (-(2 * i) / rotaryDim));
+}
+
+const wavelengthsOf = (theta) => theta.map((one) => TURN / one);
+const turnsOf = (theta, length) => theta.map((one) => one * (length / TURN));
+const clamped = (x) => Math.min(1, Math.max(0, x));
+const blended = (theta, kept, stretch) => theta.map((one, i) => kept[i] * one + ((1 - kept[i]) * one) / stretch);
+const magnitude = (factor, mscale = 1) => 0.1 * mscale * Math.log(factor) + 1;
+
+function rampInTurns(theta, trained, slow, fast) {
+  return turnsOf(theta, trained).map((r) => clamped((r - slow) / (fast - slow)));
+}
+
+// The fractional pair that makes r turns in the trained length.
+function pairWithTurns({ rotaryDim, base, trained }, r) {
+  return (rotaryDim * Math.log(trained / (r * TURN))) / (2 * Math.log(base));
+}
+
+function rampInPairs(geometry, { beta_fast: fast, beta_slow: slow, truncate }) {
+  let [low, high] = [pairWithTurns(geometry, fast), pairWithTurns(geometry, slow)];
+  if (truncate) [low, high] = [Math.floor(low), Math.ceil(high)];
+  [low, high] = [Math.max(low, 0), Math.min(high, geometry.rotaryDim - 1)];
+  const width = high === low ? 0.001 : high - low;
+  return Array.from({ length: geometry.rotaryDim / 2 }, (_, i) => 1 - clamped((i - low) / width));
+}
+
+function ntkBase({ rotaryDim, base }, factor) {
+  return base * factor ** (rotaryDim / (rotaryDim - 2));
+}
+
+const plain = (theta, attention = 1) => ({ theta, attention });
+
+// Every method: from a geometry {rotaryDim, base, trained}, its knobs, the length in the context and
+// the unscaled frequencies to {theta, attention}. A stretch of 1 changes nothing.
+const METHODS = {
+  unscaled: (geometry, knobs, length, theta) => plain(theta),
+  pi: (geometry, { factor }, length, theta) => plain(theta.map((one) => one / factor)),
+  ntk: (geometry, { factor }) => plain(frequencies(geometry.rotaryDim, ntkBase(geometry, factor))),
+  dynamic_ntk: (geometry, { factor }, length, theta) => {
+    const stretch = 1 + factor * (Math.max(length, geometry.trained) / geometry.trained - 1);
+    return stretch === 1 ? plain(theta) : METHODS.ntk(geometry, { factor: stretch });
+  },
+  ntk_by_parts: (geometry, { factor, alpha, beta }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, alpha, beta), factor)),
+  yarn_paper: (geometry, knobs, length, theta) => {
+    const { theta: scaled } = METHODS.ntk_by_parts(geometry, knobs, length, theta);
+    return plain(scaled, knobs.factor === 1 ? 1 : knobs.attention_factor ?? magnitude(knobs.factor));
+  },
+  yarn: (geometry, knobs, length, theta) => {
+    if (knobs.factor === 1) return plain(theta);
+    const { factor, mscale, mscale_all_dim: all } = knobs;
+    const computed = mscale && all ? magnitude(factor, mscale) / magnitude(factor, all) : magnitude(factor);
+    return plain(blended(theta, rampInPairs(geometry, knobs), factor), knobs.attention_factor ?? computed);
+  },
+  dynamic_yarn: (geometry, knobs, length, theta) => {
+    const stretch = length / geometry.trained;
+    return stretch <= 1 ? plain(theta) : plain(blended(theta, rampInPairs(geometry, knobs), stretch), magnitude(stretch));
+  },
+  llama3: (geometry, { factor, low_freq_factor: low, high_freq_factor: high }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, low, high), factor)),
+  resonance: (geometry, knobs, length, theta) => plain(wavelengthsOf(theta).map((one) => TURN / halfToEven(one))),
+  clipped: (geometry, { n }, length, theta) => {
+    const count = Math.min(n || turnsOf(theta, geometry.trained).filter((r) => r < 1).length, theta.length);
+    const first = theta.length - count;
+    return plain(theta.map((one, i) => (i < first || count === 1 ? one : one * ((1 + Math.cos((Math.PI * (i - first)) / (count - 1))) / 2))));
+  },
+  p_rope: (geometry, { p }, length, theta) => plain(theta.map((one, i) => (i < Math.floor((p * geometry.rotaryDim) / 2) ? one : 0))),
+  proportional: (geometry, { p, factor }, length, theta) => plain(METHODS.p_rope(geometry, { p }, length, theta).theta.map((one) => one / factor)),
+  abf: (geometry, { base }) => plain(frequencies(geometry.rotaryDim, base)),
+};
+
+function planOf(geometry, method, knobs, length) {
+  return METHODS[method](geometry, knobs, length, frequencies(geometry.rotaryDim, geometry.base));
+}
+
+// The sum of cosines over distance; a feature pair that does not turn contributes 1.
+function sumOfCosines(theta, unrotated, distance) {
+  return theta.reduce((sum, one) => sum + Math.cos(distance * one), unrotated);
+}
+
+// The bound of Su et al. 2021 (eq. 37): the mean length of the partial sums of e^(i m theta).
+function decayBound(theta, distance) {
+  let [real, imaginary, total] = [0, 0, 0];
+  for (const one of theta) {
+    real += Math.cos(distance * one);
+    imaginary += Math.sin(distance * one);
+    total += Math.hypot(real, imaginary);
+  }
+  return total / theta.length;
+}
+
+function halfToEven(x) {
+  const floor = Math.floor(x);
+  const rest = x - floor;
+  if (rest !== 0.5) return rest < 0.5 ? floor : floor + 1;
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
+const bits = new DataView(new ArrayBuffer(8));
+
+function exponentOf(x) {
+  bits.setFloat64(0, x);
+  return ((bits.getUint32(0) >>> 20) & 0x7ff) - 1023;
+}
+
+// To the nearest value of a format, ties to even: normals, subnormals, signed zeros and overflow.
+function roundTo(x, format) {
+  if (format.precision === 53 || x === 0 || Number.isNaN(x)) return x;
+  const overflow = Math.sign(x) * format.overflow;
+  if (!Number.isFinite(x)) return overflow;
+  const exponent = Math.max(exponentOf(x), format.min_exponent);
+  const step = 2 ** (exponent - format.precision + 1);
+  const rounded = Math.sign(x) * halfToEven(Math.abs(x) / step) * step;
+  return Math.abs(rounded) > format.largest ? overflow : rounded;
+}
+
+// Stored angle minus m theta, radians, with one stage of the chain rounded and the others exact.
+const STAGES = {
+  position: (theta, m, format) => theta * (roundTo(m, format) - m),
+  inv_freq: (theta, m, format) => (roundTo(theta, format) - theta) * m,
+  angle: (theta, m, format) => roundTo(theta * m, format) - theta * m,
+};
+
+function wrappedSize(angle) {
+  return Number.isFinite(angle) ? Math.abs(angle - TURN * Math.round(angle / TURN)) : Math.PI;
+}
+
+// The largest angle error at a position over all pairs, brought back to at most half a turn.
+function worstAngleError(theta, m, stage, format) {
+  return Math.max(...theta.map((one) => wrappedSize(STAGES[stage](one, m, format))));
+}

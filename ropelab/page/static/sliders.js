@@ -1,0 +1,288 @@
+// The page of sliders: what is set, how it is set, and five pictures of it drawn again at once.
+
+const known = readData("known");
+for (const format of known.formats) format.overflow = Number(format.overflow);
+const SCALE_POINTS = 240;
+const state = { base: 10000, head_dim: 128, rotary_dim: 128, trained: 4096, target: 16384, method: "yarn", format: "bfloat16", knobs: {}, draw: 1 };
+const plots = {};
+
+// A slider on a logarithmic scale with a field for the exact number.
+function slider(key, label, low, high, step, radix) {
+  const toSlide = (value) => Math.log(value) / Math.log(radix);
+  const range = make("input", { type: "range", id: `slide-${key}`, min: toSlide(low), max: toSlide(high), step, "aria-label": label });
+  const exact = make("input", { type: "number", id: `set-${key}`, min: low, max: high, step: "any", "aria-label": `${label}, exact` });
+  const show = () => { exact.value = state[key]; range.value = toSlide(state[key]); };
+  range.addEventListener("input", () => { state[key] = tidy(radix ** Number(range.value), key); exact.value = state[key]; recompute(); });
+  exact.addEventListener("change", () => {
+    const value = Number(exact.value);
+    if (value >= low && value <= high) state[key] = tidy(value, key);
+    show();
+    recompute();
+  });
+  return { row: make("div", { class: "setting-row" }, make("span", {}, label), range, exact), show };
+}
+
+function tidy(value, key) {
+  return key === "base" ? Number(value.toPrecision(4)) : Math.round(value);
+}
+
+function widthField(key, label) {
+  const field = make("input", { type: "number", id: `set-${key}`, min: 2, max: 1024, step: 2, "aria-label": label });
+  field.addEventListener("change", () => {
+    const value = 2 * Math.round(Number(field.value) / 2);
+    if (value >= 4 && value <= 1024) state[key] = value;
+    if (key === "head_dim") state.rotary_dim = state.head_dim;
+    state.rotary_dim = Math.min(state.rotary_dim, state.head_dim);
+    showAll();
+    recompute();
+  });
+  return { row: make("div", { class: "setting-row" }, make("span", {}, label), field), show: () => { field.value = state[key]; } };
+}
+
+function picker(key, label, options, change) {
+  const select = make("select", { id: `set-${key}`, "aria-label": label, onchange: () => { state[key] = select.value; change(); } }, ...options.map((name) => make("option", {}, name)));
+  return { row: make("div", { class: "setting-row" }, make("span", {}, label), select), show: () => { select.value = state[key]; } };
+}
+
+const settings = [
+  slider("base", "base (rope_theta)", 100, 1e9, 0.01, 10),
+  widthField("head_dim", "head_dim"),
+  widthField("rotary_dim", "rotary_dim"),
+  slider("trained", "trained length (tokens)", 128, 1048576, 0.25, 2),
+  slider("target", "target length (tokens)", 128, 16777216, 0.25, 2),
+  picker("method", "scaling method", Object.keys(known.methods), () => { resetKnobs(); recompute(); }),
+  picker("format", "number format", known.formats.map((format) => format.name), () => recompute()),
+];
+
+function resetKnobs() {
+  state.knobs = { ...known.methods[state.method].knobs };
+  if ("factor" in state.knobs) state.knobs.factor = Math.max(1, state.target / state.trained);
+  drawKnobs();
+}
+
+function drawKnobs() {
+  const holder = document.getElementById("knobs");
+  holder.replaceChildren(...Object.entries(state.knobs).map(([name, value]) => {
+    if (typeof value === "boolean") return tick(name, value, (on) => { state.knobs[name] = on; recompute(); });
+    const field = make("input", { type: "number", step: "any", id: `knob-${name}`, "aria-label": name, placeholder: "computed", value: value ?? "" });
+    field.addEventListener("change", () => {
+      state.knobs[name] = field.value === "" ? known.methods[state.method].knobs[name] : Number(field.value);
+      recompute();
+    });
+    return make("label", {}, `${name} `, field);
+  }));
+  document.getElementById("method-source").textContent = known.methods[state.method].source;
+}
+
+function showAll() {
+  for (const setting of settings) setting.show();
+  drawKnobs();
+}
+
+// Whole distances, evenly spaced on a logarithmic scale.
+function distances(length) {
+  const all = Array.from({ length: SCALE_POINTS }, (_, i) => Math.round(length ** (i / (SCALE_POINTS - 1))));
+  return [...new Set(all)];
+}
+
+const points = (xs, f) => xs.map((x) => ({ x, y: f(x), low: null, high: null, said: "", counts: "" }));
+const lineOf = (name, xs, f) => ({ name, points: points(xs, f), scattered: false });
+
+function redraw(name, lines, text, log) {
+  const holder = document.getElementById(`plot-${name}`);
+  const hidden = plots[name]?.lines.length === lines.length ? plots[name].hidden : null;
+  plots[name]?.close();
+  plots[name] = new Plot(holder, lines, looksFor(lines.map((line) => line.name), known.looks), text, log);
+  if (hidden) { plots[name].hidden = hidden; plots[name].drawLegend(); plots[name].draw(); }
+}
+
+function problem() {
+  const knobs = state.knobs;
+  const order = [["beta_slow", "beta_fast"], ["alpha", "beta"], ["low_freq_factor", "high_freq_factor"]];
+  for (const [low, high] of order) {
+    if (low in knobs && !(knobs[low] > 0 && knobs[low] < knobs[high])) return `${state.method} needs 0 < ${low} < ${high}.`;
+  }
+  if ("factor" in knobs && !(knobs.factor >= 1)) return "factor must be at least 1.";
+  if ("base" in knobs && !(knobs.base > 1)) return "base must be above 1.";
+  if ("p" in knobs && !(knobs.p >= 0 && knobs.p <= 1)) return "p must be between 0 and 1.";
+  if ("n" in knobs && !(Number.isInteger(knobs.n) && knobs.n >= 0)) return "n must be a whole number of pairs.";
+  if (knobs.attention_factor !== undefined && knobs.attention_factor !== null && !(knobs.attention_factor > 0)) return "attention_factor must be positive.";
+  return "";
+}
+
+function recompute() {
+  const said = document.getElementById("said");
+  const wrong = problem();
+  said.classList.toggle("wrong", Boolean(wrong));
+  if (wrong) { said.textContent = wrong; return; }
+  const geometry = { rotaryDim: state.rotary_dim, base: state.base, trained: state.trained };
+  const before = frequencies(state.rotary_dim, state.base);
+  const plan = planOf(geometry, state.method, state.knobs, state.target);
+  sayPlan(said, before, plan);
+  drawWavelengths(before, plan.theta);
+  drawPhases(plan.theta);
+  drawSums(before, plan.theta);
+  drawScores(plan.theta);
+  drawErrors(plan.theta);
+}
+
+function sayPlan(said, before, plan) {
+  const unfinished = turnsOf(before, state.trained).filter((r) => r < 1).length;
+  const unrotated = (state.head_dim - state.rotary_dim) / 2;
+  const negative = distances(state.target).find((m) => sumOfCosines(plan.theta, unrotated, m) < 0);
+  said.textContent = [
+    `${unfinished} of ${before.length} pairs make less than one turn in the trained length.`,
+    plan.attention === 1 ? "" : `cos and sin are multiplied by ${written(plan.attention)}, every logit by ${written(plan.attention ** 2)}.`,
+    negative === undefined ? "The sum of cosines stays positive at every distance drawn." : `The sum of cosines is first seen below 0 at distance ${written(negative)}.`,
+  ].filter(Boolean).join(" ");
+}
+
+function drawWavelengths(before, after) {
+  const pairs = before.map((_, i) => i);
+  const [old, scaled] = [wavelengthsOf(before), wavelengthsOf(after)];
+  const ends = [0, before.length - 1];
+  const lines = [
+    lineOf("unscaled", pairs, (i) => old[i]),
+    lineOf(state.method === "unscaled" ? "in use" : state.method, pairs, (i) => scaled[i]),
+    lineOf("trained length", ends, () => state.trained),
+    lineOf("target length", ends, () => state.target),
+  ];
+  for (const line of lines) line.points = line.points.filter((point) => Number.isFinite(point.y)).map((point) => ({ ...point, said: `${written(state.target / point.y)} turns in the target length` }));
+  redraw("wavelengths", lines, { title: "Wavelength by pair", x: "pair", y: "wavelength (tokens)", xUnit: null, yUnit: "tokens", mark: null }, { x: false, y: true });
+}
+
+function drawSums(before, after) {
+  const unrotated = (state.head_dim - state.rotary_dim) / 2;
+  const pairs = state.head_dim / 2;
+  const xs = distances(state.target);
+  const lines = [
+    lineOf("unscaled", xs, (m) => sumOfCosines(before, unrotated, m) / pairs),
+    lineOf(state.method === "unscaled" ? "in use" : state.method, xs, (m) => sumOfCosines(after, unrotated, m) / pairs),
+  ];
+  redraw("sums", lines, distanceText("sum of cosines / pairs"), { x: true, y: false });
+}
+
+function distanceText(y) {
+  return { title: `${y} by distance`, x: "distance (tokens)", y, xUnit: "tokens", yUnit: null, mark: { value: state.trained, name: "trained length" } };
+}
+
+// One random query against itself, m tokens away: pairs weigh by their squared length, |q_i|^2.
+function drawScores(theta) {
+  const xs = distances(state.target);
+  const weights = randomWeights(theta.length, state.draw);
+  const total = weights.reduce((a, b) => a + b, 0);
+  const start = decayBound(theta, 0);
+  const lines = [
+    lineOf("mean over random q = k", xs, (m) => sumOfCosines(theta, 0, m) / theta.length),
+    lineOf(`one random q = k (draw ${state.draw})`, xs, (m) => theta.reduce((sum, one, i) => sum + weights[i] * Math.cos(m * one), 0) / total),
+    lineOf("bound of the RoFormer paper", xs, (m) => decayBound(theta, m) / start),
+  ];
+  redraw("scores", lines, distanceText("q·k relative to distance 0"), { x: true, y: false });
+}
+
+function randomWeights(count, seed) {
+  let stateOf = seed * 2654435761 >>> 0;
+  const uniform = () => {
+    stateOf = (Math.imul(stateOf, 1664525) + 1013904223) >>> 0;
+    return (stateOf + 1) / 4294967297;
+  };
+  return Array.from({ length: count }, () => -Math.log(uniform()));
+}
+
+function drawErrors(theta) {
+  const format = known.formats.find((one) => one.name === state.format);
+  const xs = distances(state.target);
+  const lines = Object.keys(STAGES).map((stage) => lineOf(stage, xs, (m) => worstAngleError(theta, m, stage, format)));
+  lines.push(lineOf(`tolerance ${written(known.tolerance)} rad`, [1, state.target], () => known.tolerance));
+  redraw("errors", lines, { ...distanceText("largest angle error (rad)"), title: "Largest angle error by position and stage", x: "position (tokens)" }, { x: true, y: true });
+}
+
+// The phase of every pair at every position, as its cosine: one colour for 1, another for -1.
+function drawPhases(theta) {
+  const canvas = document.getElementById("phases");
+  const columns = 320;
+  canvas.width = columns;
+  canvas.height = theta.length;
+  const ink = canvas.getContext("2d");
+  const picture = ink.createImageData(columns, theta.length);
+  const [up, down] = [[0, 114, 178], [213, 94, 0]];
+  theta.forEach((one, i) => {
+    for (let column = 0; column < columns; column += 1) {
+      const cosine = Math.cos(one * positionAt(column, columns));
+      const color = cosine >= 0 ? up : down;
+      const at = 4 * (i * columns + column);
+      for (let part = 0; part < 3; part += 1) picture.data[at + part] = 255 + (color[part] - 255) * Math.abs(cosine);
+      picture.data[at + 3] = 255;
+    }
+  });
+  ink.putImageData(picture, 0, 0);
+  canvas.setAttribute("aria-label", `Cosine of the phase of ${theta.length} pairs at positions 0 to ${tokens(state.target)}`);
+  document.getElementById("phase-end").textContent = `position ${tokens(state.target)}`;
+  canvas.dataset.theta = theta.length;
+}
+
+const positionAt = (column, columns) => Math.round((column * state.target) / columns);
+
+function tellPhase(event) {
+  const canvas = event.currentTarget;
+  const frame = canvas.getBoundingClientRect();
+  const pair = Math.min(canvas.height - 1, Math.max(0, Math.floor(((event.clientY - frame.top) / frame.height) * canvas.height)));
+  const position = positionAt(((event.clientX - frame.left) / frame.width) * canvas.width, canvas.width);
+  const geometry = { rotaryDim: state.rotary_dim, base: state.base, trained: state.trained };
+  const angle = planOf(geometry, state.method, state.knobs, state.target).theta[pair] * position;
+  document.getElementById("phase-said").textContent = `pair ${pair}, position ${position}: angle ${written(angle)} rad, ${written(angle / TURN)} turns, cosine ${written(Math.cos(angle))}`;
+}
+
+// A config.json as models have it: what was read is said, and what could not be.
+const ROPE_TYPES = { default: "unscaled", none: "unscaled", linear: "pi", dynamic: "dynamic_ntk", yarn: "yarn", llama3: "llama3", proportional: "proportional" };
+
+function readConfig(text) {
+  const whole = JSON.parse(text);
+  if (whole === null || typeof whole !== "object" || Array.isArray(whole)) throw new Error("a config.json is an object");
+  const config = whole.text_config ?? whole;
+  let rope = config.rope_parameters ?? config.rope_scaling ?? {};
+  rope = rope.full_attention ?? rope;
+  const base = rope.rope_theta ?? config.rope_theta ?? config.rotary_emb_base ?? 10000;
+  const head = config.head_dim ?? (config.hidden_size ?? config.n_embd) / (config.num_attention_heads ?? config.n_head);
+  if (!(head >= 4 && head % 2 === 0)) throw new Error("no head_dim, and no hidden_size with num_attention_heads to compute it from");
+  const type = rope.rope_type ?? rope.type ?? "default";
+  if (!(type in ROPE_TYPES)) throw new Error(`rope type '${type}' is not computed on this page`);
+  const method = ROPE_TYPES[type];
+  const share = rope.partial_rotary_factor ?? config.partial_rotary_factor ?? config.rotary_pct ?? 1;
+  const longest = config.max_position_embeddings ?? config.n_positions ?? 4096;
+  const knobs = { ...known.methods[method].knobs };
+  for (const name of Object.keys(knobs)) if (rope[name] !== undefined && rope[name] !== null) knobs[name] = rope[name];
+  if (method === "proportional") knobs.p = share;
+  const trained = rope.original_max_position_embeddings ?? config.original_max_position_embeddings ?? longest;
+  const stretched = trained * (knobs.factor ?? 1);
+  return {
+    base,
+    head_dim: head,
+    rotary_dim: method === "proportional" ? head : config.rotary_dim ?? 2 * Math.floor((head * share) / 2),
+    trained,
+    target: Math.max(trained, longest, method === "unscaled" ? 0 : stretched),
+    method,
+    knobs,
+  };
+}
+
+function takeConfig() {
+  const said = document.getElementById("config-said");
+  try {
+    Object.assign(state, readConfig(document.getElementById("config").value));
+    said.textContent = `Read: base ${written(state.base)}, head_dim ${state.head_dim}, rotary_dim ${state.rotary_dim}, trained length ${state.trained}, method ${state.method}.`;
+    showAll();
+    recompute();
+  } catch (error) {
+    said.textContent = `Not read: ${error.message}.`;
+  }
+}
+
+document.getElementById("settings").prepend(...settings.map((setting) => setting.row));
+document.getElementById("phases").addEventListener("pointermove", tellPhase);
+document.getElementById("draw-again").addEventListener("click", () => { state.draw += 1; recompute(); });
+document.getElementById("read-config").addEventListener("click", takeConfig);
+setUpColours();
+resetKnobs();
+showAll();
+recompute();

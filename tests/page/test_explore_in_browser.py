@@ -1,0 +1,289 @@
+"""The page of sliders computes what the package computes, and follows what is set on it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ropelab.methods.language import parse_scaling
+from ropelab.methods.registry import FREQUENCIES
+from ropelab.numerics.casts import alone
+from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.formats import FORMATS, round_to
+from ropelab.page.explore import NOT_HERE, TOLERANCE, write_explore
+from ropelab.rope.bounds import Similarity
+from ropelab.rope.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+
+KNOBS = {
+    "pi": "factor={f}",
+    "ntk": "factor={f}",
+    "dynamic_ntk": "factor={f}",
+    "ntk_by_parts": "factor={f}, alpha=1.5, beta=20",
+    "yarn": "factor={f}, beta_fast=24, beta_slow=1.5",
+    "yarn_paper": "factor={f}",
+    "llama3": "factor={f}, low_freq_factor=1, high_freq_factor=4",
+    "proportional": "factor={f}, p=0.4",
+    "p_rope": "p=0.6",
+    "clipped": "n=5",
+    "abf": "base=500000",
+}
+MORE = (
+    "yarn(factor=4, truncate=false)",
+    "yarn(factor=4, mscale=0.7, mscale_all_dim=1)",
+    "yarn(factor=4, attention_factor=1)",
+    "yarn_paper(factor=4, attention_factor=1.5)",
+    "clipped",
+    "clipped(n=1)",
+    "yarn(factor=1)",
+)
+NAMES = sorted(set(FREQUENCIES) - NOT_HERE)
+
+
+def vector(values):
+    """Numbers as the package computes with them."""
+    return np.array([float(value) for value in values])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """The page."""
+    return write_explore(tmp_path_factory.mktemp("explore") / "explore.html")
+
+
+@pytest.fixture(scope="module")
+def page(browser, path):
+    """The page, opened once for all computations."""
+    context = browser.new_context(offline=True)
+    opened = context.new_page()
+    opened.goto(path.as_uri())
+    yield opened
+    context.close()
+
+
+def knobs_of(method):
+    """A method's knobs as the script takes them."""
+    return {name: getattr(method, name) for name in method.__dataclass_fields__ if name != "inner"}
+
+
+def check_plan(page, text, geometry, length):
+    method = parse_scaling(text)
+    plan = method.plan(geometry, length)
+    found = page.evaluate(
+        "([geometry, name, knobs, length]) => planOf(geometry, name, knobs, length)",
+        [
+            {
+                "rotaryDim": geometry.rotary_dim,
+                "base": geometry.base,
+                "trained": geometry.trained_len,
+            },
+            method.name,
+            knobs_of(method),
+            length,
+        ],
+    )
+    assert np.allclose(found["theta"], plan.inv_freq, rtol=1e-11, atol=0)
+    assert found["attention"] == pytest.approx(plan.attention_factor, rel=1e-13)
+
+
+quick = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+bases = st.floats(50, 1e8)
+widths = st.integers(2, 128).map(lambda pairs: 2 * pairs)
+
+
+def test_the_page_has_every_method_but_those_of_lists(page):
+    assert sorted(page.evaluate("Object.keys(METHODS)")) == NAMES
+    options = page.locator("#set-method option").all_inner_texts()
+    assert sorted(options) == NAMES
+
+
+@quick
+@given(bases, widths, st.integers(16, 100_000))
+def test_wavelengths_and_turns(page, base, width, length):
+    inv_freq = inverse_frequencies(width, base)
+    found = page.evaluate(
+        "([d, base, n]) => { const t = frequencies(d, base);"
+        " return [t, wavelengthsOf(t), turnsOf(t, n)]; }",
+        [width, base, length],
+    )
+    for mine, theirs in zip(
+        found, (inv_freq, wavelengths(inv_freq), turns(inv_freq, length)), strict=True
+    ):
+        assert np.allclose(mine, theirs, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@quick
+@given(
+    base=st.floats(1000, 1e7),
+    width=st.integers(8, 64).map(lambda pairs: 2 * pairs),
+    trained=st.integers(256, 10_000),
+    factor=st.floats(1, 40),
+    beyond=st.floats(0.5, 20),
+)
+def test_scaling_methods(page, name, base, width, trained, factor, beyond):
+    knobs = KNOBS.get(name, "").format(f=factor)
+    geometry = Geometry(width, base, trained)
+    check_plan(page, f"{name}({knobs})" if knobs else name, geometry, int(trained * beyond))
+
+
+@pytest.mark.parametrize("text", MORE)
+def test_scaling_methods_at_their_edges(page, text):
+    check_plan(page, text, Geometry(128, 1e4, 4096), 16384)
+
+
+@quick
+@given(bases, widths, st.integers(0, 64), st.integers(0, 100_000))
+def test_the_sum_of_cosines(page, base, width, unrotated, distance):
+    found = page.evaluate(
+        "([d, base, rest, m]) => sumOfCosines(frequencies(d, base), rest, m)",
+        [width, base, unrotated, distance],
+    )
+    similarity = Similarity.of_head(width + 2 * unrotated, width)
+    wanted = similarity.at(np.array([float(distance)]), math.log(base))[0]
+    assert found == pytest.approx(wanted, abs=1e-7)
+
+
+@quick
+@given(bases, widths, st.integers(0, 4096))
+def test_the_bound_of_decay(page, base, width, distance):
+    found = page.evaluate(
+        "([d, b, m]) => decayBound(frequencies(d, b), m)", [width, base, distance]
+    )
+    waves = np.exp(1j * distance * np.asarray(inverse_frequencies(width, base)))
+    assert found == pytest.approx(np.abs(np.cumsum(waves)).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_rounding_to_every_format(page, name):
+    fmt = FORMATS[name]
+    random = np.random.default_rng(0)
+    spread = random.standard_normal(2000) * 2.0 ** random.integers(-40, 40, 2000)
+    halfway = np.arange(-64, 64) * fmt.epsilon / 2 + 1
+    edges = [0.0, -0.0, fmt.largest, fmt.largest * 1.01, fmt.smallest_normal]
+    tiny = (
+        fmt.smallest_subnormal * np.array([0.49, 0.5, 0.51, 1.5, 2.5]) if name != "float64" else []
+    )
+    values = np.concatenate([spread, halfway, edges, -np.array(edges), tiny])
+    wanted = np.asarray(round_to(vector(values), fmt))
+    found = page.evaluate(
+        "([values, name]) => values.map((x) => String(roundTo(x,"
+        " known.formats.find((one) => one.name === name))))",
+        [values.tolist(), name],
+    )
+    found = np.array([float(text.replace("Infinity", "inf")) for text in found])
+    assert np.array_equal(found, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "tf32", "float32", "float8_e5m2"])
+def test_angle_errors_by_stage(page, stage, name):
+    inv_freq = inverse_frequencies(64, 1e4)
+    positions = [0, 1, 7, 257, 1000, 4097, 30_001]
+    errors = Chain(alone(stage, FORMATS[name]), Spectrum(inv_freq)).angle_errors(vector(positions))
+    wrapped = np.abs(np.remainder(np.asarray(errors) + np.pi, 2 * np.pi) - np.pi)
+    found = page.evaluate(
+        "([positions, stage, name]) => positions.map((m) => worstAngleError(frequencies(64, 1e4),"
+        " m, stage, known.formats.find((one) => one.name === name)))",
+        [positions, stage, name],
+    )
+    assert np.allclose(found, wrapped.max(0), rtol=1e-6, atol=1e-10)
+
+
+def test_the_tolerance_is_that_of_the_precision_command():
+    from ropelab import experiments
+
+    assert experiments.load("precision").config.model_fields["tolerance"].default == TOLERANCE
+
+
+def test_a_slider_moves_every_plot(visit, path):
+    page = visit(path)
+    before = [
+        page.locator(f"#plot-{name} .series .line").first.get_attribute("d")
+        for name in ("wavelengths", "sums")
+    ]
+    said = page.locator("#said").inner_text()
+    page.locator("#slide-base").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+    after = [
+        page.locator(f"#plot-{name} .series .line").first.get_attribute("d")
+        for name in ("wavelengths", "sums")
+    ]
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    assert page.locator("#said").inner_text() != said
+    assert float(page.locator("#set-base").input_value()) > 10000
+
+
+def test_a_method_brings_its_knobs_and_refuses_what_it_cannot_take(visit, path):
+    page = visit(path)
+    page.locator("#set-method").select_option("llama3")
+    assert page.locator("#knobs input").count() == 3
+    page.locator("#knob-low_freq_factor").fill("9")
+    page.locator("#knob-low_freq_factor").press("Enter")
+    assert "needs 0 < low_freq_factor < high_freq_factor" in page.locator("#said").inner_text()
+
+
+CONFIG = {
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 131072,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+}
+
+
+def test_a_config_is_read(visit, path):
+    page = visit(path)
+    page.locator("#config").fill(json.dumps(CONFIG))
+    page.get_by_role("button", name="Use it").click()
+    said = page.locator("#config-said").inner_text()
+    assert "head_dim 128, rotary_dim 128, trained length 8192, method llama3" in said
+    assert page.locator("#knob-factor").input_value() == "8"
+    assert page.locator("#set-target").input_value() == "131072"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Not read"),
+        ("[]", "a config.json is an object"),
+        ("{}", "no head_dim"),
+        (
+            '{"head_dim": 64, "rope_scaling": {"type": "<b>new</b>"}}',
+            "rope type '<b>new</b>' is not",
+        ),
+    ],
+)
+def test_a_config_that_cannot_be_read_says_why(visit, path, text, reason):
+    page = visit(path)
+    page.locator("#config").fill(text)
+    page.get_by_role("button", name="Use it").click()
+    assert reason in page.locator("#config-said").inner_text()
+
+
+def test_the_phase_is_read_by_pointing(visit, path):
+    page = visit(path)
+    canvas = page.locator("#phases")
+    canvas.scroll_into_view_if_needed()
+    canvas.hover(position={"x": 40, "y": 1})
+    said = page.locator("#phase-said").inner_text()
+    assert said.startswith("pair 0, position ")
+    position = int(said.split("position ")[1].split(":")[0])
+    assert f"angle {position} rad" in said
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_runs_over_the_edge(visit, path, width):
+    page = visit(path, width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

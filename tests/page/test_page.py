@@ -1,0 +1,192 @@
+"""What the page is made of: the choice of axes, the rows that disagree, one file or none."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from made import NASTY, accuracies, claims, write_run
+
+from ropelab.errors import InputError
+from ropelab.page.columns import for_script, labelled
+from ropelab.page.disagreements import disagreements
+from ropelab.page.document import as_data, write_page
+from ropelab.page.report import write_report
+from ropelab.page.shown import Shown, find_runs
+from ropelab.page.views import HINTS, intervals, kinds_of, views_of
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+
+
+def test_columns_are_told_apart():
+    kinds = kinds_of(accuracies(0.0))
+    assert kinds["distance_tokens"] == "key"
+    assert kinds["accuracy"] == "measure"
+    assert kinds["seed"] == "repeat"
+    assert kinds["trials"] == "count"
+    assert kinds["ci_low"] == kinds["ci_high"] == "interval"
+    assert kinds["train_len_tokens"] == "setting"
+
+
+def test_a_table_without_a_hint_is_drawn_over_its_tokens():
+    table = accuracies(0.0).rename(columns={"distance_tokens": "reach_tokens"})
+    view = views_of("something_new", labelled(table))
+    assert (view.x, view.y, view.series) == ("reach_tokens", ("accuracy",), ("label",))
+
+
+def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
+    table = pd.concat([accuracies(0.0).assign(task=task) for task in ("copy", "recall")])
+    assert views_of("copy_accuracy", labelled(table)).where == {"task": "copy"}
+    assert views_of("copy_accuracy", labelled(accuracies(0.0))).where == {}
+
+
+def test_a_table_of_words_is_not_drawn():
+    assert views_of("findings", claims()[["statement", "source"]]) is None
+
+
+@pytest.mark.parametrize("path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem)
+def test_every_reference_view_names_columns_that_are_there(path):
+    table = labelled(pd.read_csv(path))
+    view = views_of(path.stem, table)
+    assert view is None or view.columns() <= set(table.columns)
+
+
+def test_every_hint_fits_a_reference_table():
+    seen = {}
+    for path in REFERENCE.glob("*/*/tables/*.csv"):
+        seen.setdefault(path.stem, []).append(set(pd.read_csv(path, nrows=0).columns))
+    for name, views in HINTS.items():
+        for view in views:
+            assert any(view.columns() <= columns for columns in seen[name]), name
+
+
+def test_bounds_belong_to_the_column_before_them():
+    names = ["value", "ci_low", "ci_high", "text", "text_ci_low_rad", "text_ci_high_rad"]
+    assert intervals(names) == {
+        "value": ("ci_low", "ci_high"),
+        "text": ("text_ci_low_rad", "text_ci_high_rad"),
+    }
+
+
+def test_tables_reach_the_script_whole():
+    table = pd.DataFrame({"a": [1.5, float("nan"), float("inf")], "b": ["x", None, "x"]})
+    told = json.loads(as_data(for_script("t", table)))
+    assert told["columns"][0]["values"] == [1.5, None, "inf"]
+    assert (told["columns"][1]["words"], told["columns"][1]["codes"]) == (["x"], [0, -1, 0])
+
+
+def test_data_cannot_end_its_element():
+    text = as_data({"name": "</script><!--" + NASTY})
+    assert "<" not in text
+    assert json.loads(text)["name"].startswith("</script>")
+
+
+def test_the_policy_names_the_script_that_is_there(report):
+    text = report.read_text()
+    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
+    code = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src &#39;sha256-{code}&#39;" in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_settings_are_the_flags_of_the_command():
+    manifest = {"command": "ropelab toy --name 'a b' --no-slow --fast --seeds 0,1"}
+    assert Shown(Path(), manifest).settings == [
+        ("name", "a b"),
+        ("slow", "no"),
+        ("fast", "yes"),
+        ("seeds", "0, 1"),
+    ]
+
+
+def test_disagreements_are_the_rows_a_table_marks(tmp_path):
+    write_run(tmp_path, "one-1", {"claims": claims()}, "ropelab claims")
+    write_run(tmp_path, "two-2", {"claims": claims()}, "ropelab claims --seed 1")
+    ((title, rows),) = disagreements(find_runs([tmp_path])).items()
+    assert "wrong" in title
+    assert [row.found for row in rows] == ["turns: 0"]
+
+
+def test_a_table_without_the_columns_is_passed_over(tmp_path):
+    tables = {"claims": claims().drop(columns="decided_at")}
+    write_run(tmp_path, "one-1", tables, "ropelab claims")
+    assert disagreements(find_runs([tmp_path])) == {}
+    assert "What disagrees" not in write_report(find_runs([tmp_path]), tmp_path / "i").read_text()
+
+
+def test_a_run_is_found_by_its_folder_once(results):
+    folder = results / "toy" / "first-00000001"
+    assert [run.folder for run in find_runs([folder, folder])] == [folder]
+    assert len(find_runs([results])) == 4
+
+
+def test_a_folder_without_runs_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no finished run in"):
+        find_runs([tmp_path])
+
+
+def test_a_foreign_manifest_is_left_out_aloud(tmp_path, capsys):
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    (tmp_path / "x" / "y" / "manifest.json").write_text('{"experiment": "x"}')
+    with pytest.raises(InputError):
+        find_runs([tmp_path])
+    assert "left out" in capsys.readouterr().err
+
+
+def test_a_failed_page_leaves_the_old_one(tmp_path):
+    path = tmp_path / "index.html"
+    path.write_text("old")
+    with pytest.raises(Exception, match="undefined"):
+        write_page(path, "report.html.j2", ())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_choices_are_written_as_the_script_writes_them():
+    table = pd.DataFrame(
+        {
+            "at_tokens": [1, 2, 1, 2],
+            "value": [0.1, 0.2, 0.3, 0.4],
+            "fused": [True, True, False, False],
+        }
+    )
+    told = for_script("t", table)
+    assert told["view"]["series"] == ("fused",)
+    assert told["columns"][2]["words"] == ["yes", "no"]
+    narrowed = pd.concat([table.assign(factor=factor) for factor in (4.0, 8.0)])
+    assert for_script("t", narrowed)["view"]["where"] == {"factor": "4"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "tables" / "claims.csv").write_text(""),
+        lambda folder: (folder / "tables" / "claims.csv").write_bytes(b"\xff\xfe,\n1,2,3\n"),
+        lambda folder: (folder / "tables" / "claims.csv").unlink(),
+        lambda folder: (folder / "manifest.json").write_text("[]"),
+        lambda folder: _change(folder, command="ropelab 'unclosed"),
+        lambda folder: _change(folder, command=5),
+        lambda folder: _change(folder, tables=None),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil):
+    write_run(tmp_path, "whole-1", {"claims": claims()}, "ropelab claims")
+    spoil(write_run(tmp_path, "spoilt-2", {"claims": claims()}, "ropelab claims"))
+    assert [run.folder.name for run in find_runs([tmp_path])] == ["whole-1"]
+    assert capsys.readouterr().err.count("left out") == 1
+
+
+def _change(folder, **changes):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
+    run = write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["cut.png"])
+    (run / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    text = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
+    assert "<img" not in text.split("<script")[0]
+    assert "cut.png" in capsys.readouterr().err

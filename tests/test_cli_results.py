@@ -1,0 +1,93 @@
+"""The commands for what has been run: the page, the sliders, the exported tables, more figures."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from ropelab import cli
+
+FREQS = ("freqs", "--head-dim", "8", "--quiet")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Type a command in an empty folder; returns status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def typed(*arguments):
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(a) for a in arguments])
+        signal.signal(signal.SIGTERM, before)
+        out, err = capsys.readouterr()
+        return stop.value.code, out, err
+
+    return typed
+
+
+def only_run():
+    """The folder of the one run there is."""
+    (manifest,) = Path("results").glob("*/*/manifest.json")
+    return manifest.parent
+
+
+def test_run_writes_a_page_and_report_another(call):
+    Path("toy.toml").write_text('experiment = "freqs"\nhead_dim = 8\n')
+    status, out, _ = call("run", "toy.toml", "--quiet")
+    assert (status, out.splitlines()[-1]) == (0, "page: results/index.html")
+    whole = Path("results/index.html").read_text()
+    assert whole.count('class="view run"') == 1
+    assert call("report", only_run(), "-o", "one.html", "--title", "A & B")[0] == 0
+    assert "<h1>A &amp; B</h1>" in Path("one.html").read_text()
+
+
+def test_report_without_runs_is_one_line(call):
+    status, out, err = call("report")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "no finished run in results" in err
+    assert not Path("results").exists()
+
+
+def test_explore_writes_one_page(call):
+    assert call("explore", "-o", "x.html") == (0, "page: x.html\n", "")
+    assert Path("x.html").read_text().startswith("<!doctype html>")
+
+
+def test_further_formats_and_the_paper_style_stand_beside_the_usual_figures(call):
+    call(*FREQS)
+    usual = {path.name: path.read_bytes() for path in only_run().glob("figures/*")}
+    assert call(*FREQS, "--format", "pdf,svg", "--style", "paper")[0] == 0
+    names = {path.name for path in only_run().glob("figures/*")}
+    more = {f"{Path(name).stem}-paper.{kind}" for name in usual for kind in ("pdf", "svg")}
+    assert names == {*usual, *more}
+    assert all((only_run() / "figures" / name).read_bytes() == usual[name] for name in usual)
+
+
+@pytest.mark.parametrize("flags", [("--format", "jpeg"), ("--style", "poster")])
+def test_unknown_formats_and_styles_are_refused_before_anything_is_computed(call, flags):
+    status, out, err = call(*FREQS, *flags)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert not Path("results").exists()
+
+
+def test_export_prints_or_writes(call):
+    call(*FREQS)
+    status, out, _ = call("export", only_run(), "--table", "scaling", "--format", "markdown")
+    assert status == 0
+    assert out.startswith("| method |")
+    assert call("export", only_run(), "--format", "parquet", "-o", "out")[0] == 0
+    assert {path.name for path in Path("out").iterdir()} >= {"pairs.parquet", "scaling.parquet"}
+    assert call("export", only_run(), "--table", "scalings")[0] == 2
+    assert call("export", only_run(), "--format", "parquet")[0] == 2
+    status, out, _ = call("export", only_run(), "--format", "lm-eval")
+    assert json.loads(out)["results"] == {}
+
+
+def test_what_was_asked_to_be_explained_is_printed(call):
+    flags = ("--head-dim", "8", "--length", "64", "--schemes", "", "--preset", "float32")
+    status, out, _ = call("precision", *flags, "--explain", "33")
+    assert status == 0
+    assert "as asked with --explain" in out
+    assert "stored" in out.split("as asked with --explain")[1]

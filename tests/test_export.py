@@ -1,0 +1,99 @@
+"""Tables for other programs read back as what they were; evaluations are what was measured."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy import ToyConfig, toy
+
+from ropelab import export
+from ropelab.errors import InputError
+from ropelab.lab import Lab
+from ropelab.page.shown import find_runs
+from ropelab.store import metrics_of
+from ropelab.tables import read_tables
+
+REFERENCE = Path(__file__).parents[1] / "results" / "reference"
+FOLDER = REFERENCE / "extrapolate" / "seeds-0+1+2-85e42b36"
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A stored run with several seeds."""
+    return find_runs([FOLDER])[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_read_back_the_same(run, tmp_path, kind):
+    paths = export.write_tables(run, run.tables, kind, tmp_path)
+    read = pd.read_parquet if kind == "parquet" else pd.read_csv
+    assert {path.stem for path in paths} == set(run.tables)
+    for path in paths:
+        pd.testing.assert_frame_equal(read(path), run.tables[path.stem], check_dtype=False)
+
+
+def test_latex_is_escaped_and_aligned(run):
+    table = pd.DataFrame({"name": ["a_b & 50 %"], "value_tokens": [0.123456]})
+    text = export.as_latex(table)
+    assert "a\\_b \\& 50 \\%" in text
+    assert "0.1235" in text
+    assert "\\begin{tabular}{lr}" in text
+    assert text.count("\\\\") == 2
+
+
+def test_markdown_has_a_row_per_row(run):
+    tables = export.chosen(run, ["orderings"])
+    lines = export.text_of(run, tables, "markdown").splitlines()
+    assert len(lines) == 2 + len(tables["orderings"])
+    assert all(line.count("|") == 8 for line in lines)
+
+
+def test_evaluation_results_are_means_and_errors_over_seeds(run):
+    found = export.evaluation(run, export.chosen(run, ["copy_accuracy", "orderings"]))
+    table = run.tables["copy_accuracy"]
+    rows = table.query("method == 'yarn' and distance_tokens == 4096")
+    task = "extrapolate/copy_accuracy/yarn ×4@4096"
+    assert found["results"][task]["accuracy,none"] == pytest.approx(rows.accuracy.mean())
+    assert found["results"][task]["accuracy_stderr,none"] == pytest.approx(rows.accuracy.sem())
+    assert found["n-samples"][task] == {"original": 3, "effective": 3}
+    assert len(found["results"]) == len(table) / 3
+    assert set(found["versions"]) == set(found["n-shot"]) == set(found["results"])
+    json.dumps(found, allow_nan=False)
+
+
+def test_one_seed_takes_its_error_from_the_interval(run):
+    table = run.tables["copy_accuracy"].query("seed == 0")
+    found = export.evaluation(run, {"copy_accuracy": table})["results"]
+    row = table.query("method == 'pi' and distance_tokens == 256").iloc[0]
+    error = found["extrapolate/copy_accuracy/pi ×4@256"]["accuracy_stderr,none"]
+    assert error == pytest.approx((row.ci_high - row.ci_low) / 3.92, rel=1e-3)
+
+
+def test_what_is_not_there_is_refused(run):
+    with pytest.raises(InputError, match="copy_accuracy"):
+        export.chosen(run, ["copy_acuracy"])
+    with pytest.raises(InputError, match="lm-eval"):
+        export.check_format("lm_eval")
+    with pytest.raises(InputError, match="not text"):
+        export.text_of(run, run.tables, "parquet")
+
+
+def test_metrics_are_flat_numbers():
+    summary = [
+        {"method": "yarn ×4", "loss": 1.5, "copy @64": None, "reached": True},
+        {"method": "pi ×4", "loss": float("inf"), "copy @64": 0.25, "reached": False},
+    ]
+    assert metrics_of(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
+    assert metrics_of([{"context": 1024, "base": 4293.0}]) == {"context=1024/base": 4293.0}
+
+
+def test_every_run_keeps_its_metrics(tmp_path):
+    run = Lab(tmp_path).carry_out(toy(), ToyConfig(base=5e5))
+    assert json.loads((run.folder / "metrics.json").read_text()) == {
+        "base=500000.0/length_tokens": 0
+    }
+    assert set(read_tables(run.folder / "tables")) == {"toy"}
