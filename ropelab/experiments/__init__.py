@@ -40,8 +40,10 @@ class Experiment:
 
     def check(self, config: Config) -> None:
         """Raise InputError where a config's values do not go together."""
-        if find_spec(f"{_package(self.name)}.plan"):
-            self._part("plan", "plan")(config)
+        name = f"{_package(self.name)}.plan"
+        planned = getattr(import_module(name), "plan", None) if find_spec(name) else None
+        if planned is not None:
+            planned(config)
 
     def run(self, config: Config, context: "Context") -> "Mapping[str, pd.DataFrame]":
         """Compute the tables."""

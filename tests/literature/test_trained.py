@@ -420,9 +420,9 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
         assert find(id_).verdict(runs=(far,)) == OPEN
 
 
-SMALL = {"train_len": 64, "test_len": 128, "text_steps": 2, "copy_steps": 2, "device": "cpu"}
+SMALL = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
 SMALL |= {"documents": 3, "sequences": 2}
-TINY = {"train_len": 128, "text_steps": 2, "retrieval_steps": 2, "tokens_per_step": 128}
+TINY = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
 TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
 SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step": 128}
 
