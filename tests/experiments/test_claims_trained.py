@@ -280,23 +280,24 @@ def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left)
         assert verdict_ == claim.evidence(runs=(full,)).verdict
 
 
-SMALL = {"train_len": 64, "test_len": 128, "text_steps": 2, "copy_steps": 2, "device": "cpu"}
+SMALL = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
 SMALL |= {"documents": 3, "sequences": 2}
-TINY = {"train_len": 128, "text_steps": 2, "retrieval_steps": 2, "tokens_per_step": 128}
+TINY = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
 TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
 SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step": 128}
 
 
 @pytest.fixture(scope="module")
-def really_run() -> dict[str, Stored]:
+def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
+    on = {"corpus": corpora[0]}
     few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
     chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
     made = {
-        "extrapolate": run("extrapolate", **SMALL, **few),
-        "encodings": run("encodings", **SMALL, **SMALLER, **chosen),
+        "extrapolate": run("extrapolate", **SMALL, **few, **on),
+        "encodings": run("encodings", **SMALL, **SMALLER, **chosen, **on),
         "base": run("base", context="256,512", windows_up_to=0),
-        "base-empirical": run("base-empirical", **TINY),
+        "base-empirical": run("base-empirical", **TINY, **on),
     }
     return {
         name: Stored(name, found.config.model_dump(mode="json"), dict(found.tables), "")

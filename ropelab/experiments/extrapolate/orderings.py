@@ -161,7 +161,7 @@ def orderings(
 def _place(ordering: Ordering, measured: pd.Series, train_len: int, tuned_len: int) -> float:
     """Where an ordering is looked at, of the places that were measured; nan if there is none.
 
-    Copying at twice the trained length, in the longest context; losses at the end of the text or, of models that were
+    Copying at twice the trained length; losses at the end of the text or, of models that were
     trained on, at the end or just outside of what they were trained on.
     """
     if ordering.metric == "copy_accuracy":
