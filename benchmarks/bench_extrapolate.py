@@ -28,10 +28,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ropelab.context import Advance
 from ropelab.encoding.rope import Rope
+from ropelab.lm.batch import SYMBOLS, Batch, copy_batch
 from ropelab.lm.corpus import VOCABULARY, read_corpus
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize, fused_attention
-from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
 from ropelab.lm.training import Recipe, train
 from ropelab.machine import about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry

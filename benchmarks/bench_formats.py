@@ -15,8 +15,8 @@ from collections.abc import Callable
 import torch
 
 from ropelab.encoding.rope import Rope
+from ropelab.lm.batch import Batch
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import Batch
 from ropelab.lm.training import Recipe, batch_loss, make_optimizers
 from ropelab.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry

@@ -1,8 +1,8 @@
 """What the precision experiment costs, in passes: one pass is cos and sin in float64 over a grid.
 
-The grid is positions x pairs, computed by torch into memory that is already there, on one thread
-like the experiment itself. Ratios are of processor time, measured side by side in one run, the best
-of several, so that a busy machine disturbs both sides alike.
+The grid is positions x pairs, computed by NumPy into memory that is already there. Ratios are of
+processor time, measured side by side in one run, the best of several, so that a busy machine
+disturbs both sides alike.
 """
 
 import resource
@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
+import numpy as np
 
 from ropelab.context import Context
-from ropelab.experiments.precision.codes import code_tables
+from ropelab.experiments.precision.codes import code_tables, codes
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.ladder import ladder_tables
+from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.run import run
 from ropelab.numerics.ranges import span
 
@@ -33,26 +34,25 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def one_pass(config: PrecisionConfig) -> Callable[[], object]:
+def one_pass(planned: Plan) -> Callable[[], object]:
     """cos and sin of every angle of the grid."""
-    inv_freq = config.spectrum("rope").inv_freq[:, None]
-    angles = inv_freq * span(config.offset, config.offset + config.length)
-    into = torch.empty_like(angles)
+    inv_freq = planned.rope.inv_freq[:, None]
+    angles = inv_freq * span(planned.offset, planned.offset + planned.length)
+    into = np.empty_like(angles)
 
     def work() -> None:
-        torch.cos(angles, out=into)
-        torch.sin(angles, out=into)
+        np.cos(angles, out=into)
+        np.sin(angles, out=into)
 
     return work
 
 
-def compare(title: str, config: PrecisionConfig, work: Callable[[], object], repeats: int) -> None:
-    """Print the cost of some work in passes over the grid of a config."""
-    reference = one_pass(config)
+def compare(title: str, planned: Plan, work: Callable[[], object], repeats: int) -> None:
+    """Print the cost of some work in passes over the grid of a plan."""
+    reference = one_pass(planned)
     reference(), work()
     unit, cost = seconds(reference, 5), seconds(work, repeats)
-    pairs = config.spectrum("rope").pairs
-    grid = f"{config.length} x {pairs}"
+    grid = f"{planned.length} x {planned.rope.pairs}"
     print(f"{title:44} {grid:>14} {1e3 * unit:8.1f} ms/pass {cost / unit:6.1f} passes")
 
 
@@ -69,14 +69,14 @@ def long_run() -> None:
 
 def main() -> None:
     """Print the table."""
-    torch.set_num_threads(1)
-    default = PrecisionConfig()
-    compare("default run, all of it", default, lambda: run(default, Context()), 3)
-    silent = {"advance": lambda steps: None}
-    compare("  the codes", default, lambda: code_tables(default, **silent), 3)
+    config, silent = PrecisionConfig(), {"advance": lambda steps: None}
+    default = plan(config)
+    found = codes(default.spectra, default.channels)
+    compare("default run, all of it", default, lambda: run(config, Context()), 3)
+    compare("  the codes", default, lambda: code_tables(default, found, **silent), 3)
     compare("  the ladder", default, lambda: ladder_tables(default, **silent), 3)
-    large = PrecisionConfig(length=1 << 20)
-    compare("the codes, three formats", large, lambda: code_tables(large, **silent), 1)
+    large = plan(PrecisionConfig(length=1 << 20))
+    compare("the codes, three formats", large, lambda: code_tables(large, found, **silent), 1)
     subprocess.run([sys.executable, __file__, "long"], check=True)
 
 

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 import ropelab
 from ropelab import desk, experiments
-from ropelab.config import Config, read_toml
+from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
 
@@ -89,7 +89,13 @@ def _add_command(experiment: Experiment) -> None:
         _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
     fields = experiment.config.model_fields
-    parameters = [_parameter(name, _option(name, field), None) for name, field in fields.items()]
+    others = spellings(experiment.config)
+    parameters = [
+        _parameter(name, _option(name, field, others.get(name)), None)
+        for name, field in fields.items()
+    ]
+    if "rotary_dim" in fields:
+        parameters.append(_parameter(PARTIAL, _partial_option(), None))
     parameters += [_parameter(name, kind, default) for name, (kind, default) in flags.items()]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -105,14 +111,23 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
 
-def _option(name: str, field: FieldInfo) -> Any:
-    """One field as a Typer option. Values stay text: the config reads and checks them."""
+def _partial_option() -> Any:
+    text = "rotary_dim as a share of head_dim"
+    return Annotated[str | None, typer.Option(flag_of(PARTIAL), metavar="X", help=text)]
+
+
+def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
+    """One field as a Typer option, under its other spelling too.
+
+    Values stay text: the config reads and checks them.
+    """
     flag = flag_of(name)
     help_text = f"{field.description}{default_text(field.default)}"
     if field.annotation is bool:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
+    names = (flag, *([flag_of(theirs)] if theirs else []), *ALSO.get(name, ()))
     value = metavar(field.annotation)
-    option = typer.Option(flag, *ALSO.get(name, ()), metavar=value, help=help_text)
+    option = typer.Option(*names, metavar=value, help=help_text)
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
@@ -124,8 +139,8 @@ def _joined(value: Any) -> Any:
 
 
 def flag_of(name: str) -> str:
-    """The flag of a config field: `head_dim` is `--head-dim`, `from_` is `--from`."""
-    return f"--{name.rstrip('_').replace('_', '-')}"
+    """The flag of a config field: `head_dim` is `--head-dim`."""
+    return f"--{name.replace('_', '-')}"
 
 
 def default_text(default: object) -> str:
@@ -171,23 +186,23 @@ def _run_one(
     json: bool,
     workers: int | None = 1,
 ) -> None:
-    values = _from_file(experiment.name, config) if config else {}
+    label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _workers(workers) as engine:
-        run = replace(lab, engine=engine).carry_out(*plan)
+        run = replace(lab, engine=engine).carry_out(*plan, label)
     if json:
         print_json(run)
     elif not quiet:
         _show(run)
 
 
-def _from_file(name: str, path: Path) -> dict[str, Any]:
+def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
     wanted, values = read_toml(path)
     if wanted != name:
         raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
-    return values
+    return take_label(path, values)
 
 
 def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
@@ -297,9 +312,10 @@ def _toml_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config]:
+def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config, Label]:
     name, values = read_toml(path)
-    return lab.prepare(name, values, lambda field: f"{path}: {field}")
+    label, values = take_label(path, values)
+    return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
 
 
 def _version(wanted: bool) -> None:

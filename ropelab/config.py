@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -19,6 +20,7 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -71,6 +73,16 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _share(share: object, head_dim: object) -> int:
+    try:
+        part, whole = read_number(share), read_number(head_dim)
+    except ValueError as error:
+        raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
+    if not (isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1):
+        raise ValueError(f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}")
+    return int(part * whole)
+
+
 def _even(value: int) -> int:
     if value % 2:
         raise ValueError("must be even: rotary features come in pairs")
@@ -99,10 +111,36 @@ Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
 """The number format of training and evaluation; the class has a field `device` before it."""
 
 
+SPELLINGS = {
+    "base": "rope_theta",
+    "train_len": "original_max_position_embeddings",
+    "test_len": "max_position_embeddings",
+}
+"""What a field is called in the config.json of a Hugging Face model: accepted wherever the field's
+own name is, on the command line with dashes."""
+PARTIAL = "partial_rotary_factor"
+"""Their other way to say rotary_dim: as a share of head_dim."""
+
+
+def spellings(config_class: "type[Config]") -> dict[str, str]:
+    """The other spellings of a config's fields: ours to theirs."""
+    return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in config_class.model_fields}
+
+
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_of_head(cls, values: Any) -> Any:
+        """rotary_dim from partial_rotary_factor, as transformers computes it."""
+        if not isinstance(values, dict) or PARTIAL not in values:
+            return values
+        others = {name: value for name, value in values.items() if name != PARTIAL}
+        head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
+        return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
@@ -140,13 +178,30 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
         InputError: one line that names every field that is wrong, and what it allows.
     """
     try:
-        return config_class.model_validate(dict(values))
+        return config_class.model_validate(_ours(config_class, values, name))
     except ValidationError as error:
         problems = error.errors(include_url=False)
         if unknown := [p for p in problems if p["type"] == "extra_forbidden"]:
             key = str(unknown[0]["loc"][-1])
             raise unknown_name("key", key, config_class.model_fields) from None
         raise InputError("; ".join(_sentence(p, name) for p in problems)) from None
+
+
+def _ours(
+    config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
+) -> dict[str, Any]:
+    """The values under our spelling."""
+    found = dict(values)
+    for ours, theirs in spellings(config_class).items():
+        if theirs in found:
+            if ours in found:
+                raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+            found[ours] = found.pop(theirs)
+    if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
+        raise unknown_name("key", PARTIAL, config_class.model_fields)
+    if PARTIAL in found and found.get("rotary_dim") is not None:
+        raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+    return found
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
@@ -166,6 +221,27 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
+
+
+@dataclass(frozen=True)
+class Label:
+    """How a run is called; nothing that its numbers depend on, so all labels are equal.
+
+    Attributes:
+        name: the name of its config file, for the run's folder.
+        title: heads its entry in the gallery.
+    """
+
+    name: str = field(default="", compare=False)
+    title: str = field(default="", compare=False)
+
+
+def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
+    """The label of what a config file describes, and the values without it."""
+    title = values.get("title", "")
+    if not isinstance(title, str):
+        raise InputError(f"{path}: title must be text, got {title!r}")
+    return Label(path.stem, title), {k: v for k, v in values.items() if k != "title"}
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:

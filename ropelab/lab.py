@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from ropelab import experiments, store
 from ropelab.cells import Cells
-from ropelab.config import Config, build
+from ropelab.config import Config, Label, build
 from ropelab.context import Context, Engine, InThisProcess, Progress, silent
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
@@ -84,10 +84,12 @@ class Lab:
             InputError: the experiment or a value is not one that exists.
         """
         experiment = experiments.load(name)
-        return experiment, build(experiment.config, values, called)
+        config = build(experiment.config, values, called)
+        experiment.check(config)
+        return experiment, config
 
-    def carry_out(self, experiment: Experiment, config: Config) -> Run:
-        """A finished run of that config, made now if it does not exist yet."""
+    def carry_out(self, experiment: Experiment, config: Config, label: Label | None = None) -> Run:
+        """A finished run of that config, made now, under that label, if it does not exist yet."""
         if self.results is None:
             context = Context(progress=self.progress, engine=self.engine)
             tables = experiment.run(config, context)
@@ -95,7 +97,7 @@ class Lab:
         store.check_writable(self.results)
         for name, values in config.requires():
             self.carry_out(*self.prepare(name, values))
-        identity = self._identity(experiment, config)
+        identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
         with locked(folder, self.waiting):
             manifest = None if self.force else store.find(folder, identity)
@@ -109,7 +111,7 @@ class Lab:
     def _draws(self, manifest: Mapping[str, Any]) -> bool:
         return self.redraw or (self.figures and manifest["figures"] is None)
 
-    def _identity(self, experiment: Experiment, config: Config) -> store.Identity:
+    def _identity(self, experiment: Experiment, config: Config, label: Label) -> store.Identity:
         assert self.results is not None
         stored = {
             str(folder.relative_to(self.results)): sha256_of(folder / "manifest.json")
@@ -117,7 +119,7 @@ class Lab:
             if manifest["experiment"] in config.reads()
         }
         inputs = {**config.inputs(), **stored}
-        return store.Identity(experiment.name, experiment.version, config, inputs)
+        return store.Identity(experiment.name, experiment.version, config, inputs, label)
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
@@ -126,6 +128,7 @@ class Lab:
         tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
         about = {
+            **_optional(title=identity.label.title),
             "question": experiment.question,
             "cannot_show": experiment.cannot_show,
             "answer": run.answer,
@@ -158,7 +161,7 @@ class Lab:
         return Run(experiment, config, tables, experiment.answer(tables), folder, reused)
 
 
-def _optional(**entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _optional(**entries: Any) -> dict[str, Any]:
     """Manifest entries that only some experiments have."""
     return {name: entry for name, entry in entries.items() if entry}
 

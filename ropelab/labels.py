@@ -7,7 +7,7 @@ WINDOW = "sliding_window"
 
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
-    """A method with its factor, where it has one, and its arm, where it was trained on.
+    """A method with its factor, where it has one, and its arm, if it was fine-tuned.
 
     >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import tomli_w
 
-from ropelab.config import Config
+from ropelab.config import Config, Label
 from ropelab.context import Stored
 from ropelab.errors import InputError
 from ropelab.folders import fingerprint, replaced
@@ -39,18 +39,29 @@ PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 @dataclass(frozen=True)
 class Identity:
-    """Everything that the tables of a run follow from."""
+    """Everything that the tables of a run follow from.
+
+    The hash of the folder's name is all that tells runs apart: the same config is found again under
+    whatever name it was first run.
+
+    Attributes:
+        label: names the folder; without a name it is called after what differs from the defaults.
+    """
 
     experiment: str
     version: int
     config: Config
     inputs: Mapping[str, str]
+    label: Label
 
     def folder(self, results: Path) -> Path:
-        """Where this run belongs: named after what differs from the defaults, and a hash."""
+        """Where this run is, or else belongs."""
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
-        return results / self.experiment / f"{_slug(self.config.changed())}-{code}"
+        runs = results / self.experiment
+        there = sorted(path for path in runs.glob(f"*-{code}") if not path.name.startswith("."))
+        name = _readable(self.label.name) or _slug(self.config.changed())
+        return there[0] if there else runs / f"{name}-{code}"
 
     def facts(self) -> dict[str, Any]:
         """The part of the manifest that must agree for a run to be reused."""
@@ -66,8 +77,13 @@ class Identity:
 def _slug(changed: Mapping[str, Any], longest: int = 48) -> str:
     """A readable name for a config: `base-500000_head-dim-128`; `default` if nothing differs."""
     parts = (f"{name}-{_plain(value)}" for name, value in changed.items())
-    text = re.sub(r"[^A-Za-z0-9.+]+", "-", "_.".join(parts)).replace("-.", "_")
-    return text[:longest].strip("-_.") or "default"
+    return _readable("_.".join(parts), longest) or "default"
+
+
+def _readable(text: str, longest: int = 48) -> str:
+    """The part of a text that a folder's name can hold everywhere."""
+    plain = re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")
+    return plain[:longest].strip("-_.")
 
 
 def _plain(value: object) -> str:
@@ -258,7 +274,7 @@ def command_of(identity: Identity) -> str:
     """What to type to make this run again."""
     flags = []
     for name, value in identity.config.changed().items():
-        flag = name.rstrip("_").replace("_", "-")
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:

@@ -32,6 +32,11 @@ def unit_of(column: str) -> str | None:
     return next((unit for unit in UNITS if column == unit or column.endswith(f"_{unit}")), None)
 
 
+def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of retrieval that were measured in its longest context."""
+    return table[table["context_tokens"] == table["context_tokens"].max()]
+
+
 def write_tables(tables: Tables, folder: Path) -> None:
     """Write each table as `<name>.csv`; floats as the shortest text that reads back the same."""
     folder.mkdir(parents=True, exist_ok=True)

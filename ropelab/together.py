@@ -5,18 +5,18 @@ draws as if it were alone. It gives the turn away while its cells are with the w
 all runs are trained side by side, and nothing else has to be safe for threads.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
+from queue import Queue
+from threading import Lock, Thread
 
-from ropelab.config import Config
+from ropelab.config import Config, Label
 from ropelab.context import Cell, Context, Engine
 from ropelab.errors import RopelabError
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 
-Plan = tuple[Experiment, Config]
+Plan = tuple[Experiment, Config] | tuple[Experiment, Config, Label]
 
 
 def carry_out_all(lab: Lab, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
@@ -27,23 +27,9 @@ def carry_out_all(lab: Lab, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
     Raises:
         RopelabError: a run failed; the others are finished.
     """
-    turn = Lock()
-    shared = replace(lab, engine=GivingWay(lab.engine, turn))
-    failures: list[RopelabError] = []
-
-    def one(plan: Plan) -> Run:
-        with turn:
-            return shared.carry_out(*plan)
-
     first, later = _order(plans)
-    with ThreadPoolExecutor(max_workers=max(1, len(first))) as threads:
-        futures = {threads.submit(one, plans[number]): number for number in first}
-        try:
-            yield from _finished(futures, failures)
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            lab.engine.stop()
-            raise
+    failures: list[RopelabError] = []
+    yield from _side_by_side(lab, {number: plans[number] for number in first}, failures)
     for number in later:
         try:
             yield number, lab.carry_out(*plans[number])
@@ -51,6 +37,40 @@ def carry_out_all(lab: Lab, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
             failures.append(error)
     if failures:
         raise failures[0]
+
+
+def _side_by_side(
+    lab: Lab, plans: Mapping[int, Plan], failures: list[RopelabError]
+) -> Iterator[tuple[int, Run]]:
+    """Runs as they are finished; the errors of those that fail are added to `failures`.
+
+    The threads are daemons: whoever interrupts does not wait until each has the turn once more.
+    """
+    turn = Lock()
+    shared = replace(lab, engine=GivingWay(lab.engine, turn))
+    finished: Queue[tuple[int, Run | BaseException]] = Queue()
+
+    def one(number: int) -> None:
+        try:
+            with turn:
+                finished.put((number, shared.carry_out(*plans[number])))
+        except BaseException as error:
+            finished.put((number, error))
+
+    for number in plans:
+        Thread(target=one, args=(number,), daemon=True).start()
+    try:
+        for _ in plans:
+            number, outcome = finished.get()
+            if isinstance(outcome, RopelabError):
+                failures.append(outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                yield number, outcome
+    except BaseException:
+        lab.engine.stop()
+        raise
 
 
 @dataclass(frozen=True)
@@ -82,13 +102,3 @@ def _order(plans: Sequence[Plan]) -> tuple[list[int], list[int]]:
         if not alone and plan not in [plans[earlier] for earlier in first]:
             first.append(number)
     return first, [number for number in range(len(plans)) if number not in first]
-
-
-def _finished(
-    futures: "dict[Future[Run], int]", failures: list[RopelabError]
-) -> Iterator[tuple[int, Run]]:
-    for future in as_completed(futures):
-        try:
-            yield futures[future], future.result()
-        except RopelabError as error:
-            failures.append(error)

@@ -5,9 +5,13 @@
 """
 
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=1000, print_blob=True)
@@ -19,3 +23,29 @@ def _close_pictures():
     yield
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture(scope="session")
+def corpora(tmp_path_factory) -> tuple[str, str]:
+    """Two folders with different text, small, so that hardly a test reads the standard library."""
+    return tuple(written(tmp_path_factory.mktemp(f"corpus{seed}"), seed) for seed in (0, 1))
+
+
+@pytest.fixture(scope="module")
+def tiny_preset():
+    """The preset `small` made smaller still, for tests in which nothing needs to be learned."""
+    with pytest.MonkeyPatch.context() as patch:
+        tiny = Preset(layers=1, width=32, heads=1, steps=4, tokens_per_step=512)
+        patch.setitem(PRESETS, "small", tiny)
+        yield
+
+
+def written(folder: Path, seed: int) -> str:
+    """Sixty short documents of invented words, every second one called prose."""
+    random = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    known = ["".join(random.choice(letters, size)) for size in random.integers(2, 8, 300)]
+    for number in range(60):
+        ending = ".md" if number % 2 else ".py"
+        (folder / f"{number}{ending}").write_text(" ".join(random.choice(known, size=200)))
+    return str(folder)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from ropelab import cli, experiments, store
+from ropelab.methods.registry import FREQUENCIES, METHODS
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
 QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]
@@ -74,6 +75,8 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["precision", "--config", "none.toml"], "no config file at none.toml"),
         (["extrapolate", "--train-len", "2048", "--test-len", "1024"], "test"),
         (["extrapolate", "--methods", "yarm"], "did you mean 'yarn'?"),
+        (["extrapolate", "--methods", "yarm", "--method", "pi"], "did you mean 'yarn'?"),
+        (["freqs", "--method", "rerope"], "rerope is not a change of frequencies alone"),
         (["extrapolate", "--corpus", "/no/such/folder"], "/no/such/folder"),
         (["run", "nowhere"], "no config file at nowhere"),
     ],
@@ -123,6 +126,27 @@ def test_json_is_one_document_and_equals_the_tables(call):
             Path(document["run"]) / f"tables/{name}.csv", keep_default_na=False, na_values=[""]
         )
         assert rows == store.to_records(table)
+
+
+def test_methods_are_listed_with_what_their_factor_means(call):
+    status, out, _ = call("methods")
+    assert status == 0
+    assert all(f"\n{name}\n" in f"\n{out}" for name in METHODS)
+    rows = {
+        row["method"]: row for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
+    }
+    assert (
+        rows["dynamic_ntk"]["factor"]
+        == "what length/L - 1 is multiplied by; 1 stretches by length/L"
+    )
+    assert f"\n{rows['rerope']['method']}\n    knobs: window=..." in out
+
+
+def test_the_help_names_every_method(call):
+    help_text = " ".join(call("extrapolate", "--help")[1].split())
+    assert all(name in help_text for name in METHODS)
+    help_text = " ".join(call("freqs", "--help")[1].split())
+    assert all(name in help_text for name in FREQUENCIES)
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(call):

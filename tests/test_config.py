@@ -36,6 +36,48 @@ class Sample(Config):
     reverse: bool = False
 
 
+class Lengths(Config):
+    """The fields that Hugging Face configs spell otherwise."""
+
+    base: Base = 1e4
+    head_dim: EvenCount = 64
+    rotary_dim: EvenCount | None = None
+    train_len: Count = 2048
+    test_len: Count | None = None
+
+
+def test_the_spellings_of_hugging_face_are_read():
+    theirs = {
+        "rope_theta": "5e5",
+        "original_max_position_embeddings": "8k",
+        "max_position_embeddings": "128k",
+        "partial_rotary_factor": "0.25",
+    }
+    config = build(Lengths, theirs)
+    assert config == Lengths(base=5e5, train_len=8192, test_len=131072, rotary_dim=16)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"base": 1e4, "rope_theta": 1e4}, "base and rope_theta are the same; give one"),
+        ({"rotary_dim": 8, "partial_rotary_factor": 0.5}, "are the same; give one"),
+        ({"partial_rotary_factor": 1.5}, "above 0 and up to 1, got 1.5"),
+        ({"partial_rotary_factor": "half"}, "must be a number"),
+        ({"rope_theta": 0}, "greater than 1"),
+    ],
+)
+def test_two_spellings_or_a_bad_value_get_one_line(values, message):
+    with pytest.raises(InputError, match=message) as caught:
+        build(Lengths, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_config_without_the_field_does_not_know_its_other_spelling():
+    with pytest.raises(InputError, match="unknown key 'partial_rotary_factor'"):
+        build(Sample, {"partial_rotary_factor": 0.5})
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [

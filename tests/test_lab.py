@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from ropelab import store
+from ropelab.config import Label, take_label
 from ropelab.errors import InputError
 from ropelab.lab import Lab
 from tests.toy import Toy, ToyConfig, toy
@@ -160,3 +161,21 @@ def test_records_for_json_have_no_numbers_that_json_lacks():
         {"x": None, "y": 2, "z": None},
         {"x": "inf", "y": 3, "z": "nan"},
     ]
+
+
+def test_a_run_is_called_after_its_config_file_and_found_under_any_name(lab):
+    first = lab.carry_out(toy(), ToyConfig(base=7.0), Label("three-seeds", "Seven"))
+    assert first.folder.name.startswith("three-seeds-")
+    assert store.read_manifest(first.folder)["title"] == "Seven"
+    for label in (None, Label("another name")):
+        again = lab.carry_out(toy(), ToyConfig(base=7.0), label)
+        assert again.reused
+        assert again.folder == first.folder
+
+
+def test_a_config_file_may_have_a_title(tmp_path):
+    path = tmp_path / "three seeds.toml"
+    label, values = take_label(path, {"title": "Three seeds", "base": 1})
+    assert (label.name, label.title, values) == ("three seeds", "Three seeds", {"base": 1})
+    with pytest.raises(InputError, match="title must be text"):
+        take_label(path, {"title": 3})

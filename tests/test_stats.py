@@ -7,11 +7,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ropelab.stats import (
-    Interval,
+    crossed_mean,
+    discovery_rates,
     mean_interval,
-    paired_difference,
     proportion_interval,
-    verdict,
 )
 
 
@@ -52,23 +51,45 @@ def test_a_proportion_stays_inside_its_range():
     assert math.isnan(proportion_interval(0, 0).value)
 
 
-def test_pairing_removes_what_the_documents_share():
+def by_hand(x: np.ndarray) -> tuple[float, float]:
+    """Variance of the mean and degrees of freedom, term by term."""
+    k, n = x.shape
+    seeds, documents, mean = x.mean(axis=1), x.mean(axis=0), x.mean()
+    vs = sum((m - mean) ** 2 for m in seeds) / (k - 1) / k
+    vd = sum((m - mean) ** 2 for m in documents) / (n - 1) / n
+    rest = [x[i, j] - seeds[i] - documents[j] + mean for i in range(k) for j in range(n)]
+    vr = sum(r**2 for r in rest) / ((k - 1) * (n - 1)) / (k * n)
+    v = max(vs + vd - vr, vs, vd)
+    return v, max(1.0, v**2 / (vs**2 / (k - 1) + vd**2 / (n - 1)))
+
+
+@pytest.mark.parametrize("shape", [(3, 6), (5, 50), (2, 2)])
+def test_the_variance_over_seeds_and_documents_by_hand(shape):
     rng = np.random.default_rng(2)
-    documents = rng.normal(0, 10, size=50)
-    a, b = documents + rng.normal(0, 0.1, 50), documents + 0.2 + rng.normal(0, 0.1, 50)
-    difference = paired_difference(a, b)
-    assert verdict(difference) == "a"
-    assert difference.high - difference.low < 0.1
+    x = rng.normal(size=shape) + rng.normal(size=(shape[0], 1)) + rng.normal(size=(1, shape[1]))
+    mean = crossed_mean(x)
+    assert (mean.variance, mean.freedom) == pytest.approx(by_hand(x))
+    half = scipy_stats.t.ppf(0.975, mean.freedom) * math.sqrt(mean.variance)
+    interval = mean.interval()
+    assert (interval.low, interval.high) == pytest.approx((x.mean() - half, x.mean() + half))
 
 
-def test_pairs_need_equal_lengths():
-    with pytest.raises(ValueError, match="equal lengths"):
-        paired_difference([1, 2], [1, 2, 3])
+def test_without_seeds_it_is_students_interval_and_test():
+    x = np.random.default_rng(3).normal(0.3, 1, size=20)
+    mean = crossed_mean(x[None, :])
+    assert mean.interval() == mean_interval(x)
+    assert mean.p_value() == pytest.approx(scipy_stats.ttest_1samp(x, 0).pvalue)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(-2, -1, "yarn"), (1, 2, "ntk"), (-1, 1, "~"), (math.nan, math.nan, "~")],
-)
-def test_verdict_needs_an_interval_without_zero(low, high, expected):
-    assert verdict(Interval((low + high) / 2, low, high, 9), ("yarn", "ntk")) == expected
+@pytest.mark.parametrize(("values", "p"), [([0.0, 0.0], 1.0), ([2.0, 2.0], 0.0)])
+def test_what_never_varies_is_certain(values, p):
+    assert crossed_mean(np.array([values, values])).p_value() == p
+
+
+def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
+    p = [0.01, 0.04, 0.03, 0.005, math.nan, 0.5]
+    # By hand: sorted p * 5 / rank = 0.025, 0.025, 0.05, 0.05, 0.5, each the least from there on.
+    assert discovery_rates(p) == pytest.approx(
+        [0.025, 0.05, 0.05, 0.025, math.nan, 0.5], nan_ok=True
+    )
+    assert discovery_rates([]) == []

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, KeyPositions, Keys, Queries, QueryPositions, Scores
 from ropelab.encoding.relative import distances
 
 
@@ -19,11 +19,11 @@ class AdditiveBias(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         # Distances do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(q.device.type, enabled=False):
@@ -31,7 +31,7 @@ class AdditiveBias(Encoding):
         return scores + bias.to(scores.dtype)
 
     def bias(
-        self, q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]
+        self, q_positions: QueryPositions, k_positions: KeyPositions
     ) -> Float[Tensor, "heads queries keys"]:
         """The numbers to add; anything finite at later keys."""
         raise NotImplementedError
@@ -45,7 +45,7 @@ class DistanceBias(AdditiveBias):
         raise NotImplementedError
 
     def bias(
-        self, q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]
+        self, q_positions: QueryPositions, k_positions: KeyPositions
     ) -> Float[Tensor, "heads queries keys"]:
         falling = distances(q_positions, k_positions)[:-1].clamp(min=0)
         return toeplitz(self.by_distance(falling), len(q_positions))

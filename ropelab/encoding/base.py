@@ -11,6 +11,16 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+Positions = Int[Tensor, "tokens"]
+QueryPositions = Int[Tensor, "queries"]
+KeyPositions = Int[Tensor, "keys"]
+Embeddings = Float[Tensor, "batch tokens width"]
+Heads = Float[Tensor, "batch heads tokens head_dim"]
+"""The queries or the keys of all tokens; below, those of a block, which may differ in number."""
+Queries = Float[Tensor, "batch heads queries head_dim"]
+Keys = Float[Tensor, "batch heads keys head_dim"]
+Scores = Float[Tensor, "batch heads queries keys"]
+
 
 class Encoding(nn.Module):
     """No position encoding; the base of all the others.
@@ -38,31 +48,25 @@ class Encoding(nn.Module):
         """The encoding that layer number `layer` (from 0) uses; the same object by default."""
         return self
 
-    def embed(
-        self, x: Float[Tensor, "batch tokens width"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch tokens width"]:
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         """Act on the token embeddings, once, before the first layer."""
         return x
 
-    def query(
-        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def query(self, q: Heads, positions: Positions) -> Heads:
         """Act on the queries of one layer."""
         return q
 
-    def key(
-        self, k: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def key(self, k: Heads, positions: Positions) -> Heads:
         """Act on the keys of one layer; what it returns is what a cache keeps."""
         return k
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         """The attention scores before masking and softmax, from what `query` and `key` returned.
 
         The whole score, its division by sqrt(head_dim) included where the encoding has one. Where
@@ -72,11 +76,11 @@ class Encoding(nn.Module):
 
     def mix(
         self,
-        weights: Float[Tensor, "batch heads queries keys"],
-        v: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries head_dim"]:
+        weights: Scores,
+        v: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Queries:
         """What the queries receive: the values under the softmax weights (0 at later keys)."""
         return weights @ v
 

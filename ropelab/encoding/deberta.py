@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, KeyPositions, Keys, Queries, QueryPositions, Scores
 from ropelab.encoding.relative import DistanceTable, distances, relative_shift
 
 
@@ -17,6 +17,10 @@ class DebertaLayer(Encoding):
     Content to content, content to position and position to content (equation 4 of the paper), with
     Kr = P W_kr and Qr = P W_qr for a table P of distances that all layers share. Distances from
     the last row on look the same, so it is defined everywhere.
+
+    The third term takes the distance from query to key, i - j, as the second does. The paper prints
+    the one from key to query there, but the code that its models were trained with (and that of
+    transformers) gathers the rows over keys before it transposes, which is i - j; so is this.
 
     Args:
         table: P [rows, width], which belongs to the whole encoding.
@@ -52,11 +56,11 @@ class DebertaLayer(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         distance = distances(q_positions, k_positions)
         q = q * (3 * q.shape[-1]) ** -0.5
         k_scaled = k * (3 * k.shape[-1]) ** -0.5
@@ -68,10 +72,10 @@ class DebertaLayer(Encoding):
 
 
 def position_to_content(
-    k: Float[Tensor, "batch heads keys head_dim"],
+    k: Keys,
     rows: Float[Tensor, "heads columns head_dim"],
     queries: int,
-) -> Float[Tensor, "batch heads queries keys"]:
+) -> Scores:
     """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
 
     Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`

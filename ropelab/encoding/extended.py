@@ -9,10 +9,19 @@ import math
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import (
+    Embeddings,
+    Encoding,
+    Heads,
+    KeyPositions,
+    Keys,
+    Positions,
+    Queries,
+    QueryPositions,
+    Scores,
+)
 from ropelab.encoding.rope import Rope
 
 
@@ -34,30 +43,24 @@ class LogN(Encoding):
         self.inner, self.trained_len = inner, trained_len
         self.fused, self.max_position = inner.fused, inner.max_position
 
-    def embed(
-        self, x: Float[Tensor, "batch tokens width"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch tokens width"]:
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         return self.inner.embed(x, positions)
 
-    def query(
-        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def query(self, q: Heads, positions: Positions) -> Heads:
         seen = (positions + 1).float()
         scale = (seen.log() / math.log(self.trained_len)).clamp(min=1.0)
         return self.inner.query(q, positions) * scale[:, None].to(q.dtype)
 
-    def key(
-        self, k: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def key(self, k: Heads, positions: Positions) -> Heads:
         return self.inner.key(k, positions)
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         return self.inner.scores(q, k, q_positions, k_positions)
 
 
@@ -74,9 +77,7 @@ class Dropped(Encoding):
         super().__init__()
         self.sharper = sharper
 
-    def query(
-        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def query(self, q: Heads, positions: Positions) -> Heads:
         return q * self.sharper
 
 
@@ -102,11 +103,11 @@ class SelfExtend(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         near = self._rotated_scores(q, k, q_positions, k_positions)
         shift = self.window - self.window // self.group
         far = self._rotated_scores(

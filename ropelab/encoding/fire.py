@@ -3,10 +3,11 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ropelab.encoding.additive import AdditiveBias
+from ropelab.encoding.base import KeyPositions, QueryPositions
 from ropelab.encoding.layers import PerLayer
 
 HIDDEN = 32
@@ -35,7 +36,7 @@ class FireBias(AdditiveBias):
         self.network = nn.Sequential(nn.Linear(1, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, heads))
 
     def bias(
-        self, q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]
+        self, q_positions: QueryPositions, k_positions: KeyPositions
     ) -> Float[Tensor, "heads queries keys"]:
         distance = (q_positions[:, None] - k_positions[None, :]).clamp(min=0)
         threshold = (self.stretch * self.start).abs()

@@ -2,10 +2,9 @@
 
 from typing import ClassVar
 
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Embeddings, Encoding, Positions
 
 
 class Learned(Encoding):
@@ -22,7 +21,5 @@ class Learned(Encoding):
         self.table = nn.Embedding(positions, width)
         self.max_position = positions - 1
 
-    def embed(
-        self, x: Float[Tensor, "batch tokens width"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch tokens width"]:
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         return x + self.table(positions)

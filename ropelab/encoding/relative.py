@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ropelab.encoding.base import KeyPositions, QueryPositions
 
-def distances(
-    q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]
-) -> Int[Tensor, "columns"]:
+
+def distances(q_positions: QueryPositions, k_positions: KeyPositions) -> Int[Tensor, "columns"]:
     """The queries + keys distances (query minus key) that `relative_shift` expects, falling.
 
     The first is that of the last query to the first key. Those below 0 belong to later keys, which

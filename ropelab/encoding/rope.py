@@ -3,11 +3,10 @@
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, Heads, Positions
 from ropelab.encoding.rotary import cos_sin, rotate
 from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling.plan import RopePlan
@@ -63,19 +62,13 @@ class Rope(Encoding):
         self.rotary_dim = 2 * len(plan.inv_freq)
         self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
 
-    def query(
-        self, q: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def query(self, q: Heads, positions: Positions) -> Heads:
         return self.turned(q, positions)
 
-    def key(
-        self, k: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def key(self, k: Heads, positions: Positions) -> Heads:
         return self.turned(k, positions)
 
-    def turned(
-        self, x: Float[Tensor, "batch heads tokens head_dim"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch heads tokens head_dim"]:
+    def turned(self, x: Heads, positions: Positions) -> Heads:
         """`x` with its first `rotary_dim` features turned and scaled by the attention factor."""
         cos, sin = self._tables(positions)
         turned: Tensor = Turn.apply(x[..., : self.rotary_dim], cos, sin, self.pairing)

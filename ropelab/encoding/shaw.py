@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, KeyPositions, Keys, Queries, QueryPositions, Scores
 from ropelab.encoding.layers import PerLayer
 from ropelab.encoding.relative import distances, relative_shift, relative_unshift
 
@@ -34,11 +34,11 @@ class ShawLayer(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         q = q * q.shape[-1] ** -0.5
         by_row = q @ self.keys.T.to(q.dtype)
         relative = relative_shift(
@@ -48,11 +48,11 @@ class ShawLayer(Encoding):
 
     def mix(
         self,
-        weights: Float[Tensor, "batch heads queries keys"],
-        v: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries head_dim"]:
+        weights: Scores,
+        v: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Queries:
         columns = relative_unshift(weights)
         by_row = columns_to_rows(columns, distances(q_positions, k_positions))
         return weights @ v + by_row @ self.values.to(weights.dtype)

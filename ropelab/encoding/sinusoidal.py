@@ -3,10 +3,10 @@
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Embeddings, Encoding, Positions
 
 BASE = 10000.0
 
@@ -26,7 +26,5 @@ class Sinusoidal(Encoding):
 
     name: ClassVar[str] = "sinusoidal"
 
-    def embed(
-        self, x: Float[Tensor, "batch tokens width"], positions: Int[Tensor, "tokens"]
-    ) -> Float[Tensor, "batch tokens width"]:
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         return x + sinusoid(positions, x.shape[-1]).to(x.dtype)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ropelab.encoding.base import Encoding
+from ropelab.encoding.base import Encoding, KeyPositions, Keys, Queries, QueryPositions, Scores
 from ropelab.encoding.layers import PerLayer
 from ropelab.encoding.relative import DistanceTable, distances, relative_shift
 from ropelab.encoding.sinusoidal import sinusoid
@@ -39,11 +39,11 @@ class TransformerXLLayer(Encoding):
 
     def scores(
         self,
-        q: Float[Tensor, "batch heads queries head_dim"],
-        k: Float[Tensor, "batch heads keys head_dim"],
-        q_positions: Int[Tensor, "queries"],
-        k_positions: Int[Tensor, "keys"],
-    ) -> Float[Tensor, "batch heads queries keys"]:
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
         scale = q.shape[-1] ** -0.5
         rows = self.rows(distances(q_positions, k_positions))
         content = ((q + self.u) * scale).to(k.dtype) @ k.transpose(-1, -2)

@@ -1,6 +1,8 @@
 """The experiments, by name. Each is a folder: config (light), run, report; its figures lie apart.
 
-config.py   QUESTION, CANNOT_SHOW, VERSION, CONFIG: what the command line needs, without torch
+config.py   QUESTION, CANNOT_SHOW, VERSION, CONFIG: what the command line needs, nothing heavy
+plan.py     plan(config) -> what follows from it, derived once; InputError (where there is more to
+            check than the fields alone can tell)
 run.py      run(config, context) -> tables
 report.py   answer(tables) -> sentence, summary(tables) -> short table
 ropelab/figures/<name>.py   draw(tables) -> figures
@@ -9,6 +11,7 @@ ropelab/figures/<name>.py   draw(tables) -> figures
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ropelab.config import Config
@@ -34,6 +37,11 @@ class Experiment:
     cannot_show: str
     version: int
     config: type[Config]
+
+    def check(self, config: Config) -> None:
+        """Raise InputError where a config's values do not go together."""
+        if find_spec(f"{_package(self.name)}.plan"):
+            self._part("plan", "plan")(config)
 
     def run(self, config: Config, context: "Context") -> "Mapping[str, pd.DataFrame]":
         """Compute the tables."""

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.figures.style import (
-    AMBER,
     BLACK,
     BLUE,
     GREEN,
@@ -17,6 +16,7 @@ from ropelab.figures.style import (
     token_axis,
     tokens_label,
 )
+from ropelab.literature.arithmetic.base_bound import Printed
 from ropelab.tables import Tables
 
 KINDS = {
@@ -44,18 +44,24 @@ def _bound(tables: Tables) -> Figure:
     bound, published, fits = tables["bound"], tables["published"], tables["fits"]
     figure, ax = plt.subplots()
     context = bound["context_tokens"]
+    usable = bound.dropna(subset="usable_base")
     ax.plot(
-        context, bound["first_admissible_base"], color=BLUE, marker="o", label="exact, first base"
+        usable["context_tokens"],
+        usable["usable_base"],
+        color=GREEN,
+        marker="^",
+        linewidth=2,
+        label="use: it and all above work",
     )
-    stable = bound.dropna(subset="stable_base")
-    if len(stable):
-        ax.plot(
-            stable["context_tokens"],
-            stable["stable_base"],
-            color=AMBER,
-            marker="^",
-            label="exact, all bases above",
-        )
+    ax.plot(
+        context,
+        bound["first_admissible_base"],
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        linewidth=1,
+        label="first admissible base",
+    )
     if len(published):
         ax.plot(
             published["context_tokens"],
@@ -93,7 +99,7 @@ def _bound_title(tables: Tables) -> str:
     published = tables["published"]
     if published.empty:
         return "Which base does a context length need?"
-    loose = (published["verdict"] == "loose").sum()
+    loose = (published["verdict"] == Printed.LOOSE).sum()
     return f"{loose} of {len(published)} published lower bounds on the base are loose"
 
 
@@ -121,9 +127,9 @@ def _theories(tables: Tables) -> Figure:
         ax.annotate(
             text, (base, row), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8
         )
-    first = tables["bound"]["first_admissible_base"].iloc[-1]
-    if first > 1:
-        ax.axvline(first, color=BLACK, linestyle="--", linewidth=1)
+    usable = tables["bound"]["usable_base"].iloc[-1]
+    if usable > 1:
+        ax.axvline(usable, color=BLACK, linestyle="--", linewidth=1)
     ax.set_yticks(rows, table["theory"])
     ax.set(xscale="log", xlabel="base")
     figure.suptitle(_theories_title(table, context), x=0.01, ha="left", weight="bold", size=11)
@@ -137,7 +143,7 @@ def _theories_title(table: pd.DataFrame, context: int) -> str:
     spread = table["base"].max() / table["base"].min()
     return (
         f"Bases for {tokens_label(context)} tokens: the theories lie {_round(spread)}-fold apart "
-        f"(dashed: the exact bound)"
+        f"(dashed: from here on all work)"
     )
 
 

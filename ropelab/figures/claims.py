@@ -8,15 +8,28 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.figures.style import BLACK, BLUE, GREEN, GREY, ORANGE, color_of, token_axis
+from ropelab.figures.style import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, color_of, token_axis
+from ropelab.literature.record import OUTCOMES, Kind, Verdict
 
 Tables = Mapping[str, pd.DataFrame]
 
-VERDICTS = {
-    "holds": (GREEN, "hold"),
-    "holds with a condition": (BLUE, "hold with a condition"),
-    "wrong": (ORANGE, "are wrong"),
-    "not decidable here": (GREY, "not decidable here"),
+COLORS = {
+    Verdict.HOLDS: GREEN,
+    Verdict.CONDITION: BLUE,
+    Verdict.WRONG: ORANGE,
+    Verdict.REPRODUCED: GREEN,
+    Verdict.PARTLY: BLUE,
+    Verdict.NOT_REPRODUCED: AMBER,
+    Verdict.UNDECIDED: GREY,
+}
+HEADS = {
+    Verdict.HOLDS: "hold",
+    Verdict.CONDITION: "hold with a condition",
+    Verdict.WRONG: "are wrong",
+    Verdict.REPRODUCED: "reproduced here",
+    Verdict.PARTLY: "with a condition",
+    Verdict.NOT_REPRODUCED: "not reproduced here",
+    Verdict.UNDECIDED: "not decidable here",
 }
 ROW_INCHES = 0.165
 
@@ -31,35 +44,43 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def ledger(claims: pd.DataFrame) -> Figure:
-    """The ids of all claims in columns by verdict."""
-    counts = claims["verdict"].value_counts()
-    rows = max(int(counts.max()), 4)
-    figure, axes = plt.subplots(1, 4, figsize=(9.2, 0.9 + ROW_INCHES * (rows + 2)), sharey=True)
-    for ax, (verdict, (color, plural)) in zip(axes, VERDICTS.items(), strict=True):
-        chosen = claims[claims["verdict"] == verdict]
-        _column(ax, f"{len(chosen)} {plural}", chosen, color, rows)
-    figure.suptitle(
-        f"{len(claims)} sentences about rotary embeddings, computed: "
-        f"{counts.get('wrong', 0)} are wrong",
-        x=0.01,
-        ha="left",
-        fontsize=11,
-        fontweight="bold",
-    )
+    """The ids of all claims in columns by verdict: above by arithmetic, below of trained models."""
+    groups = {kind: claims[claims["evidence"] == kind] for kind in Kind}
+    rows = [
+        max(int(g["verdict"].value_counts().max()), 2) if len(g) else 1 for g in groups.values()
+    ]
+    height = 1.4 + ROW_INCHES * (sum(rows) + 6)
+    figure = plt.figure(figsize=(9.2, height))
+    panels = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
+    for panel, (kind, chosen), count in zip(panels[:, 0], groups.items(), rows, strict=True):
+        panel.suptitle(_title(kind, chosen), x=0.01, ha="left", fontsize=11, fontweight="bold")
+        axes = panel.subplots(1, 4, sharey=True)
+        for ax, verdict in zip(axes, OUTCOMES[kind], strict=True):
+            _column(ax, verdict, chosen[chosen["verdict"] == verdict], count)
     return figure
 
 
-def _column(ax: Axes, title: str, claims: pd.DataFrame, color: str, rows: int) -> None:
+def _title(kind: Kind, claims: pd.DataFrame) -> str:
+    counts = claims["verdict"].value_counts()
+    if kind is Kind.ARITHMETIC:
+        wrong = counts.get(str(Verdict.WRONG), 0)
+        return f"{len(claims)} statements that arithmetic decides: {wrong} are wrong"
+    missed = counts.get(str(Verdict.NOT_REPRODUCED), 0)
+    return (
+        f"{len(claims)} statements about trained models, asked of small ones: {missed} are not "
+        "reproduced here"
+    )
+
+
+def _column(ax: Axes, verdict: Verdict, claims: pd.DataFrame, rows: int) -> None:
     """One verdict: a coloured head, and a line per claim."""
     ax.set(xlim=(0, 1), ylim=(rows + 0.5, -1.6))
     ax.axis("off")
-    ax.axhspan(-1.5, -0.5, color=color)
-    ax.text(0.02, -1.0, title, color="white", fontweight="bold", fontsize=8.5, va="center")
-    for line, (number, id_) in enumerate(zip(claims["number"], claims["id"], strict=True)):
-        ax.text(
-            0.075, line + 0.2, str(number), fontsize=7, va="center", ha="right", color="#666666"
-        )
-        ax.text(0.1, line + 0.2, id_, fontsize=7.5, va="center")
+    ax.axhspan(-1.5, -0.5, color=COLORS[verdict])
+    head = f"{len(claims)} {HEADS[verdict]}"
+    ax.text(0.02, -1.0, head, color="white", fontweight="bold", fontsize=8.5, va="center")
+    for line, id_ in enumerate(claims["id"]):
+        ax.text(0.03, line + 0.2, id_, fontsize=7.5, va="center")
 
 
 def permutation(scores: pd.DataFrame) -> Figure:

@@ -132,7 +132,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         token_axis(ax)
-        trained_length_line(ax, table["trained_len_tokens"].iloc[0])
+        trained_length_line(ax, table["train_len_tokens"].iloc[0])
     for ax in panels.flat[len(families) :]:
         ax.set_visible(False)
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
@@ -175,9 +175,13 @@ def _zoom(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
-    """Encodings by distances, the accuracy written in every cell; hatched where undefined."""
-    wide = table.pivot_table(index="encoding", columns="distance_tokens", values="accuracy")
-    wide = wide.reindex(cost["encoding"]).reindex(columns=sorted(table["distance_tokens"].unique()))
+    """Encodings by distances, in the trained and in the longest context, accuracy in every cell."""
+    trained = int(table["train_len_tokens"].iloc[0])
+    shown = table[table["context_tokens"].isin([trained, table["context_tokens"].max()])]
+    place = ["context_tokens", "distance_tokens"]
+    wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
+    columns = shown[place].drop_duplicates().sort_values(place)
+    wide = wide.reindex(cost["encoding"])[list(columns.itertuples(index=False, name=None))]
     order = wide.fillna(0).mean(axis=1).sort_values(ascending=False).index
     values = wide.loc[order].to_numpy()
     figure, ax = plt.subplots(figsize=(8, 1.6 + 0.3 * len(order)))
@@ -189,26 +193,25 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
             x, y, text, ha="center", va="center", fontsize=8,
             color="black" if value > 0.5 else color,
         )  # fmt: skip
-    _inside(ax, wide.columns, table["trained_len_tokens"].iloc[0])
+    _inside(ax, wide.columns.get_level_values(0), trained)
     labels = cost.set_index("encoding")["label"]
     ax.set_yticks(range(len(order)), [labels[name] for name in order])
-    ax.set_xticks(range(len(wide.columns)), [str(distance) for distance in wide.columns])
+    ax.set_xticks(
+        range(len(wide.columns)), [str(distance) for distance in wide.columns.get_level_values(1)]
+    )
     ax.grid(visible=False)
     ax.set_title("How far back can each encoding copy?", pad=22)
     ax.set_xlabel("distance of the copied segment (tokens)")
     return figure
 
 
-def _inside(ax: Axes, distances: pd.Index, trained: int) -> None:
-    """Part the distances whose whole sequence fits into the trained length from the others."""
-    fit = int((2 * distances <= trained).sum())
+def _inside(ax: Axes, contexts: pd.Index, trained: int) -> None:
+    """Part the two contexts."""
+    fit = int((contexts <= trained).sum())
     ax.axvline(fit - 0.5, color=BLACK, linewidth=2)
-    for x, text, side in (
-        (fit - 0.6, "sequence within", "right"),
-        (fit - 0.4, "beyond the", "left"),
-    ):
+    for x, context, side in ((fit - 0.6, trained, "right"), (fit - 0.4, max(contexts), "left")):
         ax.annotate(
-            text + (" the trained length" if side == "right" else " trained length"),
+            f"in {context} tokens",
             (x, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 4),
             textcoords="offset points", ha=side, fontsize=8, color="#555555",
         )  # fmt: skip

@@ -17,11 +17,17 @@ from ropelab.figures.style import (
     trained_length_line,
 )
 from ropelab.labels import WINDOW, name_in, row_labels
-from ropelab.tables import Tables
+from ropelab.tables import Tables, in_longest_context
 
 WIDE = (8.0, 4.5)
-WORDS = {"copy": ("copied segment", "copy"), "recall": ("key and its value", "recall")}
-HOW = {"zero_shot": "without training on", "finetuned": "after training on"}
+WORDS = {
+    "copy": ("copied symbols", "copy among symbols"),
+    "hidden": ("symbols hidden in text", "find symbols in text"),
+    "recall": ("key and its value", "look up a key"),
+    "nearer": ("nearer of two values", "tell the nearer of two values"),
+}
+HOW = {"zero_shot": "without fine-tuning", "finetuned": "after fine-tuning"}
+ROW = ["method", "factor", "arm"]
 CEILING = 0.3
 """Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line."""
 
@@ -31,7 +37,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
     Baselines alone are drawn as the zero-shot arm would be.
     """
-    accuracies = [name for name in ("copy_accuracy", "recall_accuracy") if name in tables]
+    accuracies = [name for name in (f"{task}_accuracy" for task in WORDS) if name in tables]
     losses = [name for name in ("text_nll", "last_window") if name in tables]
     measured = {name: tables[name] for name in (*accuracies, *losses)}
     tried = set().union(*(table["arm"][~_is_baseline(table)] for table in measured.values()))
@@ -58,7 +64,7 @@ def _is_baseline(table: pd.DataFrame) -> pd.Series:
 
 
 def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:
-    for task in ("copy", "recall"):
+    for task in WORDS:
         if f"{task}_accuracy" in tables:
             yield f"{task}_by_distance", by_distance(tables[f"{task}_accuracy"], task, arm)
             yield f"{task}_heatmap", heatmap(tables[f"{task}_accuracy"], task, arm)
@@ -70,9 +76,9 @@ def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:
 
 
 def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
-    """Accuracy against distance, a line per method."""
+    """Accuracy against distance in the longest context, a line per method."""
     figure, ax = plt.subplots(figsize=WIDE)
-    for label, rows in _methods(table, "distance_tokens"):
+    for label, rows in _methods(in_longest_context(table), "distance_tokens"):
         _line(ax, label, rows, "distance_tokens", "accuracy")
     what, does = WORDS[task]
     ax.set(
@@ -81,7 +87,7 @@ def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
         ylim=(-0.03, 1.05),
         title=f"How far back can each method {does}, {HOW[arm]}?",
     )
-    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
 
 def loss_by_position(tables: Tables, arm: str) -> Figure:
@@ -104,7 +110,7 @@ def loss_by_position(tables: Tables, arm: str) -> Figure:
     )
     ax.set_ylim(top=CEILING)
     _say_outside(ax, {label: lines[label]["difference"].iloc[-1] for label in outside})
-    return _finished(figure, ax, shown["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, shown["train_len_tokens"].iloc[0])
 
 
 def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
@@ -129,13 +135,13 @@ def loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     )
     ax.set_ylim(top=best + CEILING)
     _say_outside(ax, outside)
-    return _finished(figure, ax, table["trained_len_tokens"].iloc[0])
+    return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
 
 def tax_and_gain(table: pd.DataFrame) -> Figure:
     """What a method costs at the trained length against what the tested length brings."""
     figure, ax = plt.subplots(figsize=WIDE)
-    trained_len, longest = table["trained_len_tokens"].iloc[0], table["context_tokens"].max()
+    trained_len, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
     losses = {
         label: rows.set_index("context_tokens")["nll_nats_per_byte"]
         for label, rows in _methods(table, "context_tokens")
@@ -172,11 +178,28 @@ def _say_outside(ax: Axes, values: dict[str, float]) -> None:
 
 
 def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
-    """Methods by distances, the accuracy written in every cell."""
+    """Methods by distances, a panel per length of context, the accuracy written in every cell."""
+    contexts = sorted(table["context_tokens"].unique())
+    parts = [table[table["context_tokens"] == context] for context in contexts]
+    figure, axes = plt.subplots(
+        len(parts),
+        figsize=(8.0, 0.6 + len(parts) * (0.9 + 0.3 * table.groupby(ROW).ngroups)),
+        squeeze=False,
+    )
+    for ax, context, part in zip(axes[:, 0], contexts, parts, strict=True):
+        _cells(ax, part)
+        ax.set_title(f"in {tokens_label(context)} tokens", size=9)
+    what, does = WORDS[task]
+    axes[-1, 0].set_xlabel(f"distance of the {what} (tokens)")
+    figure.suptitle(f"How far back can each method {does}, {HOW[arm]}?", weight="bold", size=11)
+    return figure
+
+
+def _cells(ax: Axes, table: pd.DataFrame) -> None:
+    """One panel of a heatmap."""
     labels, rows = zip(*_methods(table, "distance_tokens"), strict=True)
     values = np.array([row["accuracy"] for row in rows])
     distances = rows[0]["distance_tokens"].tolist()
-    figure, ax = plt.subplots(figsize=(8.0, 1.3 + 0.36 * len(labels)))
     ax.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     for (y, x), value in np.ndenumerate(values):
         color = "black" if value > 0.5 else "white"
@@ -184,12 +207,6 @@ def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
     ax.set_xticks(range(len(distances)), [tokens_label(d) for d in distances])
     ax.set_yticks(range(len(labels)), labels)
     ax.grid(visible=False)
-    what, does = WORDS[task]
-    ax.set(
-        xlabel=f"distance of the {what} (tokens)",
-        title=f"How far back can each method {does}, {HOW[arm]}?",
-    )
-    return figure
 
 
 def _methods(table: pd.DataFrame, x: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ropelab.figures.style import GREY, ORANGE, look, tokens_label
 from ropelab.labels import WINDOW, method_label, name_in
+from ropelab.tables import in_longest_context
 
 BASELINES = {
     "window": ("sliding window", ORANGE, ":"),
@@ -43,7 +44,7 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure.legend(
         handles=list(named.values()), labels=list(named), loc="outside lower center", ncols=4
     )
-    title = "What does training on at the tested length change?"
+    title = "What does fine-tuning at the tested length change?"
     figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure
 
@@ -55,7 +56,8 @@ def _values(name: str, table: pd.DataFrame) -> dict[str, dict[str, float]]:
         rows = table[table["context_tokens"] == table["context_tokens"].max()]
     else:
         column = "accuracy"
-        rows = table[table["distance_tokens"] > table["trained_len_tokens"]]
+        far = in_longest_context(table)
+        rows = far[far["distance_tokens"] > far["train_len_tokens"]]
     found: dict[str, dict[str, float]] = {}
     for (arm, method, factor), part in rows.groupby(["arm", "method", "factor"], sort=False):
         kind = "window" if method == WINDOW else arm
@@ -90,4 +92,4 @@ def _panel(ax: Axes, arms: dict[str, dict[str, float]], names: list[str], is_los
 def _axis(name: str, table: pd.DataFrame) -> str:
     if name == "last_window":
         return f"loss after {tokens_label(table['context_tokens'].max())} tokens (nats per byte)"
-    return f"{name.split('_')[0]} accuracy beyond {tokens_label(table['trained_len_tokens'].max())}"
+    return f"{name.split('_')[0]} accuracy beyond {tokens_label(table['train_len_tokens'].max())}"

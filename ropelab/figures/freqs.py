@@ -31,7 +31,7 @@ def _wavelengths(tables: Tables) -> Figure:
         linestyle="none",
         label="after",
     )
-    for length, name in (("trained_length_tokens", "trained"), ("target_length_tokens", "target")):
+    for length, name in (("train_len_tokens", "trained"), ("test_len_tokens", "tested")):
         ax.axhline(scaling[length], color=GREY, linestyle=(0, (4, 3)), linewidth=1)
         ax.annotate(
             f"{name} length",
@@ -75,14 +75,14 @@ def _phases(tables: Tables) -> Figure:
     new = pairs["unseen"] == "new angles"
     ax.plot(pairs["pair"], pairs["trained_phase_rad"], color=BLACK, label="trained, at its end")
     for chosen, color, marker, label in (
-        (~new, look(scaling["method"]).color, "o", "scaled, at the target"),
+        (~new, look(scaling["method"]).color, "o", "scaled, at the tested length"),
         (new, ORANGE, "X", "the same, angles never seen"),
     ):
         if chosen.any():
             part = pairs[chosen]
             ax.plot(
                 part["pair"],
-                part["phase_at_target_rad"],
+                part["test_phase_rad"],
                 color=color,
                 marker=marker,
                 linestyle="none",

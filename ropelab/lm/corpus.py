@@ -18,8 +18,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.errors import InputError
+from ropelab.lm.batch import EVALUATION, TRAINING, Batch
 from ropelab.lm.duplicates import without_near_duplicates
-from ropelab.lm.tasks import EVALUATION, TRAINING, Batch
 
 VOCABULARY = 256
 HELD_OUT = 0.2

@@ -12,7 +12,7 @@ import numpy as np
 WORD = 8
 SHINGLE = 4 * WORD
 """Bytes in a shingle: most of a line of code, so that idioms and imports are no duplicates."""
-SAMPLED = 16
+SAMPLED = 32
 MOST_KNOWN = 0.5
 """A document is a near-duplicate when more than this share of its shingles was seen before."""
 MULTIPLIERS = np.array(
@@ -32,10 +32,11 @@ def sampled_shingles(text: bytes) -> set[int]:
         words[offset::WORD] = np.frombuffer(text, "<u8", whole, offset)
     hashes = np.zeros(count, np.uint64)
     for number, multiplier in enumerate(MULTIPLIERS):
-        hashes += words[number * WORD : number * WORD + count] * multiplier
-        hashes ^= hashes >> np.uint64(29)
-    # The lowest bits depend on the lowest bits of the words alone.
-    return set(hashes[(hashes >> np.uint64(32)) % np.uint64(SAMPLED) == 0].tolist())
+        hashes = (hashes ^ words[number * WORD : number * WORD + count]) * multiplier
+        hashes ^= hashes >> np.uint64(32)
+    # A product's highest bits depend on all bits of its factors, its lowest on their lowest alone.
+    hashes *= MULTIPLIERS[0]
+    return set(hashes[hashes < 2**64 // SAMPLED].tolist())
 
 
 def without_near_duplicates(texts: Sequence[bytes]) -> list[bool]:

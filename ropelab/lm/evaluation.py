@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropelab.encoding.base import Encoding
-from ropelab.lm.tasks import Batch
+from ropelab.lm.batch import Batch
 
 TOKENS_PER_PASS = 8192
 """Rows are put together up to so many tokens; more needs memory and is not faster on a CPU."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ropelab.lm.batch import TRAINING, Batch
 from ropelab.lm.corpus import Corpus
 from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.tasks import TRAINING, Batch
 
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
@@ -79,7 +79,7 @@ class Source:
     mixture: Mixture = Mixture()
 
     def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """The batch of one step: `rows` rows of `window` tokens (bytes)."""
+        """The batch of one step: `rows` rows of `window` tokens (bytes), and more rows at first."""
         random = np.random.default_rng((TRAINING, seed, step, window, rows))
         if step < self.mixture.periodic_steps:
             shorter = min(window, self.mixture.periodic_window)

@@ -12,41 +12,33 @@ from typing import Any
 
 from ropelab.context import Context
 from ropelab.encoding.base import Encoding
-from ropelab.lm.corpus import VOCABULARY, Corpus
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.tasks import SYMBOLS, copy_batch
 from ropelab.lm.training import Data, Recipe, train
 from ropelab.machine import DtypeName
 
-VERSION = 3
+VERSION = 4
 """Raise it when the same description would train to other weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a model learns: its name, number of different tokens, batches, and their identity."""
+    """What a model learns.
+
+    Attributes:
+        name: for people.
+        vocabulary: number of different tokens.
+        batches: makes the batch of a step from a seed, the step, the window and the rows.
+        key: what identifies those batches, json-able.
+    """
 
     name: str
     vocabulary: int
     batches: Callable[[int, int, int, int], Any]
-    fingerprint: str = ""
+    key: dict[str, Any]
 
     def data(self, seed: int) -> Data:
         """The batches of one training seed."""
         return partial(self.batches, seed)
-
-
-COPY = Task(name="copy", vocabulary=SYMBOLS, batches=copy_batch)
-
-
-def text_task(corpus: Corpus) -> Task:
-    """Predicting the bytes of a corpus."""
-    return Task(
-        name="text",
-        vocabulary=VOCABULARY,
-        batches=corpus.windows,
-        fingerprint=corpus.fingerprint,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +70,7 @@ class Training:
         """Everything the trained weights depend on, json-able."""
         start = {"start": self.start.key} if self.start else {}
         return {
-            "task": self.task.name,
-            "data": self.task.fingerprint,
+            "task": self.task.key,
             "size": asdict(self.size),
             "recipe": asdict(self.recipe),
             "seed": self.seed,
@@ -109,7 +100,7 @@ class Training:
         """The trained model and the training loss of each step, in nats per scored token."""
         model = self.untrained(context, device)
         doing = "training" if self.start is None else "fine-tuning"
-        line = f"{doing} {self.task.name} model, seed {self.seed}"
+        line = f"{doing} a model, seed {self.seed}"
         with context.cells.directory(kind="model", version=VERSION, key=self.key) as folder:
             progress = partial(context.progress, line)
             losses = train(

@@ -27,10 +27,10 @@ from torch.optim import AdamW, Optimizer
 
 from ropelab.context import Advance
 from ropelab.errors import MachineError
+from ropelab.lm.batch import Batch
 from ropelab.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.muon import Muon
-from ropelab.lm.tasks import Batch
 from ropelab.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64
@@ -62,7 +62,7 @@ class Recipe:
     window: int
     tokens_per_step: int = 4096
     matrix_rate: float = 0.02
-    other_rate: float = 2e-3
+    other_rate: float = 6e-3
     warmup: int = 20
     weight_decay: float = 0.01
     first_window: int = FIRST_WINDOW

@@ -135,7 +135,8 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
     anchor += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
     rounded = np.add(x, anchor.view(np.float64), out=np.empty_like(x))
     rounded -= anchor.view(np.float64)
-    if not (np.abs(rounded).max(initial=0.0) <= fmt.largest):
+    low, high = rounded.min(initial=0.0), rounded.max(initial=0.0)
+    if not (low >= -fmt.largest and high <= fmt.largest):
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
     return np.copysign(rounded, x, out=rounded)
 
@@ -162,4 +163,5 @@ def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, ".
     lowest, highest = (
         (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)
     )
-    return np.clip(bits, lowest, highest, out=bits)
+    np.maximum(bits, lowest, out=bits)
+    return np.minimum(bits, highest, out=bits)

@@ -16,6 +16,7 @@ from ropelab.numerics.formats import FloatFormat
 from ropelab.numerics.neighbours import Neighbours
 from ropelab.numerics.ranges import BLOCK, blocks, octaves, span
 from ropelab.numerics.sieve import proves_distinct
+from ropelab.numerics.steps import count_angles
 
 HELD = 1 << 24
 """Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each."""
@@ -64,6 +65,10 @@ def count_distinct(
 ) -> list[int]:
     """The distinct codes alone, as `take_census` counts them, for every format."""
     alone = code.channel == "angle"  # their number follows from the neighbours'
+    if alone and len(code.pairs) == code.chain.spectrum.pairs:
+        found = count_angles(code.chain, offset, length)
+        if found is not None:
+            return [found] * len(formats)
     counters = _counted(code, formats, offset, length, lambda steps: None, held, neighbours=alone)
     return [counter.distinct for counter in counters]
 

@@ -164,14 +164,21 @@ def _depth(training: Training) -> int:
     return len(_with_starts(training))
 
 
-def ask_all(asked: Sequence[Asked], context: Context) -> dict[str, pd.DataFrame]:
-    """The values of all questions, one below the other, under their labels: table by name."""
-    collected: dict[str, list[pd.DataFrame]] = {}
+def ask_all(asked: Sequence[Asked], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
+    """The values of all questions: by the name of the trial and of the table.
+
+    In a table the values of all models stand one below the other, under their labels.
+    """
+    collected: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for cell, tables in zip(asked, context.phase(asked), strict=True):
+        of_trial = collected.setdefault(cell.trial.name, {})
         for name, table in tables.items():
             labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
-            collected.setdefault(name, []).append(labelled)
-    return {name: pd.concat(parts, ignore_index=True) for name, parts in collected.items()}
+            of_trial.setdefault(name, []).append(labelled)
+    return {
+        trial: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+        for trial, tables in collected.items()
+    }
 
 
 def _named(context: Context, called: str, description: str, total: float | None = None) -> Any:

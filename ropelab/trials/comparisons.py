@@ -85,9 +85,9 @@ def _verdict(pair: Pair, rate: float) -> str:
 
 
 def said(table: pd.DataFrame) -> str:
-    """In a sentence: how many of the comparisons found a difference, and at which rate."""
+    """In a sentence: how many of the comparisons found a difference, and how surely."""
     found = int((table["verdict"] != "~").sum())
     return (
-        f"{found} of {len(table)} comparisons differ (at most {FALSE_DISCOVERIES:.0%} of them "
-        "falsely, expected)"
+        f"{found} of {len(table)} comparisons tell the two apart, at a false discovery rate of "
+        f"{FALSE_DISCOVERIES:.0%}."
     )

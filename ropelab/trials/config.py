@@ -1,5 +1,6 @@
 """What the configs of experiments that train models share: fields, checks, the corpus. Light."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -7,7 +8,7 @@ from pydantic import Field
 from ropelab.config import Config, Count, Device, Dtype, Naturals
 
 if TYPE_CHECKING:
-    from ropelab.trials.corpora import Source
+    from ropelab.trials.corpora import CorpusRef
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
@@ -34,6 +35,7 @@ class TrialConfig(Config):
         tasks: tuple[str, ...]
         train_len: int
         documents: int
+        sequences: int
         corpus: str
 
     @property
@@ -42,25 +44,30 @@ class TrialConfig(Config):
         raise NotImplementedError
 
     def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus where text is measured.
+        """The fingerprint of the corpus.
 
         Raises:
             InputError: there is no such corpus, or it is too short for these lengths.
         """
-        return {"corpus": self.source().fingerprint} if "text" in self.tasks else {}
+        return {"corpus": self.corpus_at().fingerprint}
 
-    def source(self) -> "Source":
+    def corpus_at(self) -> "CorpusRef":
         """The corpus, known to be long enough for these lengths and this number of documents.
 
         Raises:
             InputError: it is not, or there is none.
         """
+        return self._checked_corpus
+
+    @cached_property
+    def _checked_corpus(self) -> "CorpusRef":
+        """Read once: every cell of a run refers to the text that was checked."""
         from ropelab.trials import corpora
 
         path, length = self.corpus, self.longest + 1
         corpus = corpora.read(path, length)
         corpus.check(self.train_len + 1, length, self.documents)
-        return corpora.Source(path, length, corpus.fingerprint)
+        return corpora.CorpusRef(path, length, corpus.fingerprint)
 
     def check_lengths(self, shortest: int) -> None:
         """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
@@ -71,3 +78,13 @@ class TrialConfig(Config):
             raise ValueError(
                 f"test_len must be at least train_len ({train_len}), got {self.longest}"
             )
+
+
+class ShapedConfig(TrialConfig):
+    """A config that also gives the shape of its models."""
+
+    if TYPE_CHECKING:
+        layers: int
+        width: int
+        heads: int
+        head_dim: int

@@ -1,6 +1,6 @@
 """Which text: a description small enough to send to another process, which reads it there, once."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -10,14 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import MachineError
+from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
 from ropelab.lm.huggingface import tokenized
-from ropelab.lm.tasks import Batch
+from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
 
 @dataclass(frozen=True)
-class Source:
+class CorpusRef:
     """A corpus by its place and content.
 
     Attributes:
@@ -43,44 +44,59 @@ class Source:
         """
         return _read_once(self)
 
-    def batches(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """The training batch of one step: windows from inside documents."""
-        return self.corpus().windows(seed, step, window, rows)
+    def windows(self, seed: int, length: int, rows: int) -> Tensor:
+        """Windows of the text that is learned from, at places that the seed draws."""
+        return self.corpus().windows(seed, 0, length, rows).tokens
 
-    def task(self) -> Task:
-        """Predicting the bytes of this corpus."""
+    def task(self, mixture: Mixture) -> Task:
+        """Learning to read, to copy and to look up, from a mixture over this corpus."""
         return Task(
-            name="text",
+            name="mixture",
             vocabulary=VOCABULARY,
-            batches=self.batches,
-            fingerprint=self.fingerprint,
+            batches=Batches(self, mixture),
+            key={"corpus": self.fingerprint, "mixture": asdict(mixture)},
         )
 
 
+@dataclass(frozen=True)
+class Batches:
+    """The training batches of a mixture, small enough to send to another process."""
+
+    corpus: CorpusRef
+    mixture: Mixture
+
+    def __call__(self, seed: int, step: int, window: int, rows: int) -> Batch:
+        return Source(self.corpus.corpus(), self.mixture).batch(seed, step, window, rows)
+
+
 def read(path: str, piece: int) -> Corpus:
-    """The corpus at a place, `piece` as in `Source`. InputError if there is none."""
+    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
     return read_corpus(Path(path) if path else None, piece)
 
 
 @lru_cache(maxsize=2)
-def _read_once(source: Source) -> Corpus:
-    corpus = read(source.path, source.piece)
-    if corpus.fingerprint != source.fingerprint:
+def _read_once(place: CorpusRef) -> Corpus:
+    corpus = read(place.path, place.piece)
+    if corpus.fingerprint != place.fingerprint:
         raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
     return corpus
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def documents(
-    source: Source, length: int, count: int, tokenizer: str = ""
+    place: CorpusRef, length: int, count: int, tokenizer: str = ""
 ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
     """Held-out windows of `length` tokens, and how many bytes a token of each has on average.
 
     Args:
         tokenizer: the folder of a model whose tokens are meant; empty: every byte is a token.
     """
-    corpus = source.corpus()
     if tokenizer:
-        return tokenized(Path(tokenizer), corpus.held_out, length, count)
-    tokens = corpus.held_out_windows(length, count)
+        return tokenized(Path(tokenizer), place.corpus().held_out, length, count)
+    tokens = place.corpus().held_out_windows(length, count)
     return tokens, torch.ones(count, dtype=torch.float64)
+
+
+def kinds(place: CorpusRef, length: int, count: int) -> tuple[str, ...]:
+    """What kind of text each of those documents is: tests, character sets, code, ..."""
+    return place.corpus().held_out_kinds(length, count)

@@ -1,6 +1,7 @@
 """One's own model in the place of a trained one."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,5 +34,10 @@ class Given:
         return {"hf": self.fingerprint}
 
     def model(self, context: Context, device: str = "cpu") -> HuggingFaceModel:
-        """The model, loaded."""
-        return HuggingFaceModel(Path(self.path), device)
+        """The model, loaded once for all that a process asks it."""
+        return _loaded(self, device)
+
+
+@lru_cache(maxsize=1)
+def _loaded(given: Given, device: str) -> HuggingFaceModel:
+    return HuggingFaceModel(Path(given.path), device)

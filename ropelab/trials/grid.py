@@ -4,7 +4,7 @@ All of them follow from the trained length L and the tested length T, so that ru
 lengths are read the same way.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -48,8 +48,10 @@ def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
 def contexts(train_len: int, test_len: int) -> list[int]:
     """Lengths of context before the end of a text: L/4, L/2, L, 2 L, 4 L ... and T."""
     doubled = [train_len // 4, train_len // 2]
-    while 2 * doubled[-1] < test_len:
-        doubled.append(2 * doubled[-1])
+    length = train_len
+    while length < test_len:
+        doubled.append(length)
+        length *= 2
     return [*doubled, test_len]
 
 
@@ -64,9 +66,9 @@ def distances(train_len: int, test_len: int) -> list[int]:
     return [*short, *_upto(train_len, 3 / 4 * test_len)]
 
 
-def copy_length(distance: int, test_len: int) -> int:
-    """The length of a sequence that copies at a distance: one whole repeat, if T has room."""
-    return min(2 * distance, test_len)
+def retrieval_contexts(train_len: int, test_len: int) -> list[int]:
+    """Lengths of context in which something is retrieved: L, 2 L, 4 L ... and T."""
+    return [length for length in contexts(train_len, test_len) if length >= train_len]
 
 
 def inner_buckets(train_len: int) -> list[tuple[int, int]]:
@@ -79,6 +81,7 @@ def inner_distances(train_len: int) -> list[int]:
     return [*(train_len >> shift for shift in (5, 4, 3, 2, 1)), train_len * 3 // 4]
 
 
-def places(distances: Iterable[int], longest: int) -> tuple[Place, ...]:
-    """Each distance in the shortest context that holds one whole repeat, if there is room."""
-    return tuple(Place(distance, copy_length(distance, longest)) for distance in distances)
+def places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
+    """Each distance in each context of which it is at most three quarters: a question fits too."""
+    tried = list(distances)
+    return tuple(Place(d, c) for c in contexts for d in tried if 4 * d <= 3 * c)

@@ -85,7 +85,8 @@ class Under(Reader):
 class Sliding(Reader):
     """Never more than `window` tokens at once, moved on by half of that.
 
-    So between half and all of the window is read before each token.
+    So between half and all of the window is read before each token. For losses only: what is to be
+    retrieved is asked in one pass.
     """
 
     reader: Reader

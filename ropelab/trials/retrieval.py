@@ -1,7 +1,13 @@
-"""Asking a model for something that stood earlier in its context: copying, and looking up keys.
+"""Asking a model for something that stood earlier in a context full of something else.
 
-Accuracy is a surface over how far back it lies and how long the context is. What makes the
-sequences is an object that is handed in, so another task needs nothing but a row in `TASKS`.
+Accuracy is a surface over how far back it lies and how long the context is. The contexts are full:
+before, between and after what is asked for stand random symbols or real text. A task is a function
+that makes the sequences; another one needs nothing but a row in `TASKS`.
+
+copy      256 random symbols, repeated at the end of a context of random symbols
+hidden    64 random symbols in a context of real text, repeated at its end
+recall    records of a key and a value among random symbols; keys are shown, values asked for
+nearer    the same, where each key stands twice, with two values: the nearer one's is right
 """
 
 from collections.abc import Callable
@@ -15,17 +21,49 @@ import torch
 from torch import Tensor
 
 from ropelab.context import Advance
+from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import Readable, correct, token_losses
-from ropelab.lm.tasks import SYMBOLS, Batch, copy_trials, recall_trials
+from ropelab.lm.matcher import ngram_predictions
+from ropelab.lm.sequences import copy_trials, nearer_trials, recall_trials
+from ropelab.lm.source import ALPHABET
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.grid import Place, places
 from ropelab.trials.readers import Reader
 from ropelab.trials.text import SEARCH_SEED
 
-TASKS: dict[str, Callable[[int, int, int, int], Batch]] = {
-    "copy": copy_trials,
-    "recall": recall_trials,
+GRAMS = (1, 2, 3)
+"""Of how many tokens the cues are that a reader without a model looks for."""
+
+
+def _copy(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
+    return copy_trials(seed, place.distance, place.context, rows)
+
+
+def _hidden(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
+    """What is searched with (seed not 0) stands in text that is learned from."""
+    held_out = documents(corpus, place.context, rows)[0]
+    background = corpus.windows(seed, place.context, rows) if seed else held_out
+    return copy_trials(seed, place.distance, place.context, rows, background)
+
+
+def _recall(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
+    return recall_trials(seed, place.distance, place.context, rows)
+
+
+def _nearer(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
+    """The further one stands as far again behind the nearer one as there is room, up to as far."""
+    distance, context = place
+    further = min(2 * distance, distance + (context - distance) // 2)
+    return nearer_trials(seed, distance, further, context, rows)
+
+
+TASKS: dict[str, Callable[[int, Place, int, CorpusRef], Batch]] = {
+    "copy": _copy,
+    "hidden": _hidden,
+    "recall": _recall,
+    "nearer": _nearer,
 }
-"""What makes the sequences of a task, from a seed, a distance, a context and their number."""
+"""What makes the sequences of a task from a seed, a place, their number and a corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +74,26 @@ class Retrieval:
         name: the task, one of TASKS.
         places: where it lies.
         sequences: how many for each place.
-        vocabulary: of how many tokens the symbols are drawn; 0: the model knows symbols only.
+        corpus: the real text that contexts may be made of.
+        vocabulary: of how many tokens the symbols are drawn; 0: they are bytes.
     """
 
     name: str
     places: tuple[Place, ...]
     sequences: int
+    corpus: CorpusRef
     vocabulary: int = 0
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     @property
     def key(self) -> dict[str, Any]:
         """What the values depend on besides the model and the reader."""
-        return asdict(self)
+        return {**asdict(self), "corpus": self.corpus.fingerprint if self.reads_text else ""}
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether contexts are made of real text."""
+        return self.name == "hidden"
 
     @property
     def steps(self) -> int:
@@ -60,33 +105,68 @@ class Retrieval:
         found = []
         for place in self.places:
             for _ in reader.passes(model, [place.context]):
-                hits = correct(model, self._sequences(0, place, self.sequences))
-                found.append(_per_sequence(hits, place))
+                hits = correct(model, self.sequences_at(0, place, self.sequences))
+                found.append(per_sequence(hits, place))
             advance(1)
         return {"trials": pd.concat(found, ignore_index=True)}
 
     def examples(self, count: int, length: int) -> Tensor:
-        """Sequences of that length with one repeat of half of it."""
-        return self._sequences(0, Place(length // 2, length), count).tokens
+        """Sequences of that length in which half of it lies between question and answer."""
+        return self.sequences_at(0, Place(length // 2, length), count).tokens
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
         longest = max(place.context for place in self.places)
-        tried = places((longest // 4, longest // 2, longest * 3 // 4), longest)
+        tried = places((longest // 4, longest // 2, longest * 3 // 4), [longest])
         losses = [self._loss(model, reader, place) for place in tried]
         return float(torch.stack(losses).mean())
 
+    def sequences_at(self, seed: int, place: Place, count: int) -> Batch:
+        """The sequences of one place."""
+        batch = TASKS[self.name](seed, place, count, self.corpus)
+        return _in_tokens(batch, self.vocabulary) if self.vocabulary else batch
+
     def _loss(self, model: Readable, reader: Reader, place: Place) -> Tensor:
-        batch = self._sequences(SEARCH_SEED, place, 2)
+        batch = self.sequences_at(SEARCH_SEED, place, 2)
         next(reader.passes(model, [place.context]))
         return token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean()
 
-    def _sequences(self, seed: int, place: Place, count: int) -> Batch:
-        batch = TASKS[self.name](seed, place.distance, place.context, count)
-        return _in_tokens(batch, self.vocabulary) if self.vocabulary else batch
+
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """The same questions answered without a model: by what followed the last n tokens before.
+
+    A task that this answers shows whether a model finds what stood before, and not that it knows
+    where. It is a cell of a run like a model's measurement.
+    """
+
+    trial: Retrieval
+    kind: ClassVar[str] = "matched"
+    version: ClassVar[int] = 1
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything the values depend on."""
+        return {"trial": self.trial.key, "grams": list(GRAMS)}
+
+    @property
+    def title(self) -> str:
+        """What is said while it is computed."""
+        return f"{self.trial.name}, without a model"
+
+    def tables(self, context: object) -> dict[str, pd.DataFrame]:
+        """`matched`: n_gram_tokens, then the columns of `trials`."""
+        found = []
+        for place in self.trial.places:
+            batch = self.trial.sequences_at(0, place, self.trial.sequences)
+            for n in GRAMS:
+                right = ngram_predictions(batch.tokens, n) == batch.tokens
+                hits = right[batch.scored].view(len(batch.tokens), -1)
+                found.append(per_sequence(hits, place).assign(n_gram_tokens=n))
+        return {"matched": pd.concat(found, ignore_index=True)}
 
 
-def _per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
+def per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
     """sequence, distance_tokens, context_tokens, trials, correct."""
     return pd.DataFrame(
         {
@@ -102,10 +182,11 @@ def _per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
 def _in_tokens(batch: Batch, vocabulary: int) -> Batch:
     """The same sequences in tokens of another vocabulary."""
     symbols = symbols_of(vocabulary)
-    return Batch(symbols[batch.tokens % len(symbols)], batch.scored)
+    numbers = torch.searchsorted(torch.from_numpy(ALPHABET), batch.tokens)
+    return Batch(symbols[numbers % len(symbols)], batch.scored)
 
 
 @lru_cache(maxsize=2)
 def symbols_of(vocabulary: int) -> Tensor:
-    """As many tokens of a vocabulary as copying has symbols, drawn once."""
-    return torch.from_numpy(np.random.default_rng(0).permutation(vocabulary)[:SYMBOLS])
+    """As many tokens of a vocabulary as there are symbols, drawn once."""
+    return torch.from_numpy(np.random.default_rng(0).permutation(vocabulary)[: len(ALPHABET)])

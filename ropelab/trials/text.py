@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ropelab.context import Advance
 from ropelab.lm.evaluation import Readable
-from ropelab.trials.corpora import Source, documents
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.readers import Reader
 
 ROWS_AT_ONCE = 5
@@ -30,7 +30,7 @@ class Texts:
     """Held-out documents.
 
     Attributes:
-        source: where they are from.
+        corpus: where they are from.
         documents: how many.
         buckets: ranges [start, end) of positions, without a gap; the last end is the length read.
         contexts: how many tokens are read before the end of the text.
@@ -39,7 +39,7 @@ class Texts:
         tokenizer: the folder of a model in whose tokens all lengths are; empty: bytes.
     """
 
-    source: Source
+    corpus: CorpusRef
     documents: int
     buckets: Sequence[tuple[int, int]]
     contexts: Sequence[int] = ()
@@ -54,7 +54,7 @@ class Texts:
         """What the values depend on besides the model, which has the tokenizer, and the reader."""
         return {
             **asdict(self),
-            "source": self.source.fingerprint,
+            "corpus": self.corpus.fingerprint,
             "tokenizer": bool(self.tokenizer),
         }
 
@@ -102,7 +102,7 @@ class Texts:
         return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
 
     def _documents(self) -> tuple[Tensor, Tensor]:
-        return documents(self.source, self.length + 1, self.documents, self.tokenizer)
+        return documents(self.corpus, self.length + 1, self.documents, self.tokenizer)
 
     def examples(self, count: int, length: int) -> Tensor:
         """The beginnings of the first documents."""
@@ -110,7 +110,7 @@ class Texts:
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""
-        texts = self.source.batches(SEARCH_SEED, 0, self.length + 1, 2).tokens
+        texts = self.corpus.windows(SEARCH_SEED, self.length + 1, 2)
         next(reader.passes(model, [self.length]))
         return float(reader.losses(model, texts)[:, self.beyond :].mean())
 

@@ -2,26 +2,33 @@
 
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
+from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.fits import fits
+from ropelab.experiments.base.plan import plan
 from ropelab.experiments.base.precision import blind_from
-from ropelab.experiments.base.published import CONTEXTS, MEN, SU, fits, published
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
-from ropelab.experiments.base.search import Bound, bounds, steps
+from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps, two_digits_down
 from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
+from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
+from ropelab.methods.language import parse_scaling
 from ropelab.numerics.formats import format_named
-from ropelab.rope.bounds import Similarity
+from ropelab.rope.bounds import Similarity, first_negative
+from ropelab.rope.frequencies import Geometry
 
 
 @pytest.fixture(scope="module")
 def tables():
-    config = BaseConfig(context=("1k", "2k", "4k"), base=1e4, from_="10000@1k")
+    config = BaseConfig(context=("1k", "2k", "4k"), base=1e4, train_len="1k")
     return run(config, Context())
 
 
@@ -29,9 +36,9 @@ def test_bound_has_the_columns_that_scripts_read(tables):
     assert list(tables["bound"].columns)[:5] == [
         "context_tokens",
         "head_dim",
-        "first_admissible_base",
-        "stable_base",
-        "certified",
+        "rotary_dim",
+        "turning_pairs",
+        "usable_base",
     ]
     assert list(tables["windows"].columns) == ["context_tokens", "low", "high"]
     assert tables["bound"]["context_tokens"].tolist() == [1024, 2048, 4096]
@@ -89,7 +96,9 @@ def test_published_values_at_1k_to_4k(tables):
 
 def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     found = [Bound(context, ((2.0 * context, math.inf),), True) for context in (*CONTEXTS, 2**21)]
-    table = published(BaseConfig(context=(1024,)), found[:3])
+    rows = [(bound.context, 128, 64, bound.first) for bound in found[:3]]
+    names = ["context_tokens", "head_dim", "turning_pairs", "first_admissible_base"]
+    table = judge(pd.DataFrame(rows, columns=names))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
     fitted = fits(found, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12
@@ -99,13 +108,14 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
 
 def test_answer_and_summary(tables):
     text = answer(tables)
-    assert "4096 tokens need a base of at least 26952.3" in text
+    assert text.startswith("Use base 59000 for 4096 tokens: it and every larger base work")
+    assert "The first admissible base is 26952.3, but from" in text
     assert "fails first at position 1707" in text
     assert len(summary(tables)) == 3
 
 
 def test_one_context_shows_the_theories():
-    tables = run(BaseConfig(context=(128,), from_="1000@64"), Context())
+    tables = run(BaseConfig(context=(128,), train_base=1000, train_len=64), Context())
     shown = summary(tables)
     assert "theory" in shown.columns
     assert len(shown) <= 12
@@ -132,7 +142,7 @@ def test_windows_without_a_stable_base_are_drawn():
 
 
 def test_no_base_serves_a_single_pair():
-    tables = run(BaseConfig(context=(64,), head_dim=2, from_="10000@32"), Context())
+    tables = run(BaseConfig(context=(64,), head_dim=2, train_len=32), Context())
     assert tables["bound"]["status"].tolist() == ["no base is admissible"]
     assert "No base is admissible" in answer(tables)
 
@@ -146,17 +156,56 @@ def test_half_rotated_heads_take_every_base():
 
 def test_a_model_fills_what_is_not_given():
     config = BaseConfig(model="llama-3-8b")
-    assert (config.base, config.from_, config.context) == (5e5, "500000@8192", (8192,))
+    assert (config.base, config.train_base, config.train_len, config.context) == (
+        5e5,
+        5e5,
+        8192,
+        (8192,),
+    )
     config = BaseConfig(model="llama-3-8b", base=1e4, context=("2k",))
-    assert (config.base, config.from_, config.context) == (1e4, "500000@8192", (2048,))
-    assert BaseConfig(model="gpt-neox-20b").similarity() == Similarity.of_head(96, 24)
+    assert (config.base, config.train_base, config.train_len, config.context) == (
+        1e4,
+        5e5,
+        8192,
+        (2048,),
+    )
+    assert plan(BaseConfig(model="gpt-neox-20b")).similarity == Similarity.of_head(96, 24)
 
 
-def test_from_and_to_set_the_extension():
-    config = BaseConfig(**{"from": "500000@8k", "to": "16k"})
+def test_the_extension_is_from_the_trained_length_to_the_tested_one():
+    config = build(BaseConfig, {"train_base": "500000", "train_len": "8k", "test_len": "16k"})
     assert config.context == (16384,)
-    assert config.trained().base == 500000
-    assert config.trained().trained_len == 8192
+    assert plan(config).trained == Geometry(128, 500000, 8192)
+
+
+def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
+    usable = tables["bound"]["usable_base"].tolist()
+    assert usable == [6100, 23000, 59000]
+    for base, length in zip(usable, (1024, 2048, 4096), strict=True):
+        for larger in np.geomspace(base, 100 * base, 40):
+            assert first_negative(Similarity.of_head(128), larger, length) is None
+
+
+def test_beyond_the_windows_the_bases_of_two_digits_are_tried():
+    similarity = Similarity.of_head(128)
+    (bound,) = bounds(similarity, (512,), 0, Context())
+    assert math.isnan(bound.stable)
+    below = next(two_digits_down(bound.usable))
+    assert first_negative(similarity, below, 512) is not None
+    (complete,) = bounds(similarity, (512,), 512, Context())
+    assert bound.usable <= complete.usable == rounded_up(complete.stable)
+
+
+def test_a_scaling_method_is_judged_by_its_own_frequencies():
+    config = build(BaseConfig, {"model": "llama-3.1-8b", "windows_up_to": 0, "context": "32k"})
+    scaled = run(config, Context())["given_base"].iloc[0]
+    plain = run(config.replace(method="unscaled"), Context())["given_base"].iloc[0]
+    assert (scaled["method"], plain["method"]) == ("llama3(factor=8)", "unscaled")
+    inv_freq = parse_scaling("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
+    sums = np.cos(np.arange(32768.0)[:, None] * inv_freq).sum(1)
+    assert scaled["lowest_sum"] == pytest.approx(sums.min(), abs=1e-4)
+    assert scaled["admissible"] == (sums.min() >= 0)
+    assert plain["first_failing_position_tokens"] == 18438
 
 
 def test_the_search_climbs_through_halves():
@@ -188,16 +237,15 @@ def test_a_format_loses_the_cosine_before_the_sine():
         ({"context": "32q"}, "must be a number"),
         ({"head_dim": 7}, "even"),
         ({"head_dim": 0}, "greater than or equal to 2"),
-        ({"rotary_dim": 256}, "wider than the head"),
+        ({"rotary_dim": 256}, "rotary_dim must be at most head_dim"),
         ({"base": 1}, "greater than 1"),
         ({"base": "nan"}, "must be a number"),
         ({"kept": 0}, "greater than 0"),
         ({"dropped": "64"}, "pairs are 0 to 63"),
-        ({"from_": "500000"}, "base@length"),
-        ({"from_": "half@8k"}, "base@length"),
-        ({"from_": "1@8k"}, "above 1"),
-        ({"from_": "1e4@6"}, "more than 6 trained tokens"),
-        ({"to": 1}, "at least 2 tokens"),
+        ({"train_base": 1}, "greater than 1"),
+        ({"train_len": 6}, "greater than or equal to 7"),
+        ({"test_len": 1}, "greater than or equal to 2"),
+        ({"method": "yarm"}, "did you mean 'yarn'"),
         ({"formats": "float31"}, "did you mean 'float32'"),
         ({"model": "lama-2-7b"}, "did you mean 'llama-2-7b'"),
     ],

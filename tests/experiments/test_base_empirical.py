@@ -8,47 +8,59 @@ import pytest
 from ropelab.config import read_toml
 from ropelab.context import Context
 from ropelab.errors import InputError
-from ropelab.experiments.base_empirical import predictions as judged
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical.predictions import predictions
 from ropelab.experiments.base_empirical.report import answer, summary
 from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach
 from ropelab.lab import run as run_by_name
-from ropelab.stats import Interval
+from ropelab.literature.trained.base_bound import Outcome, first_fails, judge
 
-NOTHING = Interval(math.nan, math.nan, math.nan, 0)
-WORSE, SAME = Interval(-0.5, -0.6, -0.4, 8), Interval(0.0, -0.1, 0.1, 8)
-LOW, HIGH = Interval(0.01, 0.0, 0.02, 8), Interval(0.3, 0.2, 0.4, 8)
+WORSE, SAME = -0.4, 0.1
+LOW, HIGH, NOTHING = 0.02, 0.4, math.nan
+NOWHERE = math.nan
+
+
+def row(accuracy=0.1, fails=50.0, lost=WORSE, text=LOW, reference=0.99, is_reference=False):
+    return pd.Series(
+        {
+            "is_reference": is_reference,
+            "reference_accuracy": reference,
+            "accuracy": accuracy,
+            "first_failing_position_tokens": fails,
+            "accuracy_ci_high": lost,
+            "text_ci_high_nats_per_byte": text,
+        }
+    )
 
 
 @pytest.mark.parametrize(
-    ("works", "fails", "lost", "text", "verdict", "agrees"),
+    ("given", "outcome", "agrees"),
     [
-        (False, 50, WORSE, LOW, "superficial, as predicted", True),
-        (False, 50, WORSE, HIGH, "worse in text and retrieval", True),
-        (False, 50, WORSE, NOTHING, "retrieves worse, as predicted", True),
-        (True, 50, SAME, LOW, "retrieves where failure was predicted", False),
-        (True, 50, WORSE, LOW, "retrieves, though worse, where failure was predicted", False),
-        (True, math.inf, SAME, LOW, "holds, as predicted", True),
-        (True, math.inf, WORSE, LOW, "worse although admissible", False),
+        ({}, Outcome.SUPERFICIAL, True),
+        ({"text": HIGH}, Outcome.FAILS_TOGETHER, True),
+        ({"text": NOTHING}, Outcome.FAILS, True),
+        ({"accuracy": 0.9, "lost": SAME}, Outcome.RETRIEVES, False),
+        ({"accuracy": 0.9}, Outcome.RETRIEVES_WORSE, False),
+        ({"accuracy": 0.99, "fails": NOWHERE, "lost": SAME}, Outcome.HOLDS, True),
+        ({"fails": NOWHERE}, Outcome.WORSE_ANYWAY, False),
+        ({"reference": 0.3}, Outcome.UNLEARNED, None),
+        ({"is_reference": True}, Outcome.REFERENCE, None),
     ],
 )
-def test_verdicts(works, fails, lost, text, verdict, agrees):
-    found = judged.judge(works, True, fails, lost, text)
-    assert found == verdict
-    assert judged.AGREES[found] is agrees
-
-
-def test_nothing_is_judged_by_a_reference_that_has_not_learned():
-    found = judged.judge(False, False, 50, WORSE, LOW)
-    assert found.startswith("open")
-    assert found not in judged.AGREES
+def test_outcomes_follow_from_the_numbers(given, outcome, agrees):
+    judged = judge(pd.DataFrame([row(**given)])).iloc[0]
+    assert (judged["outcome"], judged["agrees"]) == (outcome, agrees)
 
 
 def test_predictions_are_those_of_the_bound():
     config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",), train_len=512)
     assert config.bases == (10.0, 100.0, 1e4)
-    assert judged.first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
+    assert fails_of(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
+
+
+def fails_of(config):
+    return first_fails(config.similarity(), config.bases, config.train_len)
 
 
 def trials(**hits):
@@ -74,16 +86,16 @@ def trials(**hits):
 def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     config = BaseEmpiricalConfig(bases=(100.0, 1e4), tasks=("copy",))
     table = trials(b100=(10, 2), b10000=(10, 10))
-    fails = judged.first_fails(config)
+    fails = fails_of(config)
     accuracies = accuracy(table, fails)
     assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
-    found = judged.predictions(config, {"copy": table}, {"copy": accuracies}, None)
+    found = judge(predictions(config, fails, {"copy": table}, {"copy": accuracies}, None))
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
     assert row["reach_tokens"] == 16
     assert row["n"] == 2
-    assert row["verdict"] == "retrieves worse, as predicted"
+    assert row["outcome"] == Outcome.FAILS
     assert "right about 1 of 1" in answer({"predictions": found})
     assert len(summary({"predictions": found})) == 2
 

@@ -1,7 +1,5 @@
 """The encodings experiment: its tables, meters, verdicts, sentences, figures and refusals."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,12 +9,13 @@ from ropelab.config import build
 from ropelab.context import Context
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.errors import InputError
-from ropelab.experiments.encodings import claimed, report, run, tables, times
+from ropelab.experiments.encodings import report, run, tables, times
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.config import ENCODINGS as NAMES
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
+from ropelab.experiments.encodings.plan import shape_of
 from ropelab.figures.encodings import draw
 from ropelab.figures.style import use_style
 
@@ -89,14 +88,14 @@ def test_bad_input_is_refused_in_one_sentence(changes, message):
 def test_every_encoding_has_a_row_at_every_place(found):
     assert set(found) == {
         "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
-        "comparisons", "extrapolation", "claimed_vs_measured",
+        "comparisons", "extrapolation", "literature",
     }  # fmt: skip
     for name, places in (("text_nll", 6), ("last_window", 5), ("copy_accuracy", 8)):
         assert found[name].groupby("encoding").size().to_dict() == dict.fromkeys(
             FEW.split(","), places
         )
     assert (found["quality"].groupby("encoding").size() == 6).all()
-    assert (found["text_nll"]["trained_len_tokens"] == 64).all()
+    assert (found["text_nll"]["train_len_tokens"] == 64).all()
 
 
 def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
@@ -186,7 +185,7 @@ def test_the_largest_tensor_is_seen_inside_a_computation():
 
 
 def test_kept_bytes_are_those_of_parameters_and_tables():
-    shape = config().shape()
+    shape = shape_of(config())
     assert kept_bytes(make_encoding("nope", shape)) == 0
     assert kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
     rope = make_encoding("rope", shape)
@@ -239,49 +238,17 @@ def test_ratios_are_those_of_medians_in_turns(monkeypatch):
     assert times.in_turns(lambda: None, lambda: None, rounds=3) == (3, 3)
 
 
-# Claims of the notes
+# What was published
 
 
-def growth(metric: str, low: float, high: float, status: str = "ok") -> dict[str, pd.DataFrame]:
-    extrapolation = pd.DataFrame(
-        [(metric, 4, "rope", (low + high) / 2, low, high)],
-        columns=["metric", "times_trained_len", "encoding", "difference", "ci_low", "ci_high"],
-    )
-    quality = pd.DataFrame({"metric": metric, "encoding": "rope", "status": ["ok", status]})
-    return {"extrapolation": extrapolation, "quality": quality.assign(value=[low, high])}
+def test_models_that_did_not_learn_say_nothing_of_the_literature(found):
+    assert found["literature"].empty
+    assert "published statements" not in report.answer(found)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "agrees"), [(-0.1, 0.0, True), (0.1, 0.2, False), (0.0, 0.1, None)]
-)
-def test_text_is_kept_if_the_interval_lies_below_a_harmless_growth(low, high, agrees):
-    assert claimed.text_kept(True)(growth("text loss", low, high), "rope")[1] is agrees
-
-
-def test_what_is_undefined_does_not_extrapolate():
-    given = growth("text loss", 0.0, math.nan, "undefined")
-    assert claimed.text_kept(False)(given, "rope") == ("undefined beyond its table", True)
-    assert claimed.text_kept(True)(given, "rope")[1] is False
-
-
-@pytest.mark.parametrize(
-    ("near", "far", "agrees"), [(0.9, 0.8, True), (0.9, 0.1, False), (0.1, 0.1, None)]
-)
-def test_copying_is_kept_if_half_of_it_is_left(near, far, agrees):
-    assert claimed.copying_kept(True)(growth("copy accuracy", near, far), "rope")[1] is agrees
-
-
-def test_measured_claims_of_the_smoke_run(found):
-    rows = found["claimed_vs_measured"].set_index(["encoding", "about"])["differs"]
-    assert rows["transformer_xl", "KV cache"] == "yes"
-    assert rows["learned", "parameters"] == "no"
-    assert rows["learned", "extrapolates: text"] == "no"
-    assert rows["learned", "memory"] == "no"
-    assert rows["t5", "memory"] == "yes"
-    assert rows["rope", "memory"] == "yes"
-    assert rows["rope", "relative"] == "no"
-    assert set(rows) <= {"yes", "no", "~", "not measured"}
-    assert set(found["claimed_vs_measured"]["encoding"]) <= set(FEW.split(","))
+def test_what_was_decided_is_counted():
+    judged = pd.DataFrame({"verdict": ["reproduced here", "not reproduced here"]})
+    assert report._literature(judged) == "Of 2 published statements decided here 1 are reproduced."
 
 
 # Sentences and figures
@@ -294,7 +261,6 @@ def test_the_answer_names_the_best_and_counts_the_claims(found):
     assert f"{ENCODINGS[best['encoding']].label} has the lowest loss" in text
     assert f"{best['value']:.3f} nats per byte" in text
     assert "None learned to copy." in text
-    assert "cells of the notes' tables" in text
 
 
 def test_the_summary_has_a_row_per_encoding(found):

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from matplotlib import pyplot as plt
 from ropelab.config import build
 from ropelab.context import Context
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate import orderings, report
+from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import finetuned, recalibrated, trainings, trial
 from ropelab.experiments.extrapolate.run import run
@@ -48,8 +47,14 @@ def described_by(task: str, **changes: object):
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
-    return dict(run(config(methods="unscaled,yarn"), Context()))
+def shared() -> Context:
+    """What one test trained another one need not train again."""
+    return Context()
+
+
+@pytest.fixture(scope="module")
+def tables(shared) -> dict[str, pd.DataFrame]:
+    return dict(run(config(methods="unscaled,yarn"), shared))
 
 
 # Tables
@@ -125,8 +130,8 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
     assert "copy, seed 0, unscaled" not in lines
 
 
-def test_seeds_train_models_of_their_own():
-    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), Context())["copy_accuracy"]
+def test_seeds_train_models_of_their_own(shared):
+    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), shared)["copy_accuracy"]
     assert set(rows["seed"]) == {0, 1}
 
 
@@ -162,10 +167,10 @@ def test_recall_is_measured_on_the_model_that_copies():
     assert (tables["recall_accuracy"]["trials"] != tables["copy_accuracy"]["trials"]).all()
 
 
-def test_all_arms_and_recall_on_one_run():
+def test_all_arms_and_recall_on_one_run(shared):
     arms = ("zero_shot", "finetuned", "ceiling")
     changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
-    tables = run(config(**changes), Context())
+    tables = run(config(**changes), shared)
     recall, text = tables["recall_accuracy"], tables["text_nll"]
     expected = {("pi", "zero_shot"), ("pi", "finetuned"), ("trained_at_test_len", "ceiling")}
     assert set(zip(recall["method"], recall["arm"], strict=True)) == expected
@@ -179,9 +184,9 @@ def test_all_arms_and_recall_on_one_run():
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
-def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks):
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, shared):
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
-    tables = run(config(**changes), Context())
+    tables = run(config(**changes), shared)
     assert report.answer(tables)
     assert not report.summary(tables).empty
     figures = draw(tables)
@@ -206,10 +211,10 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
     assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 
-def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end():
+def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(shared):
     changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
     longest, shorter = (
-        run(config(**changes, finetune_steps=2, finetune_len=length), Context())["text_nll"]
+        run(config(**changes, finetune_steps=2, finetune_len=length), shared)["text_nll"]
         for length in (None, 128)
     )
     ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
@@ -243,8 +248,8 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first():
     assert finetuned(base, plain, GEOMETRY, steps=3, length=256).start is base
 
 
-def test_a_searched_method_is_measured_under_its_own_name():
-    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), Context())
+def test_a_searched_method_is_measured_under_its_own_name(shared):
+    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), shared)
     assert set(rows["copy_accuracy"]["method"]) == {"longrope_search(budget=5)"}
 
 
@@ -264,7 +269,7 @@ def test_the_answer_follows_from_the_tables():
             "arm": "zero_shot",
             "distance_tokens": [512, 2048, 4096] * 2,
             "accuracy": [0.99, 0.1, 0.02, 0.99, 0.98, 0.95],
-            "trained_len_tokens": 2048,
+            "train_len_tokens": 2048,
         }
     )
     assert report.answer({"copy_accuracy": copies}) == (
@@ -328,61 +333,3 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path):
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
     assert config(tasks=("copy",)).inputs() == {}
-
-
-# Orderings
-
-
-def compared(*pairs: tuple[str, str, float, str]) -> pd.DataFrame:
-    columns = ["method_a", "method_b", "difference", "verdict"]
-    table = pd.DataFrame(list(pairs), columns=columns)
-    return table.assign(metric="nll_short_context", at_tokens=64)
-
-
-@pytest.mark.parametrize(
-    ("difference", "verdict", "costs", "free"),
-    [
-        (-0.3, "first", "reproduced", "not reproduced"),
-        (-0.01, "first", "reproduced", "reproduced"),
-        (-0.3, "~", "within noise", "reproduced"),
-        (0.3, "second", "not reproduced", "not reproduced"),
-    ],
-)
-def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
-    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
-    table = compared(
-        *((a, b, difference, {"first": a, "second": b}.get(verdict, "~")) for a, b in pairs)
-    )
-    results = orderings.orderings(table, 64, 256, 256).set_index("ordering")["result"]
-    assert results["static scaling costs something at short length"] == costs
-    assert results["dynamic scaling costs nothing at short length"] == free
-
-
-def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
-    there = compared(("unscaled", "yarn ×4", -0.3, "unscaled"))
-    back = compared(("yarn ×4", "unscaled", 0.3, "unscaled"))
-    for table in (there, back):
-        row = orderings.orderings(table, 64, 256, 256).iloc[0]
-        assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
-
-
-def test_models_trained_on_are_looked_at_inside_and_just_outside_of_that_length():
-    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
-    table = pd.DataFrame(
-        [
-            ("nll_bucket", at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
-            for at, order in ((128, inside), (192, outside), (256, inside))
-            for a, b in combinations(order, 2)
-        ],
-        columns=["metric", "at_tokens", "method_a", "method_b", "difference"],
-    )
-    table["verdict"] = table["method_a"]
-    found = orderings.orderings(table, 64, 256, 128).set_index("ordering")
-    places = {"fine-tuned, inside the window": 128, "fine-tuned, just outside the window": 192}
-    assert found["at_tokens"].to_dict() == places
-    assert set(found["result"]) == {"reproduced"}
-    assert orderings.orderings(table, 64, 256, 256).empty
-
-
-def test_orderings_that_were_not_measured_are_left_out():
-    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 64, 256, 256).empty

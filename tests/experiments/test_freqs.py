@@ -7,6 +7,7 @@ import pytest
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
+from ropelab.experiments.freqs.plan import plan
 from ropelab.experiments.freqs.report import answer, summary
 from ropelab.experiments.freqs.run import run
 from ropelab.lab import run as run_by_name
@@ -43,7 +44,7 @@ def test_yarn_of_llama_2(llama2):
     assert (row["ramp_low"], row["ramp_high"]) == (20, 46)
     assert row["attention_factor"] == pytest.approx(1.277259, abs=1e-6)
     assert row["logit_multiplier"] == pytest.approx(1.277259**2, abs=1e-5)
-    assert row["target_length_tokens"] == 65536
+    assert row["test_len_tokens"] == 65536
 
 
 def test_rows_are_consistent(llama2):
@@ -52,7 +53,7 @@ def test_rows_are_consistent(llama2):
     assert (pairs["wavelength_tokens"] * pairs["inv_freq"]).tolist() == pytest.approx(
         [2 * math.pi] * 64
     )
-    assert (pairs["trained_turns"] * 16).tolist() == pytest.approx(pairs["target_turns"].tolist())
+    assert (pairs["trained_turns"] * 16).tolist() == pytest.approx(pairs["test_turns"].tolist())
     rebuilt = pairs["inv_freq"] * (pairs["weight"] + (1 - pairs["weight"]) / 16)
     assert rebuilt.tolist() == pytest.approx(pairs["scaled_inv_freq"].tolist())
 
@@ -93,9 +94,15 @@ def test_deepseek_shows_where_its_factor_went():
 
 def test_a_model_fills_what_is_not_given():
     config = FreqsConfig(model="llama-3.1-8b")
-    assert (config.base, config.original_len, config.target) == (5e5, 8192, 131072)
-    assert config.scaling().label == "llama3(factor=8)"
-    assert FreqsConfig(model="llama-3.1-8b", method="yarn(factor=2)").scaling().name == "yarn"
+    assert (config.base, config.train_len, config.test_len) == (5e5, 8192, 131072)
+    assert plan(config).scaling.label == "llama3(factor=8)"
+    other = FreqsConfig(model="llama-3.1-8b", method="yarn(factor=2)")
+    assert plan(other).scaling.label == "yarn(factor=2)"
+
+
+def test_an_attention_factor_given_by_hand_holds_at_factor_one():
+    row = tables_of(method="yarn(attention_factor=0.6619)", factor=1)["scaling"].iloc[0]
+    assert row["attention_factor"] == 0.6619
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -125,7 +132,7 @@ def test_answer_and_summary(llama2):
         ({"method": "yarm"}, "did you mean 'yarn'"),
         ({"method": "yarn(beta=3)"}, "unknown yarn knob"),
         ({"method": "longrope(long_factor=[1, 2])"}, "2 numbers for 64 pairs"),
-        ({"original_len": 1}, "at least 2 tokens"),
+        ({"train_len": 1}, "greater than or equal to 2"),
         ({"model": "llama-3.1-9b"}, "did you mean 'llama-3.1-8b'"),
     ],
 )

@@ -15,10 +15,12 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.precision import report
 from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.experiments.precision.plan import plan
 from ropelab.experiments.precision.reported import parse_reported
 from ropelab.experiments.precision.run import run
 from ropelab.figures.precision import draw
 from ropelab.figures.style import use_style
+from ropelab.literature.arithmetic.incidents import agrees
 from ropelab.numerics.accuracy import TableSample
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.phase import wrapped
@@ -231,7 +233,7 @@ def test_tf32_positions_are_wrong_for_half_of_8192():
 def test_the_stored_configs_are_valid(path):
     name, values = read_toml(path)
     assert name == "precision"
-    assert build(PrecisionConfig, values).length >= 2048
+    assert plan(build(PrecisionConfig, values)).length >= 2048
 
 
 @pytest.mark.parametrize(
@@ -264,15 +266,15 @@ def test_the_stored_configs_are_valid(path):
 )
 def test_bad_input_gets_one_clear_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
-        build(PrecisionConfig, values)
+        plan(build(PrecisionConfig, values))
     assert "\n" not in str(caught.value)
 
 
 def test_a_reported_number_is_met_to_its_last_printed_digit():
-    assert parse_reported("stored_angle(1857,1) = 1045").agrees(1044.6)
-    assert not parse_reported("stored_angle(1857,1) = 1045.0").agrees(1044.6)
-    assert parse_reported("max_cos_error = 2.8e-3").agrees(0.00279)
-    assert not parse_reported("max_cos_error = 2.80e-3").agrees(0.00279)
+    assert agrees(parse_reported("stored_angle(1857,1) = 1045").printed, 1044.6)
+    assert not agrees(parse_reported("stored_angle(1857,1) = 1045.0").printed, 1044.6)
+    assert agrees(parse_reported("max_cos_error = 2.8e-3").printed, 0.00279)
+    assert not agrees(parse_reported("max_cos_error = 2.80e-3").printed, 0.00279)
 
 
 def live_tables(module, positions):
@@ -313,3 +315,13 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
     assert live == pytest.approx(largest_phase_error(predicted, sample), rel=0.01)
     largest = max(np.abs(a - b).max() for a, b in zip(measured, sample.exact, strict=True))
     assert largest == pytest.approx(sample.largest_error(chain.plan), rel=0.01)
+
+
+def test_float64_counts_of_codes_that_repeat_exactly_are_called_noise():
+    rows = tables_of(period=64, schemes=["single"], length=1000)["resolution"]
+    noise = rows["status"] == "repeats exactly; counts are rounding noise"
+    assert noise.tolist() == (rows["format"] == "float64").tolist()
+    apart = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
+    assert not apart["status"].str.startswith("repeats").any()
+    short = tables_of(period=1e6, schemes=["single"], length=1000)["resolution"]
+    assert not short["status"].str.startswith("repeats").any()

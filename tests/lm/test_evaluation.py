@@ -8,9 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.encoding.base import Encoding
 from ropelab.lm import evaluation
+from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import correct, sliding_losses, token_losses
 from ropelab.lm.model import LanguageModel
-from ropelab.lm.tasks import Batch
 from tests.lm.test_model import SIZE, random_model, rope, tokens
 
 

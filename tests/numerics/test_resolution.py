@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.numerics import distinct
+from ropelab.numerics import distinct, resolution
 from ropelab.numerics.casts import CastPlan, alone, everything, parse_cast
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.code import Code, neighbour_steps
@@ -13,6 +13,7 @@ from ropelab.numerics.formats import FORMATS, round_to, spacing
 from ropelab.numerics.ranges import span
 from ropelab.numerics.resolution import take_census
 from ropelab.numerics.sieve import proves_distinct
+from ropelab.numerics.steps import count_angles
 from ropelab.rope.frequencies import inverse_frequencies
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -79,6 +80,24 @@ def test_distinct_angles_are_counted_by_their_runs(stage, name):
     census = take_census(code, [FORMATS["float64"]], 0, 3000)[0]
     table = chain.angles(span(0, 3000)).view(np.int64)  # bits: nan is one code
     assert census.distinct == np.unique(table, axis=1).shape[1]
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize(("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)])
+@pytest.mark.parametrize("base", [1e4, 30.0])
+def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset, length, base):
+    chain = Chain(alone("angle", FORMATS[name]), rope(base=base))
+    table = chain.angles(span(offset, offset + length)).view(np.int64)
+    expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
+    assert count_angles(chain, offset, length) in (None, expected)
+    code = Code(chain, "angle", range(8))
+    assert resolution.count_distinct(code, [FORMATS["float64"]], offset, length) == [expected]
+
+
+def test_coarse_angles_are_counted_by_their_steps():
+    chain = Chain(alone("angle", FORMATS["bfloat16"]), rope(64, 1e6))
+    assert count_angles(chain, 0, 131072) is not None
+    assert count_angles(Chain(CastPlan(), rope()), 0, 1000) is None
 
 
 def test_equal_hashes_of_different_codes_are_told_apart(monkeypatch):

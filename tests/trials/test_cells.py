@@ -1,7 +1,7 @@
 """The pieces of a run: what a value depends on is in the key, and all of it can be sent away."""
 
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -14,9 +14,13 @@ from ropelab.experiments.encodings import plan as encodings
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.lm.source import Mixture
+from ropelab.lm.trained import Training
 from ropelab.trials.cells import ask_all, train_all
-from ropelab.trials.corpora import Source
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.given import Given
+from ropelab.trials.grid import Place
+from ropelab.trials.retrieval import Matched, Retrieval
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
 LABS = {
@@ -31,8 +35,7 @@ LABS = {
             "methods": "yarn",
             "arms": "zero_shot,finetuned",
             "finetune_steps": 1,
-            "text_steps": 2,
-            "copy_steps": 2,
+            "steps": 2,
         },
     ),
     "encodings": (
@@ -46,8 +49,7 @@ LABS = {
             "heads": 2,
             "head_dim": 8,
             "encodings": "nope,rope",
-            "text_steps": 2,
-            "copy_steps": 2,
+            "steps": 2,
             "tokens_per_step": 128,
         },
     ),
@@ -57,19 +59,17 @@ LABS = {
         {
             **TINY,
             "bases": "10,1000",
-            "train_len": 128,
+            "train_len": 256,
             "layers": 1,
             "width": 32,
             "head_dim": 16,
-            "text_steps": 2,
-            "retrieval_steps": 2,
+            "steps": 2,
             "tokens_per_step": 512,
         },
     ),
 }
-# Another value for each field; `corpus` is filled in by the test.
+# Another value for each field; `train_len` and `corpus` are filled in by the test.
 OTHER = {
-    "train_len": 80,
     "test_len": 320,
     "methods": "yarn(beta_fast=8)",
     "encodings": "nope,alibi",
@@ -82,9 +82,7 @@ OTHER = {
     "heads": 4,
     "layers": 3,
     "preset": "base",
-    "text_steps": 3,
-    "copy_steps": 3,
-    "retrieval_steps": 3,
+    "steps": 3,
     "finetune_steps": 2,
     "finetune_len": 128,
     "tokens_per_step": 1024,
@@ -114,28 +112,68 @@ def keys(config, questions) -> set[str]:
 def test_any_field_that_changes_a_value_changes_a_key(lab, field, corpora):
     config_class, questions, values = LABS[lab]
     values = {**values, "corpus": corpora[0]}
-    other = corpora[1] if field == "corpus" else 160 if field == "train_len" else OTHER[field]
+    other = {**OTHER, "train_len": values["train_len"] + 96, "corpus": corpora[1]}[field]
     one, two = (build(config_class, v) for v in (values, {**values, field: other}))
     assert keys(one, questions) != keys(two, questions)
 
 
 @pytest.mark.parametrize("lab", LABS)
-def test_a_changed_corpus_changes_every_key_of_text_and_no_other(lab, corpora):
+def test_a_changed_corpus_changes_every_model_and_every_question_that_reads_text(lab, corpora):
     config_class, questions, values = LABS[lab]
-    one, two = (
-        [(c.kind, str(c.key)) for c in questions(build(config_class, {**values, "corpus": path}))]
-        for path in corpora
-    )
-    same = [kind for (kind, key), (_, other) in zip(one, two, strict=True) if key == other]
-    assert set(same) == {"copy"}
-    assert "text" in {kind for kind, _ in one}
+    cells = [questions(build(config_class, {**values, "corpus": path})) for path in corpora]
+    same = set()
+    for one, two in zip(*cells, strict=True):
+        assert one.key != two.key
+        assert one.subject.key != two.subject.key
+        if one.trial.key == two.trial.key:
+            same.add(one.kind)
+    assert same == {"copy", "recall"} & set(config_class().tasks)
+
+
+def described(corpora, **changes) -> Training:
+    """A model of the extrapolation lab."""
+    config = build(ExtrapolateConfig, {**LABS["extrapolate"][2], "corpus": corpora[0], **changes})
+    return extrapolate.trainings(config)[0]
+
+
+def changed_by_one(one) -> list:
+    """A dataclass of numbers, with one field after the other another number."""
+    values = {field.name: getattr(one, field.name) for field in fields(one)}
+    return [replace(one, **{name: value / 2}) for name, value in values.items()]
+
+
+def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corpora):
+    corpus, training = CorpusRef.of(corpora[0], 257), described(corpora)
+    others = [replace(training, task=corpus.task(each)) for each in changed_by_one(Mixture())]
+    for part in ("size", "recipe"):
+        parts = changed_by_one(getattr(training, part))
+        others += [replace(training, **{part: each}) for each in parts]
+    keys = {str(each.key) for each in (training, *others)}
+    assert len(keys) == 1 + len(others) > 20
+
+
+def test_every_field_of_retrieval_is_in_its_key(corpora):
+    one, two = (CorpusRef.of(path, 257) for path in corpora)
+    asked = Retrieval(name="hidden", places=(Place(16, 64),), sequences=2, corpus=one)
+    others = {
+        "name": "copy",
+        "places": (Place(16, 128),),
+        "sequences": 3,
+        "corpus": two,
+        "vocabulary": 1000,
+    }
+    assert set(others) == {field.name for field in fields(Retrieval)}
+    for name, value in others.items():
+        other = replace(asked, **{name: value})
+        assert asked.key != other.key
+        assert Matched(trial=asked).key != Matched(trial=other).key
 
 
 def test_a_model_given_is_asked_about_one_corpus_and_one_set_of_weights(corpora):
     config_class, questions, values = LABS["extrapolate"]
     cell = next(c for c in questions(build(config_class, {**values, "corpus": corpora[0]})))
     given = replace(cell, subject=Given("/a/model", "its weights"))
-    other_text = replace(cell.trial, source=Source.of(corpora[1], 257))
+    other_text = replace(cell.trial, corpus=CorpusRef.of(corpora[1], 257))
     for changed in (
         replace(given, subject=Given("/a/model", "other weights")),
         replace(given, trial=other_text),
@@ -153,16 +191,16 @@ def test_cells_are_small_and_can_be_sent_to_another_process(lab, corpora):
         assert pickle.loads(sent).key == cell.key
 
 
-def test_what_is_sent_away_gives_the_same_values(corpora):
+def test_what_is_sent_away_gives_the_same_values(corpora, tiny_preset):
     config_class, questions, values = LABS["extrapolate"]
     config = build(config_class, {**values, "corpus": corpora[0], "arms": "finetuned"})
     here, there = questions(config)[:1], pickle.loads(pickle.dumps(questions(config)[:1]))
     tables = ask_all(here, Context()), ask_all(there, Context())
-    for name, table in tables[0].items():
-        assert table.equals(tables[1][name])
+    for name, table in tables[0]["text"].items():
+        assert table.equals(tables[1]["text"][name])
 
 
-def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora):
+def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, tiny_preset):
     config_class, questions, values = LABS["extrapolate"]
     methods = {"methods": "unscaled,yarn,drope(steps=1)", "arms": "finetuned"}
     config = build(config_class, {**values, "tasks": "copy", **methods})
@@ -174,10 +212,10 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora):
 
     train_all(questions(config), Context(progress=progress))
     # The model as it was trained; it without rotations, and three that are fine-tuned.
-    assert lines == ["training copy model, seed 0", *["fine-tuning copy model, seed 0"] * 4]
+    assert lines == ["training a model, seed 0", *["fine-tuning a model, seed 0"] * 4]
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
-    source = replace(Source.of(corpora[0], 257), fingerprint="another")
+    source = replace(CorpusRef.of(corpora[0], 257), fingerprint="another")
     with pytest.raises(MachineError, match="changed while the run was going on"):
         source.corpus()

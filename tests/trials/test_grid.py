@@ -21,10 +21,35 @@ def test_the_grid_of_the_default_run():
     assert grid.contexts(2048, 8192) == [512, 1024, 2048, 4096, 8192]
     distances = grid.distances(2048, 8192)
     assert distances == [256, 512, 1024, 1536, 2048, 3072, 4096, 6144]
-    places = grid.places(distances, 8192)
-    assert (places[2], places[-1]) == ((1024, 2048), (6144, 8192))
+    contexts = grid.retrieval_contexts(2048, 8192)
+    assert contexts == [2048, 4096, 8192]
+    places = grid.places(distances, contexts)
+    assert (places[0], places[-1]) == ((256, 2048), (6144, 8192))
+    assert len(places) == 4 + 6 + 8
 
 
 def test_the_grid_inside_the_trained_length():
     assert grid.inner_buckets(512) == [(0, 32), (32, 64), (64, 128), (128, 256), (256, 512)]
     assert grid.inner_distances(512) == [16, 32, 64, 128, 256, 384]
+
+
+@pytest.mark.parametrize(("train", "test"), [(64, 64), (65, 256), (99, 100), (512, 700), (64, 500)])
+def test_both_lengths_are_contexts(train, test):
+    for contexts in (grid.contexts(train, test), grid.retrieval_contexts(train, test)):
+        assert {train, test} <= set(contexts)
+        assert contexts == sorted(set(contexts))
+    assert grid.retrieval_contexts(train, test)[0] == train
+
+
+@pytest.mark.parametrize(("train", "test"), [(64, 64), (65, 256), (512, 700), (64, 500)])
+def test_every_place_leaves_a_quarter_of_the_context_and_half_of_each_is_among_them(train, test):
+    distances = grid.distances(train, test)
+    places = grid.places(distances, grid.retrieval_contexts(train, test))
+    for distance, context in places:
+        assert distance in distances
+        assert context - distance >= context / 4
+    for context in {context for _, context in places}:
+        far = [d for d in distances if d <= 3 * context / 4]
+        assert [d for d, c in places if c == context] == far
+    assert (train // 2, train) in places
+    assert max(distances) in {d for d, c in places if c == test}

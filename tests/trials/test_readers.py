@@ -10,7 +10,7 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.corpora import Source, documents
+from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.readers import AsTrained, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts
@@ -21,7 +21,7 @@ GEOMETRY = Geometry(16, 10000.0, 64)
 @pytest.fixture(scope="module")
 def texts(corpora) -> Texts:
     return Texts(
-        source=Source.of(corpora[0], 257),
+        corpus=CorpusRef.of(corpora[0], 257),
         documents=2,
         buckets=tuple(grid.buckets(64, 256)),
         contexts=tuple(grid.contexts(64, 256)),
@@ -52,7 +52,7 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
     reader = under("dynamic_ntk")
     model = model_with(reader.method.encoding(GEOMETRY, 64))
     measured = texts.measure(model, reader, nothing)
-    tokens, _ = documents(texts.source, 257, 2)
+    tokens, _ = documents(texts.corpus, 257, 2)
     for start, end in texts.buckets:
         model.encoding = reader.method.encoding(GEOMETRY, end)
         expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
@@ -82,28 +82,8 @@ def test_where_an_encoding_is_not_defined_nothing_is_measured(texts):
     measured = texts.measure(model, AsTrained(), nothing)
     assert measured["buckets"]["bucket_end_tokens"].max() == 64
     assert measured["last_window"]["context_tokens"].unique().tolist() == [16, 32, 64]
-    places = grid.places(grid.distances(64, 256), 256)
-    copying = Retrieval(name="copy", places=places, sequences=2)
+    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    copying = Retrieval(name="copy", places=places, sequences=2, corpus=texts.corpus)
     found = copying.measure(model, AsTrained(), nothing)["trials"]
     assert found["context_tokens"].max() == 64
-    assert set(found["distance_tokens"]) == {8, 16, 32}
-
-
-def test_retrieval_is_a_surface_over_distance_and_context():
-    reader = under("unscaled")
-    model = model_with(reader.method.encoding(GEOMETRY, 64))
-    places = (grid.Place(8, 16), grid.Place(8, 12), grid.Place(32, 64))
-    found = Retrieval(name="copy", places=places, sequences=2).measure(model, reader, nothing)
-    rows = found["trials"][["distance_tokens", "context_tokens"]].drop_duplicates()
-    assert [tuple(row) for row in rows.to_numpy()] == list(places)
-
-
-def test_symbols_can_be_those_of_another_vocabulary():
-    plain, other = (
-        Retrieval(name="copy", places=(grid.Place(8, 16),), sequences=2, vocabulary=vocabulary)
-        for vocabulary in (0, 1000)
-    )
-    tokens, renamed = (task.examples(3, 64) for task in (plain, other))
-    assert renamed.max() >= 64
-    assert [len(row.unique()) for row in tokens] == [len(row.unique()) for row in renamed]
-    assert (renamed[:, 32:] == renamed[:, :32]).all()
+    assert set(found["distance_tokens"]) == {8, 16, 32, 48}

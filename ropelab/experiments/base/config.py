@@ -10,35 +10,19 @@ average over random queries and keys with equal weight on all pairs; trained hea
 unequally. Whether it predicts where retrieval fails is measured by `ropelab base-empirical`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import (
-    AsList,
-    Base,
-    Config,
-    Count,
-    Counts,
-    EvenCount,
-    Names,
-    Natural,
-    Real,
-    read_number,
-)
-
-if TYPE_CHECKING:
-    from ropelab.rope.bounds import Similarity
-    from ropelab.rope.frequencies import Geometry
+from ropelab.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
+from ropelab.rope.models import model_named
 
 QUESTION = "Which base fits this context length, and what do the theories disagree on?"
 CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
-VERSION = 1
-TWO_PAIRS_REACH = 355
-"""355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8."""
+VERSION = 2
 
 
 class BaseConfig(Config):
@@ -57,10 +41,16 @@ class BaseConfig(Config):
         (), description="single pairs that do not turn, by number"
     )
     base: Base | None = Field(None, description="a base to judge: where does it fail first?")
-    from_: str = Field(
-        "10000@4096", description="trained base@length that the extension rules start from"
+    method: str = Field(
+        "unscaled", description="scaling method under which it is judged, such as llama3(factor=8)"
     )
-    to: Count | None = Field(None, description="length to extend to, if not the context")
+    train_base: Base = Field(10000.0, description="base that the extension rules start from")
+    train_len: Count = Field(
+        4096, ge=7, description="trained length in tokens that they and the method start from"
+    )
+    test_len: Count | None = Field(
+        None, ge=2, description="length in tokens to extend to, if not the context"
+    )
     windows_up_to: Natural = Field(
         32768,
         description="longest context for which all windows and the stable base are searched, "
@@ -73,12 +63,12 @@ class BaseConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Known values of the named model and of --to, where nothing else was given."""
+        """Known values of the named model and of test_len, where nothing else was given."""
         if not isinstance(values, dict):
             return values
-        filled = {"from_" if name == "from" else name: value for name, value in values.items()}
-        if filled.get("to") is not None:
-            filled.setdefault("context", (filled["to"],))
+        filled = dict(values)
+        if filled.get("test_len") is not None:
+            filled.setdefault("context", (filled["test_len"],))
         return {**_of_model(filled.get("model")), **filled}
 
     @field_validator("context")
@@ -90,61 +80,25 @@ class BaseConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        from ropelab.numerics.formats import format_named
-
-        for name in self.formats:
-            format_named(name)
-        similarity = self.similarity()
-        two_pairs = len(similarity.exponents) == 2 and not similarity.unrotated
-        if two_pairs and max(self.context) > TWO_PAIRS_REACH:
+        if self.rotary_dim and self.rotary_dim > self.head_dim:
             raise ValueError(
-                f"a head of two pairs is searched up to {TWO_PAIRS_REACH} tokens only: there the "
-                "first pair is back at half a turn, and no base below 1e14 makes up for it"
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
             )
-        if self.trained().trained_len < 7:
-            raise ValueError(f"from must name more than 6 trained tokens, got {self.from_!r}")
-        if self.to is not None and self.to < 2:
-            raise ValueError(f"to must be at least 2 tokens, got {self.to}")
         return self
-
-    @property
-    def rotated(self) -> int:
-        """Features that turn."""
-        return self.rotary_dim or self.head_dim
-
-    def similarity(self) -> "Similarity":
-        """The sum of cosines that the exact bound is about."""
-        from ropelab.rope.bounds import Similarity
-
-        return Similarity.of_head(self.head_dim, self.rotary_dim, self.kept, self.dropped)
-
-    def trained(self) -> "Geometry":
-        """What the extension rules start from."""
-        from ropelab.rope.frequencies import Geometry
-
-        try:
-            base, length = map(read_number, self.from_.split("@"))
-        except ValueError:
-            raise ValueError(
-                f"from must be base@length such as 500000@8192, got {self.from_!r}"
-            ) from None
-        assert isinstance(base, int | float)
-        assert isinstance(length, int | float)
-        return Geometry(self.rotated, float(base), int(length))
 
 
 def _of_model(name: Any) -> dict[str, Any]:
     """What a known model says about the fields of this config."""
     if not name:
         return {}
-    from ropelab.rope.models import model_named
-
     model = model_named(str(name))
     return {
         "head_dim": model.head_dim,
         "rotary_dim": model.rotary_dim,
         "base": model.base,
-        "from_": f"{model.base:.10g}@{model.trained_len}",
+        "method": model.method,
+        "train_base": model.base,
+        "train_len": model.trained_len,
         "context": (model.promised,),
     }
 

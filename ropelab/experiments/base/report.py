@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ropelab.literature.arithmetic.base_bound import Printed
+
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -14,23 +16,55 @@ def answer(tables: Tables) -> str:
     context = int(bound.context_tokens)
     if not bound.certified:
         return (
-            f"No base is admissible for {context} tokens with {bound.rotary_dim} rotated features."
+            f"No base is admissible for {context} tokens with a rotary_dim of {bound.rotary_dim}."
         )
     if bound.first_admissible_base <= 1:
         return f"Every base is admissible for {context} tokens: enough features do not turn."
-    parts = [f"{context} tokens need a base of at least {bound.first_admissible_base:.6g}"]
-    if not math.isnan(bound.stable_base):
-        parts.append(f"every base from {bound.stable_base:.6g} on works")
-    sentences = ["; ".join(parts) + ".", *_given(tables), *_paper(tables)]
-    return " ".join(sentences)
+    return " ".join([*_usable(tables, bound), *_given(tables), *_paper(tables)])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
     """The bound per context where several were asked about, else the theories for the one."""
     bound = tables["bound"]
     if len(bound) > 1:
-        return bound[["context_tokens", "first_admissible_base", "stable_base", "status"]]
+        columns = [
+            "context_tokens",
+            "usable_base",
+            "stable_base",
+            "first_admissible_base",
+            "status",
+        ]
+        return bound[columns]
     return tables["theories"][["theory", "kind", "base", "times_exact", "verdict"]].head(12)
+
+
+def _usable(tables: Tables, bound: pd.Series) -> list[str]:
+    """The base to use, what is known above it, and why not the first admissible one."""
+    context, first = int(bound.context_tokens), f"{bound.first_admissible_base:.6g}"
+    if math.isnan(bound.usable_base):
+        return [f"{context} tokens need a base of at least {first}; where all work was not found."]
+    known = "every larger base work, by proof"
+    if math.isnan(bound.stable_base):
+        known = "every larger base of two digits work; bases between them were not searched"
+    windows = tables["windows"][tables["windows"]["context_tokens"] == context]
+    high = windows["high"].iloc[0]
+    if math.isnan(high):
+        return [f"Use base {_typed(bound.usable_base)} for {context} tokens: it and {known}."]
+    return [
+        f"Use base {_typed(bound.usable_base)} for {context} tokens: it and {known}.",
+        f"(The first admissible base is {first}, but from {high:.6g} on bases fail again.)",
+    ]
+
+
+def _typed(base: float) -> str:
+    """A base as people type it.
+
+    >>> _typed(3.4e6), _typed(27000.0)
+    ('3.4e6', '27000')
+    """
+    text = f"{base:.2e}" if base >= 1e6 else f"{base:g}"
+    digits, _, power = text.partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}" if power else digits
 
 
 def _given(tables: Tables) -> list[str]:
@@ -38,9 +72,12 @@ def _given(tables: Tables) -> list[str]:
     if given.empty:
         return []
     last = given.iloc[-1]
+    name = f"Base {last.base:g}"
+    if last.method != "unscaled":
+        name += f" with {last.method}"
     if last.admissible:
-        return [f"Base {last.base:g} is admissible there."]
-    return [f"Base {last.base:g} fails first at position {last.first_failing_position_tokens:.0f}."]
+        return [f"{name} is admissible there."]
+    return [f"{name} fails first at position {last.first_failing_position_tokens:.0f}."]
 
 
 def _paper(tables: Tables) -> list[str]:
@@ -49,7 +86,7 @@ def _paper(tables: Tables) -> list[str]:
         return []
     same = "exact values of its contexts"
     own = exponent[same if same in exponent else "exact values"]
-    loose = table[table.verdict == "loose"]
+    loose = table[table.verdict == Printed.LOOSE]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return [
         f"{len(loose)} of the paper's {len(table)} values here are loose, by up to {worst:.2g} "

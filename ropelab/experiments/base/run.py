@@ -6,41 +6,49 @@ import pandas as pd
 
 from ropelab.context import Context
 from ropelab.experiments.base.config import BaseConfig
-from ropelab.experiments.base.published import fits, published
+from ropelab.experiments.base.fits import fits
+from ropelab.experiments.base.plan import Plan, plan
 from ropelab.experiments.base.search import Bound, bounds
 from ropelab.experiments.base.theories import theories
+from ropelab.literature.arithmetic.base_bound import judge
 from ropelab.rope.bounds import first_negative, lowest, rules
 from ropelab.rope.frequencies import inverse_frequencies, turns
 
 
 def run(config: BaseConfig, context: Context) -> dict[str, pd.DataFrame]:
     """The exact bound, all theories beside it, the given base judged, and the published values."""
-    found = bounds(config.similarity(), config.context, config.windows_up_to, context)
-    table = published(config, found)
+    planned = plan(config)
+    found = bounds(planned.similarity, planned.contexts, config.windows_up_to, context)
+    bound = _bound(planned, found)
+    table = judge(bound)
     return {
-        "bound": _bound(config, found),
+        "bound": bound,
         "windows": _windows(found),
-        "theories": pd.concat([theories(config, bound) for bound in found], ignore_index=True),
-        "given_base": _given_base(config),
-        "coverage": _coverage(config, found),
-        "critical": _critical(config),
+        "theories": pd.concat([theories(planned, bound) for bound in found], ignore_index=True),
+        "given_base": _given_base(planned),
+        "coverage": _coverage(planned, found),
+        "critical": _critical(planned),
         "published": table,
         "fits": fits(found, table),
     }
 
 
-def _bound(config: BaseConfig, found: list[Bound]) -> pd.DataFrame:
-    """A row per context. ``certified``: a proof covers every base below the first window, and every
-    position at the bases inside the windows."""
+def _bound(planned: Plan, found: list[Bound]) -> pd.DataFrame:
+    """A row per context.
+
+    ``usable_base``: see Bound.usable. ``certified``: a proof covers every base below the first
+    window, and every position at the bases inside the windows.
+    """
     rows = [
         {
             "context_tokens": bound.context,
-            "head_dim": config.head_dim,
-            "first_admissible_base": bound.first,
+            "head_dim": planned.head_dim,
+            "rotary_dim": planned.rotary_dim,
+            "turning_pairs": len(planned.turning),
+            "usable_base": bound.usable,
             "stable_base": bound.stable,
+            "first_admissible_base": bound.first,
             "certified": bool(bound.windows),
-            "rotary_dim": config.rotated,
-            "turning_pairs": len(config.similarity().exponents),
             "status": bound.status,
         }
         for bound in found
@@ -58,53 +66,53 @@ def _windows(found: list[Bound]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["context_tokens", "low", "high"])
 
 
-def _given_base(config: BaseConfig) -> pd.DataFrame:
-    """The base to judge at every context; no rows where none was given."""
-    columns = ["context_tokens", "base", "admissible", "first_failing_position_tokens"]
-    rows = [] if config.base is None else [_judged(config, length) for length in config.context]
+def _given_base(planned: Plan) -> pd.DataFrame:
+    """The base to judge at every context, under its method; no rows where none was given."""
+    columns = ["context_tokens", "base", "method", "admissible", "first_failing_position_tokens"]
+    rows = [] if planned.judged is None else [_judged(planned, n) for n in planned.contexts]
     return pd.DataFrame(rows, columns=[*columns, "lowest_sum", "lowest_sum_at_tokens"])
 
 
-def _judged(config: BaseConfig, length: int) -> tuple[object, ...]:
-    assert config.base is not None
-    fails = first_negative(config.similarity(), config.base, length)
-    place, value = lowest(config.similarity(), config.base, length)
+def _judged(planned: Plan, length: int) -> tuple[object, ...]:
+    assert planned.judged is not None
+    base, scaled = planned.judged.base, planned.scaled(length)
+    fails = first_negative(scaled, base, length)
+    place, value = lowest(scaled, base, length)
     missing = math.nan if fails is None else float(fails)
-    return length, config.base, fails is None, missing, value, place
+    return length, base, planned.scaling.label, fails is None, missing, value, place
 
 
-def _coverage(config: BaseConfig, found: list[Bound]) -> pd.DataFrame:
+def _coverage(planned: Plan, found: list[Bound]) -> pd.DataFrame:
     """How many pairs complete no, less than one, or at least one turn in the trained length."""
-    length = config.trained().trained_len
-    bases = {"trained base": config.trained().base}
-    if config.base is not None:
-        bases["given base"] = config.base
-    bases |= {f"first admissible for {b.context}": b.first for b in found if b.first > 1}
-    rows = [_turned(config, name, base, length) for name, base in bases.items()]
+    bases = {"trained base": planned.trained.base}
+    if planned.judged is not None:
+        bases["given base"] = planned.judged.base
+    bases |= {f"usable for {b.context}": b.usable for b in found if b.usable > 1}
+    rows = [_turned(planned, name, base) for name, base in bases.items()]
     return pd.DataFrame(rows)
 
 
-def _turned(config: BaseConfig, name: str, base: float, length: int) -> dict[str, object]:
-    turning = [round(a * config.rotated / 2) for a in config.similarity().exponents]
-    made = turns(inverse_frequencies(config.rotated, base), length)[turning]
+def _turned(planned: Plan, name: str, base: float) -> dict[str, object]:
+    length, turning = planned.trained.trained_len, planned.turning
+    made = turns(inverse_frequencies(planned.rotary_dim, base), length)[turning]
     return {
         "which": name,
         "base": base,
-        "trained_length_tokens": length,
-        "pairs_not_turning": config.head_dim // 2 - len(turning),
+        "train_len_tokens": length,
+        "pairs_not_turning": planned.head_dim // 2 - len(turning),
         "pairs_below_one_turn": int((made < 1).sum()),
         "pairs_at_least_one_turn": int((made >= 1).sum()),
     }
 
 
-def _critical(config: BaseConfig) -> pd.DataFrame:
+def _critical(planned: Plan) -> pd.DataFrame:
     """The critical dimension of the trained geometry and how far larger bases would carry it."""
-    trained = config.trained()
-    bases = [trained.base] if config.base is None else [trained.base, config.base]
+    trained = planned.trained
+    bases = [trained.base, *([planned.judged.base] if planned.judged else [])]
     rows = [
         {
             "trained_base": trained.base,
-            "trained_length_tokens": trained.trained_len,
+            "train_len_tokens": trained.trained_len,
             "rotary_dim": trained.rotary_dim,
             "critical_dimension": rules.critical_dimension(trained),
             "tuned_base": base,

@@ -1,10 +1,11 @@
 """The exact bound for a list of contexts, each search starting where the last one ended."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from ropelab.context import Context
-from ropelab.rope.bounds import Similarity, Walk
+from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative
 
 Interval = tuple[float, float]
 
@@ -18,11 +19,15 @@ class Bound:
 
     ``complete``: all windows are there, the last one is [stable base, infinity); otherwise only the
     first was searched for.
+    ``usable``: a base of two significant digits to use, every position looked at: the stable base
+    rounded up, all bases above it proved; or, where that was not searched, the smallest one from
+    which on all bases of two digits are admissible. nan where there is none.
     """
 
     context: int
     windows: tuple[Interval, ...]
     complete: bool
+    usable: float = math.nan
 
     @property
     def first(self) -> float:
@@ -68,7 +73,8 @@ def bounds(
                 settled = (windows[-1][0], length)
             if length in contexts:
                 bases = tuple((_base(low), _base(high)) for low, high in windows)
-                found.append(Bound(length, bases, complete))
+                bound = Bound(length, bases, complete)
+                found.append(replace(bound, usable=_usable(similarity, bound)))
                 advance(length**2, note=f"{length} tokens done")
     return found
 
@@ -86,6 +92,54 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
 def _searched(walk: Walk, start: float, complete: bool) -> list[Interval]:
     windows = walk.windows(start)
     return list(windows) if complete else [window for window, _ in zip(windows, "1", strict=False)]
+
+
+def _usable(similarity: Similarity, bound: Bound) -> float:
+    """See Bound.usable."""
+    if not bound.windows or bound.first <= 1:
+        return bound.first
+    if not math.isnan(bound.stable):
+        rounded = rounded_up(bound.stable)
+        return rounded if _works(similarity, rounded, bound.context) else math.nan
+    if bound.complete or certified_from(similarity, bound.context) == math.inf:
+        return math.nan
+    last = rounded_up(_base(certified_from(similarity, bound.context)))
+    for base in two_digits_down(last):
+        if base < bound.first or not _works(similarity, base, bound.context):
+            return last
+        last = base
+    return last
+
+
+def _works(similarity: Similarity, base: float, context: int) -> bool:
+    return first_negative(similarity, base, context) is None
+
+
+def rounded_up(base: float) -> float:
+    """The smallest number of two significant digits that is not below ``base``.
+
+    >>> rounded_up(3325751.03), rounded_up(99.5), rounded_up(1.5e7)
+    (3400000.0, 100.0, 15000000.0)
+    """
+    power = math.floor(math.log10(base)) - 1
+    digits = next(n for n in range(10, 101) if _decimal(n, power) >= base)
+    return _decimal(digits, power)
+
+
+def two_digits_down(base: float) -> Iterator[float]:
+    """The numbers of two significant digits below one of them, largest first, down to 1."""
+    digits, power = (int(part) for part in f"{base:.1e}".replace(".", "").split("e"))
+    power -= 1
+    while power >= -1:
+        digits -= 1
+        if digits < 10:
+            digits, power = 99, power - 1
+        if power >= -1:
+            yield _decimal(digits, power)
+
+
+def _decimal(digits: int, power: int) -> float:
+    return float(f"{digits}e{power}")
 
 
 def _base(u: float) -> float:

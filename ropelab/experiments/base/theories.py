@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ropelab.experiments.base.config import BaseConfig
+from ropelab.experiments.base.plan import Plan
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.search import Bound
-from ropelab.numerics.formats import format_named
 from ropelab.rope.bounds import first_negative, rules
 from ropelab.rope.frequencies import Geometry
 
@@ -33,19 +32,19 @@ MEN = "Men et al. 2024, arXiv:2405.14591"
 LIU = "Liu et al. 2023, arXiv:2310.05209"
 
 
-def theories(config: BaseConfig, bound: Bound) -> pd.DataFrame:
+def theories(planned: Plan, bound: Bound) -> pd.DataFrame:
     """A row per theory for one context.
 
     ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
     where the base is admissible. ``times_exact``: the base over the first admissible one.
     """
-    rows = [_judged(config, bound, theory) for theory in _all(config, bound)]
+    rows = [_judged(planned, bound, theory) for theory in _all(planned, bound)]
     return pd.DataFrame(rows)
 
 
-def _judged(config: BaseConfig, bound: Bound, theory: Theory) -> dict[str, object]:
+def _judged(planned: Plan, bound: Bound, theory: Theory) -> dict[str, object]:
     known = math.isfinite(theory.base) and theory.base > 1
-    fails = first_negative(config.similarity(), theory.base, bound.context) if known else None
+    fails = first_negative(planned.similarity, theory.base, bound.context) if known else None
     return {
         "context_tokens": bound.context,
         "theory": theory.name,
@@ -70,25 +69,26 @@ def _verdict(theory: Theory, bound: Bound, fails: int | None) -> str:
     return "admissible"
 
 
-def _all(config: BaseConfig, bound: Bound) -> Iterator[Theory]:
+def _all(planned: Plan, bound: Bound) -> Iterator[Theory]:
     yield from _exact(bound)
-    yield from _bound_rules(config, bound.context)
-    yield from _extensions(config.trained(), config.to or bound.context)
-    yield from _precision(config, bound.context)
+    yield from _bound_rules(planned, bound.context)
+    yield from _extensions(planned.trained, planned.test_len or bound.context)
+    yield from _precision(planned, bound.context)
 
 
 def _exact(bound: Bound) -> Iterator[Theory]:
-    yield Theory("first admissible base", "at least", bound.first, f"{MEN}, computed here")
+    yield Theory("usable base", "use", bound.usable, "computed here", "two digits, all above work")
     if bound.complete:
         yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
+    yield Theory("first admissible base", "at least", bound.first, f"{MEN}, computed here")
 
 
-def _bound_rules(config: BaseConfig, context: int) -> Iterator[Theory]:
+def _bound_rules(planned: Plan, context: int) -> Iterator[Theory]:
     fit = rules.men_fit(context)
     yield Theory("published fit", "at least", fit, MEN, "head_dim 128, fully rotated")
     asymptote = rules.su_asymptote(context)
     yield Theory("asymptote", "at least", asymptote, "Su 2024, kexue.fm/archives/10122", "d to inf")
-    turn = rules.one_turn_base(config.rotated, context)
+    turn = rules.one_turn_base(planned.rotary_dim, context)
     yield Theory("every pair turns once", "at most", turn, "wavelength coverage", "no unseen angle")
 
 
@@ -114,12 +114,12 @@ def _reaching(trained: Geometry, target: int) -> float:
     return float((target / (2 * math.pi)) ** share)
 
 
-def _precision(config: BaseConfig, context: int) -> Iterator[Theory]:
-    for name in config.formats:
+def _precision(planned: Plan, context: int) -> Iterator[Theory]:
+    for fmt in planned.formats:
         for channel in ("cosine", "cosine and sine"):
-            base = blind_from(channel, format_named(name), config.rotated, context)
+            base = blind_from(channel, fmt, planned.rotary_dim, context)
             yield Theory(
-                f"{name}: slowest {channel} moves",
+                f"{fmt.name}: slowest {channel} moves",
                 "at most",
                 base,
                 "spacing of the format at the last position",

@@ -2,9 +2,9 @@
 
 Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a superficial long
 context: its text loss stays low, yet it cannot retrieve from positions where the sum of cosines is
-negative. Here the same small model is trained at one length under several bases, on real text and
-on copying (and looking up keys, if asked), and measured inside that length, so that no position is
-new: what differs between the models is the base alone.
+negative. Here the same small model learns at one length, under several bases, to read text in which
+passages are quoted and keys are looked up, and is measured inside that length, so that no position
+is new: what differs between the models is the base alone.
 
 What it cannot show: what a large model does. Two layers trained for minutes choose few frequencies;
 a base that they get by with may not do for many heads with many tasks, and the other way round.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.config import AsList, Bases, Count, EvenCount
-from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, TrainLen, TrialConfig
+from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, ShapedConfig, TrainLen
 
 if TYPE_CHECKING:
     from ropelab.rope.bounds import Similarity
@@ -25,11 +25,12 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 2
-SHORTEST = 128
+VERSION = 3
+SHORTEST = 256
+"""Below this many tokens what is copied from L/32 back is hardly longer than its cue."""
 
 
-class BaseEmpiricalConfig(TrialConfig):
+class BaseEmpiricalConfig(ShapedConfig):
     """One model, trained at one length under several bases."""
 
     bases: Bases = Field(
@@ -38,16 +39,15 @@ class BaseEmpiricalConfig(TrialConfig):
     )
     train_len: TrainLen = 256
     tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
-        ("text", "copy"),
-        description="what is measured: text, copy, recall (looking up keys, by the copy model)",
+        ("text", "copy", "recall"),
+        description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
     )
     layers: Count = Field(2, description="layers of the model")
     width: EvenCount = Field(128, description="width of the model")
     heads: Count = Field(1, description="heads of a layer")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
-    text_steps: Count = Field(300, description="training steps on text")
-    retrieval_steps: Count = Field(800, description="training steps on copying")
-    tokens_per_step: Count = Field(4096, description="tokens in one training step")
+    steps: Count = Field(800, description="training steps")
+    tokens_per_step: Count = Field(2048, description="tokens in one training step")
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance")

@@ -5,24 +5,21 @@ from itertools import product
 
 from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Training
+from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.scaling import RopePlan
-from ropelab.trials import grid
-from ropelab.trials.cells import Asked, Trial
+from ropelab.trials.cells import Asked
+from ropelab.trials.plans import inside_training, learned, model_size
 from ropelab.trials.readers import AsTrained
-from ropelab.trials.retrieval import Retrieval
-from ropelab.trials.text import Texts
 
 
 def questions(config: BaseEmpiricalConfig) -> list[Asked]:
     """Every task under every base, for every training seed."""
-    asked = [trial(config, task) for task in config.tasks]
+    asked = [inside_training(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, wanted, base, seed),
+            subject=training(config, base, seed),
             trial=wanted,
             reader=AsTrained(),
             labels=(("base", base), ("seed", seed)),
@@ -34,31 +31,14 @@ def questions(config: BaseEmpiricalConfig) -> list[Asked]:
     ]
 
 
-def trial(config: BaseEmpiricalConfig, task: str) -> Trial:
-    """What a model is asked in a task, all of it inside the trained length."""
-    length = config.train_len
-    if task == "text":
-        buckets = tuple(grid.inner_buckets(length))
-        return Texts(source=config.source(), documents=config.documents, buckets=buckets)
-    places = grid.places(grid.inner_distances(length), length)
-    return Retrieval(name=task, places=places, sequences=config.sequences)
-
-
-def training(config: BaseEmpiricalConfig, asked: Trial, base: float, seed: int) -> Training:
-    """One model: it learns real text, or copying, which is also how it looks up."""
-    is_text = isinstance(asked, Texts)
-    task = asked.source.task() if isinstance(asked, Texts) else COPY
+def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
+    """One model: a base and a seed."""
+    task = learned(config)
     return Training(
         task=task,
-        size=ModelSize(
-            vocabulary=task.vocabulary,
-            layers=config.layers,
-            width=config.width,
-            heads=config.heads,
-            head_dim=config.head_dim,
-        ),
+        size=model_size(config, task.vocabulary),
         recipe=Recipe(
-            steps=config.text_steps if is_text else config.retrieval_steps,
+            steps=config.steps,
             window=config.train_len,
             tokens_per_step=config.tokens_per_step,
         ),

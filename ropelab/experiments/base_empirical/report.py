@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ropelab.literature.trained.base_bound import Outcome
+
 Tables = Mapping[str, pd.DataFrame]
 
 
@@ -16,7 +18,7 @@ def answer(tables: Tables) -> str:
     if judged.empty:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
     right = int(judged["agrees"].astype(bool).sum())
-    refuted = judged[judged["verdict"].str.endswith("where failure was predicted")]
+    refuted = judged[judged["outcome"].isin([Outcome.RETRIEVES, Outcome.RETRIEVES_WORSE])]
     what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
     sentences = [
         f"The bound is right about {right} of {len(judged)} {what} against the largest base"
@@ -24,7 +26,7 @@ def answer(tables: Tables) -> str:
     for task, part in refuted.groupby("task"):
         bases = ", ".join(f"{base:g}" for base in part["base"])
         sentences.append(f"{task} works where it predicts failure with base {bases}")
-    superficial = judged[judged["verdict"] == "superficial, as predicted"]
+    superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
         sentences.append(f"text loss stays low while retrieval fails with base {bases}")
@@ -43,6 +45,6 @@ def summary(tables: Tables) -> pd.DataFrame:
         "reach_tokens": "reach",
         "accuracy": "accuracy",
         "text_difference_nats_per_byte": "text_difference",
-        "verdict": "verdict",
+        "outcome": "outcome",
     }
     return table[list(columns)].rename(columns=columns).head(12)

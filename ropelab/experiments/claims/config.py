@@ -1,41 +1,44 @@
 """Is what the textbooks say true?
 
-Every claim is decided by a computation: the mathematics in float64, the numerics by exact rounding,
-and what needs a trained model by the stored runs of the other experiments.
+Every statement of the ledger is decided by a computation, by program code or by a dated document,
+or asked of the small trained models of the other experiments, by their stored runs. The two kinds
+of evidence are counted apart: only the first can call a statement wrong.
 
-What it cannot show: whether a claim about large trained models holds there. Claims of that kind are
-decided on the small models of this laboratory, and where no such run is stored, left open.
+What it cannot show: whether a statement about large trained models holds there. What the small
+models of this laboratory do not show is not reproduced here, and may hold elsewhere.
 """
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ropelab.config import Config, Natural
 
 QUESTION = "Is what the textbooks say about rotary embeddings true?"
 CANNOT_SHOW = (
-    "Claims that need a trained model are decided on the small models of this laboratory; "
-    "whether they hold at the size of a real one is not shown."
+    "Whether a statement about large trained models holds there: the small models of this "
+    "laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 2
+VERSION = 3
 DECIDING: dict[str, dict[str, Any]] = {
     "base": {
         "context": [1024 * 2**i for i in range(11)],
         "windows_up_to": 16384,
-        "from_": "10000@4k",
     },
     "base-empirical": {},
     "extrapolate": {},
     "encodings": {},
 }
-"""The experiments whose stored runs decide claims, and the run of each that `run` asks for."""
+"""The experiments of which `run` asks for a run, and which one."""
 
 
 class ClaimsConfig(Config):
     """Which claims to check, and with what."""
 
-    id: str = Field("", description="one claim, by id or number, explained; empty: all of them")
+    id: str = Field("", description="one claim, explained; empty: all of them")
+    source: str = Field(
+        "", description="one source, sentence by sentence: 000 to 004 for the notes, yarn, men, ..."
+    )
     seed: Natural = Field(0, description="seed of the random queries and keys")
     run: bool = Field(False, description="make the runs first that the trained claims need")
 
@@ -44,13 +47,28 @@ class ClaimsConfig(Config):
     def _known(cls, value: str) -> str:
         if not value:
             return value
-        from ropelab.experiments.claims.ledger import find
+        from ropelab.literature.ledger import find
 
         return find(value).id
 
+    @field_validator("source")
+    @classmethod
+    def _said(cls, value: str) -> str:
+        if value:
+            from ropelab.literature.sources import source_named
+
+            source_named(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.id and self.source:
+            raise ValueError("give id or source, not both")
+        return self
+
     def reads(self) -> tuple[str, ...]:
-        """The experiments whose stored runs decide the trained claims."""
-        return tuple(DECIDING)
+        """The experiments whose stored runs decide claims."""
+        return (*DECIDING, "precision")
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """A run of each, if asked for."""

@@ -13,11 +13,12 @@ from ropelab.encoding.base import unfused
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.plan import size_of
+from ropelab.experiments.encodings.plan import shape_of
+from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.tasks import Batch
 from ropelab.lm.training import batch_loss
+from ropelab.trials.plans import model_size
 from ropelab.trials.readers import defined_length
 
 PLAIN = "nope"
@@ -32,7 +33,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
 
 def _row(config: EncodingsConfig, name: str) -> dict[str, object]:
     record = ENCODINGS[name]
-    encoding = make_encoding(name, config.shape())
+    encoding = make_encoding(name, shape_of(config))
     last, limit = encoding.max_position, defined_length(encoding, config.test_len)
     return {
         "encoding": name,
@@ -52,13 +53,13 @@ def _row(config: EncodingsConfig, name: str) -> dict[str, object]:
 
 def model_with(config: EncodingsConfig, name: str, trained_len: int) -> LanguageModel:
     """An untrained model with that encoding, as it would be trained at that length."""
-    shape = replace(config.shape(), trained_len=trained_len)
-    return LanguageModel(size_of(config, VOCABULARY), make_encoding(name, shape))
+    shape = replace(shape_of(config), trained_len=trained_len)
+    return LanguageModel(model_size(config, VOCABULARY), make_encoding(name, shape))
 
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """How many numbers the encoding adds to what is trained."""
-    shape = replace(config.shape(), trained_len=trained_len)
+    shape = replace(shape_of(config), trained_len=trained_len)
     return sum(p.numel() for p in make_encoding(name, shape).parameters())
 
 

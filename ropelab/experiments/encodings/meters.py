@@ -42,7 +42,7 @@ def _real(leaf: object) -> bool:
 
 
 def kept_bytes(owner: object) -> int:
-    """Bytes of all arrays and tensors in an object: modules, tables, plain attributes."""
+    """Bytes of all tensors and arrays that an object holds, in modules, tables and attributes."""
     sizes: dict[int, int] = {}
     seen: set[int] = set()
     waiting = [owner]
@@ -54,7 +54,7 @@ def kept_bytes(owner: object) -> int:
         if isinstance(thing, Tensor):
             sizes[thing.data_ptr()] = thing.untyped_storage().nbytes()
         elif isinstance(thing, np.ndarray):
-            sizes[id(thing)] = thing.nbytes
+            sizes[thing.ctypes.data] = thing.nbytes
         elif isinstance(thing, dict):
             waiting.extend(thing.values())
         elif isinstance(thing, tuple | list):

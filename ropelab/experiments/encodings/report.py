@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ropelab.literature.record import Verdict
+from ropelab.trials.comparisons import said
+
 Tables = Mapping[str, pd.DataFrame]
 TEXT, COPY = "text loss", "copy accuracy"
 LEARNED = 0.5
@@ -13,7 +16,8 @@ LEARNED = 0.5
 def answer(tables: Tables) -> str:
     """Which encoding is best at the longest context, and how it stands to RoPE."""
     quality = tables["quality"]
-    sentences = [_text(tables), _copying(quality), _claims(tables["claimed_vs_measured"])]
+    sentences = [_text(tables), _copying(quality), said(tables["comparisons"])]
+    sentences.append(_literature(tables["literature"]))
     return " ".join(filter(None, sentences))
 
 
@@ -50,9 +54,12 @@ def _copying(quality: pd.DataFrame) -> str:
     )
 
 
-def _claims(claimed: pd.DataFrame) -> str:
-    wrong, told = (claimed["differs"] == "yes").sum(), claimed["differs"].isin(["yes", "no"]).sum()
-    return f"Of {told} decided cells of the notes' tables {wrong} differ from what is measured."
+def _literature(judged: pd.DataFrame) -> str:
+    decided = judged[judged["verdict"] != Verdict.UNDECIDED]
+    shown = (decided["verdict"] != Verdict.NOT_REPRODUCED).sum()
+    if decided.empty:
+        return ""
+    return f"Of {len(decided)} published statements decided here {shown} are reproduced."
 
 
 def _farthest(quality: pd.DataFrame, metric: str) -> pd.DataFrame:

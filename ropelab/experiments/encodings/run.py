@@ -1,4 +1,4 @@
-"""From a config to tables: train every encoding, measure it, and compare with what is claimed."""
+"""From a config to tables: train every encoding, measure it, compare with what was published."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ import pandas as pd
 from ropelab.context import Context
 from ropelab.experiments.encodings import tables
 from ropelab.experiments.encodings.behaviour import Behaviour
-from ropelab.experiments.encodings.claimed import claimed_vs_measured
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs, memory
 from ropelab.experiments.encodings.plan import questions
 from ropelab.experiments.encodings.times import times
+from ropelab.literature.judge import judged
 from ropelab.trials.cells import ask_all, train_all
 
 BASELINE = "rope"
@@ -23,9 +23,10 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Train and measure; `tables.py` and the modules it stands beside say what tables hold."""
     asked = questions(config)
     train_all(asked, context)
-    measured = ask_all(asked, context)
     observed = [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
-    found = {"cost": costs(config), "memory": memory(config), **ask_all(observed, context)}
+    answers = ask_all([*asked, *observed], context)
+    measured = {**answers.get("text", {}), **answers.get("copy", {})}
+    found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     if "buckets" in measured:
         found["text_nll"] = tables.text_nll(measured["buckets"], config)
         found["last_window"] = tables.last_window(measured["last_window"], config)
@@ -36,7 +37,7 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     found["quality"] = tables.quality(units, config)
     found["comparisons"] = tables.comparisons(units, config, baseline)
     found["extrapolation"] = tables.extrapolation(units, config)
-    found["claimed_vs_measured"] = claimed_vs_measured(found)
+    found["literature"] = judged("encodings", config.model_dump(mode="json"), found)
     with context.progress("timing against nope", len(config.encodings)) as advance:
         context.times["encodings"] = times(config, ROUNDS, advance)
     return found

@@ -41,8 +41,9 @@ def last_window(values: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
 
 def copy_accuracy(copies: pd.DataFrame, config: EncodingsConfig) -> pd.DataFrame:
     """encoding, seed, distance, context, sequences, trials, accuracy, interval, status."""
-    distances = grid.distances(config.train_len, config.test_len)
-    places = pd.DataFrame(grid.places(distances, config.test_len), columns=PLACE)
+    lengths = config.train_len, config.test_len
+    tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
+    places = pd.DataFrame(tried, columns=PLACE)
     return everywhere(accuracies(copies, [*ROW, *PLACE]), places, config, "accuracy")
 
 
@@ -57,7 +58,7 @@ def everywhere(
     counts = [name for name in ("documents", "sequences", "trials") if name in full]
     full[counts] = full[counts].fillna(0).astype(int)
     status = full[value].notna().map({True: "ok", False: "undefined"})
-    return full.assign(status=status, trained_len_tokens=config.train_len)
+    return full.assign(status=status, train_len_tokens=config.train_len)
 
 
 def multiples(config: EncodingsConfig) -> list[int]:
@@ -69,7 +70,7 @@ def multiples(config: EncodingsConfig) -> list[int]:
 def units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[str, pd.DataFrame]:
     """Per metric a row for every encoding, seed, multiple of the trained length and unit.
 
-    Copying at a multiple is copying over half of that context: a segment and one repeat fill it.
+    Copying at a multiple is copying from half of that context back, in all of it.
     """
     found = {}
     wanted = pd.DataFrame({"times_trained_len": multiples(config)})
@@ -78,7 +79,8 @@ def units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[st
         table = measured["last_window"].merge(at)
         found[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
     if "trials" in measured:
-        at = wanted.assign(distance_tokens=wanted["times_trained_len"] * config.train_len // 2)
+        contexts = wanted["times_trained_len"] * config.train_len
+        at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
         table = measured["trials"].merge(at).rename(columns={"sequence": "unit"})
         found[COPY] = table.assign(value=table["correct"] / table["trials"])
     columns = ["encoding", "seed", "times_trained_len", "unit", "trials", "value"]
@@ -95,7 +97,7 @@ def quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataF
     ]
     columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
     table = pd.DataFrame(records, columns=[*columns, "status"])
-    return table.assign(trained_len_tokens=config.train_len)
+    return table.assign(train_len_tokens=config.train_len)
 
 
 def at(table: pd.DataFrame, encoding: str, times: int) -> pd.Series:

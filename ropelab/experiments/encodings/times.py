@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.plan import encoding_of, recipe_of, size_of
+from ropelab.experiments.encodings.plan import encoding_of, recipe_of, shape_of
+from ropelab.lm.batch import Batch
+from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.tasks import SYMBOLS, Batch, copy_batch
+from ropelab.lm.source import periodic_batch
 from ropelab.lm.training import make_optimizers, one_step
+from ropelab.trials.plans import model_size
 from ropelab.trials.readers import defined_length
 
 DECODED = 16
@@ -32,7 +36,7 @@ def times(config: EncodingsConfig, rounds: int, advance: Advance) -> list[dict[s
 
 
 def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> dict[str, Any]:
-    context = defined_length(make_encoding(name, config.shape()), config.test_len)
+    context = defined_length(make_encoding(name, shape_of(config)), config.test_len)
     step, slower = in_turns(training_step(config, name), training_step(config, PLAIN), rounds)
     mine, plain = (decoding(config, each, context) for each in (name, PLAIN))
     token, longer = in_turns(mine, plain, rounds)
@@ -50,12 +54,12 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
 
 
 def training_step(config: EncodingsConfig, name: str) -> Work:
-    """One optimizer step on a batch of the copy task at the full trained length."""
-    model, recipe = model_with(config, name), recipe_of(config, "copy")
+    """One optimizer step on rows of symbols at the full trained length."""
+    model, recipe = model_with(config, name), recipe_of(config)
     optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:
-        return copy_batch(0, step, window, rows)
+        return periodic_batch(np.random.default_rng(step), window, rows)
 
     return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
@@ -77,10 +81,9 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
 
 
 def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
-    """The model of the copy task, untrained: times do not depend on weights."""
-    return LanguageModel(size_of(config, SYMBOLS), encoding_of(config.shape(), name)).to(
-        config.device
-    )
+    """The model, untrained: times do not depend on weights."""
+    size, encoding = model_size(config, VOCABULARY), encoding_of(shape_of(config), name)
+    return LanguageModel(size, encoding).to(config.device)
 
 
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float]:

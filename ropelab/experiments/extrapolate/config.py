@@ -1,12 +1,12 @@
 """My model was trained at one length: what happens at a longer one, under each scaling method?
 
-A small model is trained twice, on real text and on copying, at `train_len`, and then evaluated up
-to `test_len` with its frequencies changed by every method, without training on. On text beside
-them stands the sliding window: simply not using more context than was trained.
+A small model learns at `train_len` to read real text in which passages are quoted and keys are
+looked up, and is then read up to `test_len` with its frequencies changed by every method, without
+fine-tuning. It is asked for text by position and for what stood earlier, by distance and length of
+context. On text beside the methods stands the sliding window: simply not using more context than
+was trained.
 
-What it cannot show: how a large model behaves. A model of this size hardly uses a long context for
-predicting text, so on text it mainly shows what a method breaks; whether a long context can be
-used at all is measured by copying. The method that wins here need not win there.
+What it cannot show: how a large model behaves. The method that wins here need not win there.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 QUESTION = "My model was trained at 2048 tokens: what happens at 8192 with PI, NTK, YaRN?"
 CANNOT_SHOW = (
-    "How a large model behaves: the models are small, so text shows mainly what a method "
-    "breaks, and copying whether a long context can be used."
+    "How a large model behaves: the models have about a million parameters and are trained for "
+    "minutes; the method that wins here need not win there."
 )
-VERSION = 3
-TaskName = Literal["text", "copy", "recall"]
+VERSION = 4
+TaskName = Literal["text", "copy", "hidden", "recall", "nearer"]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 SHORTEST = 64
@@ -57,32 +57,28 @@ class ExtrapolateConfig(TrialConfig):
         f"the table `ropelab methods` says more: {named()}",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
-        ("text", "copy"),
-        description="what is measured: text, copy, recall (looking up keys, by the copy model)",
+        ("text", "copy", "hidden"),
+        description="what is measured: text; copy (symbols among symbols), hidden (symbols in "
+        "text), recall (values of keys), nearer (the nearer of two values)",
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
-        description="zero_shot: as trained; finetuned: trained on under each method, at "
+        description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     preset: Literal["small", "base", "large"] = Field(
-        "small", description="size of the models: about 1, 10 or 120 million parameters"
+        "small", description="size of the model: about 1, 10 or 120 million parameters"
     )
-    text_steps: Count | None = Field(
-        None, description="training steps on text, if not the preset's"
-    )
-    copy_steps: Count | None = Field(
-        None, description="training steps on copying, if not the preset's"
-    )
+    steps: Count | None = Field(None, description="training steps, if not the preset's")
     finetune_steps: Count = Field(30, description="steps of the finetuned arm")
     finetune_len: Count | None = Field(
         None, description="length of the finetuned arm, in tokens, test_len if not given"
     )
     seeds: Seeds = (0,)
     documents: Documents = 50
-    sequences: Count = Field(6, description="sequences per distance of copy and recall")
+    sequences: Count = Field(6, description="sequences per distance and length of context")
     corpus: CorpusPath = ""
     hf: str = Field(
         "", description="folder of a Hugging Face causal language model to evaluate instead"
@@ -100,7 +96,7 @@ class ExtrapolateConfig(TrialConfig):
         for name, fact in facts.items():
             if name in values and read_number(values[name]) != fact:
                 raise ValueError(f"{name} follows from the model ({fact}), leave it out")
-        return {"dtype": "float32", **values, **facts}
+        return {"dtype": "float32", "tasks": ("text", "copy"), **values, **facts}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -112,18 +108,15 @@ class ExtrapolateConfig(TrialConfig):
             )
         if not (self.methods and self.tasks and self.arms):
             raise ValueError("methods, tasks and arms must name at least one each")
-        if set(self.arms) == {"finetuned"} and not any(m.is_tunable for m in self.parsed_methods()):
+        methods = self.parsed_methods()
+        if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
-        if self.hf and ("recall" in self.tasks or self.arms != ("zero_shot",)):
+        if self.hf and (set(self.tasks) - {"text", "copy"} or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
-        if self.hf:
-            self._check_readable()
+        closed = [m.label for m in methods if m.acts_on != "frequencies" or not m.is_tunable]
+        if self.hf and closed:
+            raise ValueError(f"a model given by hf cannot be read by {closed[0]}")
         return self
-
-    def _check_readable(self) -> None:
-        for method in self.parsed_methods():
-            if method.acts_on != "frequencies" or not method.is_tunable:
-                raise ValueError(f"a model given by hf cannot be read by {method.label}")
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the corpus and of a model given; InputError if either is no use."""

@@ -6,19 +6,17 @@ from functools import partial
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.facts import vocabulary_of
-from ropelab.experiments.extrapolate.presets import Budget
 from ropelab.labels import WINDOW
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import COPY, Task, Training
+from ropelab.lm.trained import Training
 from ropelab.lm.training import Recipe
 from ropelab.methods.attention import UNSCALED
 from ropelab.methods.method import PAIRING, Method, Reading
 from ropelab.rope.frequencies import Geometry
-from ropelab.trials import grid
 from ropelab.trials.cells import Asked, Trial
 from ropelab.trials.given import Given
+from ropelab.trials.plans import beyond_training, learned
 from ropelab.trials.readers import Reader, Sliding, Under
-from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts
 
 LONGER = "trained_at_test_len"
@@ -59,7 +57,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
             dtype=config.dtype,
         )
         for wanted in (trial(config, task) for task in config.tasks)
-        for base in subjects(config, wanted)
+        for base in subjects(config)
         for row, asked in rows(config, wanted)
     ]
 
@@ -85,53 +83,32 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
 
 def trial(config: ExtrapolateConfig, task: str) -> Trial:
     """What a model is asked in a task."""
-    train, test = config.train_len, config.test_len
-    if task == "text":
-        return Texts(
-            source=config.source(),
-            documents=config.documents,
-            buckets=tuple(grid.buckets(train, test)),
-            contexts=tuple(grid.contexts(train, test)),
-            last=grid.last_window(train),
-            beyond=train,
-            tokenizer=config.hf,
-        )
-    return Retrieval(
-        name=task,
-        places=grid.places(grid.distances(train, test), test),
-        sequences=config.sequences,
-        vocabulary=vocabulary_of(config.hf) if config.hf else 0,
-    )
+    vocabulary = vocabulary_of(config.hf) if config.hf else 0
+    return beyond_training(config, task, tokenizer=config.hf, vocabulary=vocabulary)
 
 
-def subjects(config: ExtrapolateConfig, asked: Trial) -> list[Training] | list[Given]:
+def subjects(config: ExtrapolateConfig) -> list[Training] | list[Given]:
     """What is asked: a model per training seed, or the one given."""
-    return [Given.at(config.hf)] if config.hf else trainings(config, asked)
+    return [Given.at(config.hf)] if config.hf else trainings(config)
 
 
-def trainings(config: ExtrapolateConfig, asked: Trial) -> list[Training]:
-    """One training per seed of the model that reads text, or of the one that copies and recalls."""
-    sizes = config.sizes
-    if isinstance(asked, Texts):
-        return _seeds(config, asked.source.task(), sizes.text, config.text_steps)
-    return _seeds(config, COPY, sizes.copy, config.copy_steps)
-
-
-def _seeds(
-    config: ExtrapolateConfig, task: Task, budget: Budget, steps: int | None
-) -> list[Training]:
+def trainings(config: ExtrapolateConfig) -> list[Training]:
+    """One training per seed."""
+    preset = config.sizes
+    task = learned(config)
     size = ModelSize(
         vocabulary=task.vocabulary,
-        layers=budget.layers,
-        width=budget.width,
-        heads=budget.heads,
+        layers=preset.layers,
+        width=preset.width,
+        heads=preset.heads,
         head_dim=config.head_dim,
     )
     recipe = Recipe(
-        steps=steps or budget.steps,
+        steps=config.steps or preset.steps,
         window=config.train_len,
-        tokens_per_step=budget.tokens_per_step,
-        matrix_rate=budget.matrix_rate,
+        tokens_per_step=preset.tokens_per_step,
+        matrix_rate=preset.matrix_rate,
+        other_rate=preset.other_rate,
     )
     return [
         Training(

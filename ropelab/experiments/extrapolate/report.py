@@ -5,15 +5,26 @@ from collections.abc import Hashable, Mapping, Sequence
 import pandas as pd
 
 from ropelab.labels import WINDOW, row_labels
+from ropelab.tables import in_longest_context
+from ropelab.trials.comparisons import said
 
 Tables = Mapping[str, pd.DataFrame]
-DOING = {"copy": "Copying", "recall": "Looking up keys"}
+DOING = {
+    "copy": "Copying",
+    "hidden": "Finding symbols in text",
+    "recall": "Looking up keys",
+    "nearer": "Telling the nearer of two values",
+}
+LEARNED = 0.5
+"""Accuracy inside the trained length from which on the model is said to have learned a task."""
 
 
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
-    return " ".join([*sentences, _text(tables)] if "text_nll" in tables else sentences)
+    text = [_text(tables)] if "text_nll" in tables else []
+    compared = [said(tables["comparisons"])] if "comparisons" in tables else []
+    return " ".join([*sentences, *text, *compared])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -23,9 +34,11 @@ def summary(tables: Tables) -> pd.DataFrame:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses)}
     tasks = _retrieved(tables)
+    places = max(1, 4 - len(tasks))
     for task in tasks:
-        accuracy = _by_label(tables[f"{task}_accuracy"], "distance_tokens", "accuracy")
-        columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, 4 - len(tasks))}
+        table = in_longest_context(tables[f"{task}_accuracy"])
+        accuracy = _by_label(table, "distance_tokens", "accuracy")
+        columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, places)}
     table = pd.concat(columns, axis=1)
     return table.rename_axis("method").reset_index()
 
@@ -51,15 +64,26 @@ def _retrieved(tables: Tables) -> list[str]:
 
 def _retrieval(tables: Tables, task: str) -> str:
     table = tables[f"{task}_accuracy"]
-    trained_len = int(table["trained_len_tokens"].iloc[0])
-    accuracy = _by_label(table, "distance_tokens", "accuracy")
+    trained_len = int(table["train_len_tokens"].iloc[0])
+    if not _learned(table, trained_len):
+        return f"{DOING[task]} was not learned inside {trained_len} tokens: no verdict on it."
+    accuracy = _by_label(in_longest_context(table), "distance_tokens", "accuracy")
     distance = min(2 * trained_len, int(accuracy.columns[-1]))
     at = accuracy[distance].sort_values(ascending=False, kind="stable")
-    share = f"{distance / trained_len:g} times the trained length"
+    context = table["context_tokens"].max()
+    share = f"{distance / trained_len:g} times the trained length, in {context} tokens"
     best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
     sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
     plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
     return f"{sentence}{plain}."
+
+
+def _learned(table: pd.DataFrame, trained_len: int) -> bool:
+    """Whether the model finds, as it was trained, what lies half of its trained length back."""
+    inside = table[table["context_tokens"] == trained_len]
+    at = inside["distance_tokens"] == trained_len // 2
+    best = inside[at].groupby("method")["accuracy"].mean().max()
+    return bool(best >= LEARNED)
 
 
 def _text(tables: Tables) -> str:

@@ -2,9 +2,12 @@
 
 text_nll       loss by bucket of positions, mean over documents: one causal pass over each
 last_window    loss of the same final tokens after growing contexts, mean over documents
-copy_accuracy, recall_accuracy   share of tokens copied, or values recalled, by distance and context
+text_by_kind   loss at the end of the longest context, by kind of document
+copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
+               share of what was found again, by distance and length of context
+matched        the same without a model: what followed the last 1, 2 or 3 tokens before
 comparisons    every pair of rows under every metric
-orderings      the orderings that were published, beside those measured
+literature     what was published and this run speaks about, judged
 """
 
 from collections.abc import Iterator
@@ -14,11 +17,13 @@ import pandas as pd
 
 from ropelab.context import Context
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.orderings import orderings
-from ropelab.experiments.extrapolate.plan import questions
+from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.labels import row_labels
-from ropelab.trials.cells import ask_all, train_all
+from ropelab.literature.judge import judged
+from ropelab.trials import corpora
+from ropelab.trials.cells import Trial, ask_all, train_all
 from ropelab.trials.comparisons import Pair, compared, difference
+from ropelab.trials.retrieval import Matched, Retrieval
 from ropelab.trials.tables import BUCKET, NLL, PLACE, accuracies, losses
 
 ROW = ["method", "factor", "seed", "arm"]
@@ -30,20 +35,42 @@ def run(config: ExtrapolateConfig, context: Context) -> dict[str, pd.DataFrame]:
     train_all(asked, context)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
-    for task in config.tasks:
-        measured = ask_all([each for each in asked if each.trial.name == task], context)
+    for task, measured in ask_all(asked, context).items():
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
+            tables["text_by_kind"] = losses(at_the_end(measured, config), [*ROW, "kind"])
             pairs += text_pairs(**measured, train_len=config.train_len, test_len=config.test_len)
         else:
             tables[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
             pairs += retrieval_pairs(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
-        tables[name] = table.assign(trained_len_tokens=config.train_len)
-    both = compared(pairs, ["metric", "at_tokens", "context_tokens", "method_a", "method_b"])
-    ordered = orderings(both, config.train_len, config.test_len, config.tuned_len)
-    return {**tables, "comparisons": both, "orderings": ordered}
+        tables[name] = table.assign(train_len_tokens=config.train_len)
+    if retrieval := [task for task in config.tasks if task != "text"]:
+        tables["matched"] = matched([trial(config, task) for task in retrieval], context)
+    about = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
+    tables["comparisons"] = compared(pairs, about)
+    return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
+
+
+def at_the_end(measured: dict[str, pd.DataFrame], config: ExtrapolateConfig) -> pd.DataFrame:
+    """The losses after the longest context, with the kind of every document."""
+    table = measured["last_window"]
+    table = table[table["context_tokens"] == config.test_len]
+    if config.hf:
+        return table.assign(kind="document")
+    kinds = corpora.kinds(config.corpus_at(), config.test_len + 1, config.documents)
+    return table.assign(kind=table["document"].map(dict(enumerate(kinds))))
+
+
+def matched(trials: list[Trial], context: Context) -> pd.DataFrame:
+    """task, n_gram_tokens, distance, context, sequences, trials, accuracy, interval."""
+    asked = [Matched(trial=trial) for trial in trials if isinstance(trial, Retrieval)]
+    found = [
+        tables["matched"].assign(task=each.trial.name)
+        for each, tables in zip(asked, context.phase(asked), strict=True)
+    ]
+    return accuracies(pd.concat(found), ["task", "n_gram_tokens", *PLACE])
 
 
 def text_pairs(

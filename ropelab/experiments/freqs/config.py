@@ -7,37 +7,32 @@ What it cannot show: what a model makes of it. Frequencies say which angles are 
 attention to them breaks; `ropelab extrapolate` measures that on a small model.
 """
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from ropelab.config import Base, Config, Count, EvenCount, Real
 from ropelab.methods.registry import FREQUENCIES, named
-
-if TYPE_CHECKING:
-    from ropelab.rope.frequencies import Geometry
-    from ropelab.rope.scaling import Scaling
+from ropelab.rope.models import model_named
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether attention breaks."
 )
-VERSION = 1
+VERSION = 2
 
 
 class FreqsConfig(Config):
     """A head, what it was trained with, and the method that scales it."""
 
     model: str = Field("", description="a known model (table models); fills what is not given")
-    base: Base = Field(10000.0, description="base of the frequencies (rope_theta)")
+    base: Base = Field(10000.0, description="base of the frequencies")
     head_dim: EvenCount = Field(128, description="features of one head")
     rotary_dim: EvenCount | None = Field(
         None, description="features that turn, if not all (partial rotary)"
     )
-    original_len: Count = Field(
-        4096, description="trained length in tokens (original_max_position_embeddings)"
-    )
-    target_len: Count | None = Field(
+    train_len: Count = Field(4096, ge=2, description="trained length in tokens")
+    test_len: Count | None = Field(
         None, description="length to look at in tokens, if not factor times the trained one"
     )
     method: str = Field(
@@ -61,51 +56,22 @@ class FreqsConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.rotated > self.head_dim:
+        if self.rotary_dim and self.rotary_dim > self.head_dim:
             raise ValueError(
-                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotated}"
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
             )
-        self.scaling().plan(self.geometry(), self.target)
         return self
-
-    @property
-    def rotated(self) -> int:
-        """Features that turn."""
-        return self.rotary_dim or self.head_dim
-
-    @property
-    def target(self) -> int:
-        """The length whose angles are looked at."""
-        if self.target_len is not None:
-            return self.target_len
-        scaling = self.scaling()
-        reach = getattr(scaling, "factor", self.factor) if scaling.factors_tried else self.factor
-        return round(reach * self.original_len)
-
-    def geometry(self) -> "Geometry":
-        """What the model was trained with."""
-        from ropelab.rope.frequencies import Geometry
-
-        return Geometry(self.rotated, self.base, self.original_len)
-
-    def scaling(self) -> "Scaling":
-        """The method."""
-        from ropelab.methods.language import parse_scaling
-
-        return parse_scaling(self.method, self.factor)
 
 
 def _of_model(name: str) -> dict[str, Any]:
     """What a known model says about the fields of this config."""
-    from ropelab.rope.models import model_named
-
     model = model_named(name)
     return {
         "base": model.base,
         "head_dim": model.head_dim,
         "rotary_dim": model.rotary_dim,
-        "original_len": model.trained_len,
-        "target_len": model.promised,
+        "train_len": model.trained_len,
+        "test_len": model.promised,
         "method": model.method,
         "factor": model.promised / model.trained_len,
     }

@@ -15,7 +15,7 @@ def answer(tables: Tables) -> str:
     told = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
     new = int((pairs["unseen"] == "new angles").sum())
     return (
-        f"{scaling['method']} at {scaling['target_length_tokens']} tokens: of {len(pairs)} pairs "
+        f"{scaling['method']} at {scaling['test_len_tokens']} tokens: of {len(pairs)} pairs "
         f"{told}; {_count(new)} meet angles never seen in training, and every logit is multiplied "
         f"by {scaling['logit_multiplier']:.4g}."
     )

@@ -9,57 +9,55 @@ from jaxtyping import Float
 
 from ropelab.context import Context
 from ropelab.experiments.freqs.config import FreqsConfig
+from ropelab.experiments.freqs.plan import Plan, plan
 from ropelab.rope.frequencies import Geometry, turns, wavelengths
 from ropelab.rope.models import MODELS
-from ropelab.rope.scaling import RopePlan, Scaling, kept_weights, roles
+from ropelab.rope.scaling import RopePlan, kept_weights, roles
 
 
 def run(config: FreqsConfig, context: Context) -> dict[str, pd.DataFrame]:
     """A row per pair, a row for the method, and the models known by name."""
-    geometry, scaling = config.geometry(), config.scaling()
-    plan = scaling.plan(geometry, config.target)
+    planned = plan(config)
     return {
-        "pairs": _pairs(geometry, plan, config.target),
-        "scaling": _scaling(geometry, scaling, plan, config.target),
+        "pairs": _pairs(planned.geometry, planned.scaled, planned.test_len),
+        "scaling": _scaling(planned),
         "models": _models(),
     }
 
 
-def _pairs(geometry: Geometry, plan: RopePlan, target: int) -> pd.DataFrame:
+def _pairs(geometry: Geometry, scaled: RopePlan, test_len: int) -> pd.DataFrame:
     """A row per pair.
 
     ``weight``: share of the original frequency in the blend; missing where nothing is blended.
-    ``trained_phase_rad``, ``phase_at_target_rad``: the angle turned over the length.
+    ``trained_phase_rad``, ``test_phase_rad``: the angle turned over the length.
     ``unseen``: "new angles" where the pair had not completed a turn in training and now goes beyond
     the largest trained angle; "none" where every angle was seen, "never turns" for a dropped pair.
     """
-    original, scaled = geometry.inv_freq, plan.inv_freq
+    original, inv_freq = geometry.inv_freq, scaled.inv_freq
     trained_phase = original * geometry.trained_len
-    phase = scaled * target
+    phase = inv_freq * test_len
     return pd.DataFrame(
         {
             "pair": range(geometry.pairs),
             "inv_freq": original,
             "wavelength_tokens": wavelengths(original),
             "trained_turns": turns(original, geometry.trained_len),
-            "target_turns": turns(original, target),
-            "role": roles(plan, geometry),
-            "weight": kept_weights(plan, geometry),
-            "scaled_inv_freq": scaled,
-            "scaled_wavelength_tokens": wavelengths(scaled),
-            "divided_by": np.divide(
-                original, scaled, where=scaled > 0, out=np.full_like(original, math.nan)
-            ),
-            "scaled_target_turns": turns(scaled, target),
+            "test_turns": turns(original, test_len),
+            "role": roles(scaled, geometry),
+            "weight": kept_weights(scaled, geometry),
+            "scaled_inv_freq": inv_freq,
+            "scaled_wavelength_tokens": wavelengths(inv_freq),
+            "divided_by": _quotient(original, inv_freq),
+            "scaled_test_turns": turns(inv_freq, test_len),
             "trained_phase_rad": trained_phase,
-            "phase_at_target_rad": phase,
+            "test_phase_rad": phase,
             "unseen": _unseen(trained_phase, phase),
         }
     ).replace(math.inf, math.nan)
 
 
 def _unseen(trained: Float[np.ndarray, "pairs"], phase: Float[np.ndarray, "pairs"]) -> list[str]:
-    """Which pairs meet angles at the target length that training never showed."""
+    """Which pairs meet angles at the tested length that training never showed."""
     return [_angles_of(*pair) for pair in zip(trained.tolist(), phase.tolist(), strict=True)]
 
 
@@ -70,24 +68,32 @@ def _angles_of(trained: float, phase: float) -> str:
     return "none" if all_seen else "new angles"
 
 
-def _scaling(geometry: Geometry, scaling: Scaling, plan: RopePlan, target: int) -> pd.DataFrame:
+def _quotient(
+    original: Float[np.ndarray, "pairs"], scaled: Float[np.ndarray, "pairs"]
+) -> Float[np.ndarray, "pairs"]:
+    """Missing for a pair that no longer turns."""
+    return np.divide(original, scaled, where=scaled > 0, out=np.full_like(original, math.nan))
+
+
+def _scaling(planned: Plan) -> pd.DataFrame:
     """One row: the method, how far it stretches here, and what it does to every logit.
 
     ``ramp_low``, ``ramp_high``: first and last pair of the blend, missing where there is none.
     ``softmax_multiplier``: DeepSeek's factor on the whole score, missing elsewhere.
     """
-    low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
+    scaling, scaled = planned.scaling, planned.scaled
+    low, high = scaling.ramp_range(planned.geometry) or (math.nan, math.nan)
     softmax = scaling.softmax_multiplier
     row = {
         "method": scaling.label,
         "factor": getattr(scaling, "factor", math.nan),
-        "attention_factor": plan.attention_factor,
-        "logit_multiplier": plan.logit_multiplier,
+        "attention_factor": scaled.attention_factor,
+        "logit_multiplier": scaled.logit_multiplier,
         "ramp_low": low,
         "ramp_high": high,
-        "stretch_at_target": plan.stretch,
-        "trained_length_tokens": geometry.trained_len,
-        "target_length_tokens": target,
+        "stretch": scaled.stretch,
+        "train_len_tokens": planned.geometry.trained_len,
+        "test_len_tokens": planned.test_len,
         "softmax_multiplier": math.nan if softmax is None else softmax,
         "source": scaling.source,
     }
@@ -97,9 +103,13 @@ def _scaling(geometry: Geometry, scaling: Scaling, plan: RopePlan, target: int) 
 def _models() -> pd.DataFrame:
     """The models that --model knows, and where their numbers come from."""
     rows = [
-        {**asdict(model), "rotary_dim": model.rotated, "context_len": model.promised}
+        {
+            **asdict(model),
+            "rotary_dim": model.rotated,
+            "train_len_tokens": model.trained_len,
+            "context_tokens": model.promised,
+        }
         for model in MODELS.values()
     ]
-    names = {"trained_len": "trained_length_tokens", "context_len": "context_length_tokens"}
-    order = ["name", "base", "head_dim", "rotary_dim", "trained_len", "context_len", "method"]
-    return pd.DataFrame(rows)[[*order, "note", "source"]].rename(columns=names)
+    order = ["name", "base", "head_dim", "rotary_dim", "train_len_tokens", "context_tokens"]
+    return pd.DataFrame(rows)[[*order, "method", "note", "source"]]

@@ -1,7 +1,7 @@
 """The position codes themselves: what stays distinct when they are stored in each format."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import cast
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.experiments.precision.plan import Plan
 from ropelab.numerics.accuracy import sample_positions
 from ropelab.numerics.casts import CastPlan
 from ropelab.numerics.chain import Chain, Spectrum
@@ -22,7 +22,7 @@ from ropelab.stats import Interval, proportion_interval
 Advance = Callable[[float], object]
 
 
-def codes(config: PrecisionConfig) -> list[tuple[str, Code]]:
+def codes(spectra: Mapping[str, Spectrum], channels: Sequence[str]) -> list[tuple[str, Code]]:
     """Every scheme and channel to look at.
 
     `cos`, `sin` and `pair` are taken of one pair: the slowest that turns, which is what compares
@@ -30,9 +30,8 @@ def codes(config: PrecisionConfig) -> list[tuple[str, Code]]:
     a single frequency has no vector beside its pair, and its score is its cosine.
     """
     found = []
-    for scheme in config.schemes:
-        spectrum = config.spectrum(scheme)
-        for channel in config.channels:
+    for scheme, spectrum in spectra.items():
+        for channel in channels:
             if scheme == "single" and channel in ("vector", "score"):
                 continue
             found.append((scheme, _code(spectrum, cast(Channel, channel))))
@@ -46,13 +45,15 @@ def _code(spectrum: Spectrum, channel: Channel) -> Code:
     return Code(Chain(CastPlan(), spectrum), channel, pairs)
 
 
-def code_tables(config: PrecisionConfig, advance: Advance) -> dict[str, pd.DataFrame]:
+def code_tables(
+    planned: Plan, found: Sequence[tuple[str, Code]], advance: Advance
+) -> dict[str, pd.DataFrame]:
     """The tables `resolution` (one row per code and format) and `collisions` (per octave)."""
-    formats = config.parsed_formats()
-    sampled = sample_positions(config.offset, max(config.length - 1, 1), config.samples)
+    formats = planned.formats
+    sampled = sample_positions(planned.offset, max(planned.length - 1, 1), planned.samples)
     resolution, collisions = [], []
-    for scheme, code in codes(config):
-        counted = take_census(code, formats, config.offset, config.length, advance)
+    for scheme, code in found:
+        counted = take_census(code, formats, planned.offset, planned.length, advance)
         for fmt, census in zip(formats, counted, strict=True):
             key = {"scheme": scheme, "format": fmt.name, "channel": code.channel}
             resolution.append(key | _resolution(code, fmt, census, sampled))
@@ -72,14 +73,30 @@ def _resolution(
         "first_collision_position": census.first_collision,
         "median_step_ulp": float(np.median(steps)),
         "min_step_ulp": float(steps.min()),
-        "status": _status(census),
+        "status": _status(code, fmt, census, float(sampled[-1]) + 1),
     }
 
 
-def _status(census: Census) -> str:
+REPEATS = {"pair": 1.0, "cos": 0.5, "sin": 0.25}
+"""Share of its period after which a code of one pair comes back to values that it had."""
+
+
+def _status(code: Code, fmt: FloatFormat, census: Census, last: float) -> str:
+    """What the counts say; where a code repeats exactly, float64 tells nothing but noise apart."""
+    if fmt.precision == 53 and _repeats(code, last):
+        return "repeats exactly; counts are rounding noise"
     if census.distinct == census.positions:
         return "all distinct"
     return "neighbours collide" if census.adjacent_collisions else "distant positions collide"
+
+
+def _repeats(code: Code, last: float) -> bool:
+    """Whether a code of one pair has a whole number of tokens as its period, and comes back."""
+    if len(code.pairs) > 1 or code.channel not in REPEATS:
+        return False
+    period = 2 * math.pi / float(code.chain.spectrum.inv_freq[code.pairs.start])
+    whole = abs(period - round(period)) < 1e-9 * period
+    return whole and last >= REPEATS[code.channel] * period
 
 
 def _octave_rows(census: Census) -> Iterator[dict[str, object]]:
@@ -96,7 +113,7 @@ def _octave_rows(census: Census) -> Iterator[dict[str, object]]:
             }
 
 
-def pairs_table(config: PrecisionConfig) -> pd.DataFrame:
+def pairs_table(planned: Plan) -> pd.DataFrame:
     """Per pair and format: the step of a stored angle at the last position, and of one token.
 
     angle_step_rad: spacing of the format at the largest angle: finer differences of position are
@@ -105,11 +122,11 @@ def pairs_table(config: PrecisionConfig) -> pd.DataFrame:
         below one half, neighbours mostly share their (cos, sin).
     """
     rows = []
-    last = config.offset + config.length - 1
-    for scheme in config.schemes:
-        inv_freq = config.spectrum(scheme).inv_freq
+    last = planned.offset + planned.length - 1
+    for scheme, spectrum in planned.spectra.items():
+        inv_freq = spectrum.inv_freq
         turning = inv_freq > 0
-        for fmt in config.parsed_formats():
+        for fmt in planned.formats:
             steps = spacing(inv_freq * last, fmt).tolist()
             for pair, theta in enumerate(inv_freq.tolist()):
                 fits = theta * last <= fmt.largest
@@ -122,7 +139,7 @@ def pairs_table(config: PrecisionConfig) -> pd.DataFrame:
                         "format": fmt.name,
                         "angle_at_length_rad": theta * last,
                         "angle_step_rad": steps[pair] if fits else None,
-                        "exceeds_tolerance": not fits or steps[pair] > config.tolerance,
+                        "exceeds_tolerance": not fits or steps[pair] > planned.tolerance,
                         "token_step_ulp": theta / (fmt.epsilon / 2),
                         "status": _turning(turning[pair], fits),
                     }
@@ -136,31 +153,30 @@ def _turning(turns: bool, fits: bool) -> str:
     return "ok" if fits else "angle overflows"
 
 
-def scores_table(config: PrecisionConfig) -> pd.DataFrame:
+def scores_table(planned: Plan) -> pd.DataFrame:
     """How far an attention score moves when the distance grows by one token.
 
     In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
     interval, keep the same stored score.
     """
-    deltas = 2.0 ** np.arange(int(config.length - 1).bit_length())
+    deltas = 2.0 ** np.arange(int(planned.length - 1).bit_length())
     rows = []
-    for scheme in config.schemes:
-        spectrum = config.spectrum(scheme)
+    for scheme, spectrum in planned.spectra.items():
         for alignment in ("random", "aligned"):
-            draws = draw(config.draws, spectrum.pairs, alignment, config.seed)
+            draws = draw(planned.draws, spectrum.pairs, alignment, planned.seed)
             here, there = score_steps(spectrum, draws, deltas)
-            for fmt in config.parsed_formats():
+            for fmt in planned.formats:
                 steps = np.median(np.abs(there - here) / spacing(here, fmt), axis=0)
                 same = unchanged(here, there, fmt).sum(0).tolist()
                 for delta, step, count in zip(deltas.tolist(), steps.tolist(), same, strict=True):
-                    share = _share(count, config.draws)
+                    share = _share(count, planned.draws)
                     rows.append(
                         {
                             "scheme": scheme,
                             "format": fmt.name,
                             "alignment": alignment,
                             "delta_tokens": int(delta),
-                            "draws": config.draws,
+                            "draws": planned.draws,
                             "median_step_ulp": step,
                             "unchanged_fraction": share.value,
                             "ci_low": share.low,

@@ -10,7 +10,7 @@ one in a slow pair may not, or the other way round; that depends on what was lea
 are modelled after the formats, not measured on hardware; kernels may fuse, and so round less often.
 """
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -25,12 +25,6 @@ from ropelab.config import (
     Positive,
 )
 from ropelab.errors import unknown_name
-
-if TYPE_CHECKING:
-    from ropelab.experiments.precision.reported import Reported
-    from ropelab.numerics.chain import Spectrum
-    from ropelab.numerics.formats import FloatFormat
-    from ropelab.numerics.presets import Preset
 
 QUESTION = "Which positions can this number format still tell apart, and which cast is wrong?"
 CANNOT_SHOW = (
@@ -50,12 +44,14 @@ class PrecisionConfig(Config):
     """Which codes, formats and casts are compared, over which positions."""
 
     base: Base = Field(1e6, description="base of the rotary frequencies")
-    head_dim: EvenCount = Field(64, description="width of one head")
+    head_dim: EvenCount = Field(64, description="features of one head")
     rotary_dim: EvenCount | None = Field(
-        None, description="rotated part of the head, if not all of it"
+        None, description="features that turn, if not all (partial rotary)"
     )
     method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
-    trained_len: Count = Field(8192, description="trained length the scaling method starts from")
+    train_len: Count = Field(
+        8192, ge=2, description="trained length in tokens that the scaling method starts from"
+    )
     model_dim: EvenCount = Field(512, description="width of the sinusoidal code (its base: 10000)")
     period: Positive = Field(1e6, description="period of the single-frequency code, in tokens")
     length: Count = Field(131072, ge=2, description="number of positions")
@@ -97,15 +93,11 @@ class PrecisionConfig(Config):
             )
         if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST_POSITION:
             raise ValueError("positions must stay below 2^53, where float64 is still exact")
-        self._check_names()
-        if self.explain_pair >= self.width // 2:
+        rotary_dim = self.rotary_dim or self.head_dim
+        if self.explain_pair >= rotary_dim // 2:
             raise ValueError(
-                f"explain_pair must be below {self.width // 2}, got {self.explain_pair}"
+                f"explain_pair must be below {rotary_dim // 2}, got {self.explain_pair}"
             )
-        return self
-
-    def _check_names(self) -> None:
-        """Raise an error for a name that does not exist, or where no pair turns."""
         for kind, names, allowed in (
             ("scheme", self.schemes, SCHEMES),
             ("channel", self.channels, CHANNELS),
@@ -113,58 +105,7 @@ class PrecisionConfig(Config):
             for name in names:
                 if name not in allowed:
                     raise unknown_name(kind, name, allowed)
-        self.parsed_formats()
-        self.implementations()
-        if not self.spectrum("rope").inv_freq.any():
-            raise ValueError(f"no pair of {self.width} features turns under {self.method}")
-        self.comparisons()
-
-    @property
-    def width(self) -> int:
-        """The rotated width."""
-        return self.rotary_dim or self.head_dim
-
-    def parsed_formats(self) -> "tuple[FloatFormat, ...]":
-        """The formats, float64 first, each once."""
-        from ropelab.numerics.formats import format_named
-
-        return tuple(format_named(name) for name in dict.fromkeys(("float64", *self.formats)))
-
-    def implementations(self) -> "tuple[Preset, ...]":
-        """What `preset` and `cast` name; nothing means: compare the stages alone."""
-        from ropelab.numerics.casts import parse_cast
-        from ropelab.numerics.presets import PRESETS, Preset, preset_named
-
-        names = PRESETS if "all" in self.preset else dict.fromkeys(self.preset)
-        chosen = tuple(preset_named(name) for name in names)
-        if self.cast:
-            plan = parse_cast(self.cast)
-            chosen += (Preset(plan.label, plan, "given with --cast", "the command line"),)
-        return chosen
-
-    def comparisons(self) -> "tuple[Reported, ...]":
-        """The reported numbers to measure again."""
-        from ropelab.experiments.precision.reported import parse_reported
-
-        return tuple(parse_reported(text) for text in self.reported)
-
-    def spectrum(self, scheme: str) -> "Spectrum":
-        """The frequencies of one position code."""
-        import math
-
-        import numpy as np
-
-        from ropelab.methods.language import parse_scaling
-        from ropelab.numerics.chain import Spectrum
-        from ropelab.rope.frequencies import Geometry, inverse_frequencies
-
-        if scheme == "single":
-            return Spectrum(np.array([2 * math.pi / self.period]))
-        if scheme == "sinusoidal":
-            return Spectrum(inverse_frequencies(self.model_dim, 1e4), 1e4, self.model_dim)
-        geometry = Geometry(self.width, self.base, self.trained_len)
-        plan = parse_scaling(self.method).plan(geometry, self.offset + self.length)
-        return Spectrum(plan.inv_freq, self.base, self.width)
+        return self
 
 
 CONFIG = PrecisionConfig

@@ -1,23 +1,26 @@
 """One position, format by format: what is stored instead, and what that does to its angle."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.numerics.chain import Spectrum
 from ropelab.numerics.formats import FloatFormat, round_to, spacing
 
 
-def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
+def explain_table(
+    spectrum: Spectrum, formats: Sequence[FloatFormat], position: int, pair: int
+) -> pd.DataFrame:
     """Rows per format: the position asked for, the one stored, and the stored one's neighbours.
 
     The angle and cosine beside each are those that this position would really have, so the rows
     show how far apart in angle the values lie between which the format can choose.
     """
-    theta = float(config.spectrum("rope").inv_freq[config.explain_pair])
+    theta = float(spectrum.inv_freq[pair])
     rows = []
-    for fmt in config.parsed_formats():
+    for fmt in formats:
         for what, value in _candidates(fmt, position):
             known = math.isfinite(value)
             rows.append(
@@ -26,7 +29,7 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
                     "what": what,
                     "position": value if known else None,
                     "step_tokens": _step(fmt, position) if known else None,
-                    "pair": config.explain_pair,
+                    "pair": pair,
                     "angle_rad": value * theta if known else None,
                     "cos": math.cos(value * theta) if known else None,
                     "status": "ok" if known else "overflow",

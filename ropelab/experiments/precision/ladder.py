@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from ropelab.experiments.precision.config import PrecisionConfig
+from ropelab.experiments.precision.plan import Plan
 from ropelab.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
 from ropelab.numerics.casts import STAGES, CastPlan, alone, everything
-from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.chain import Chain
 from ropelab.numerics.code import Channel, Code
 from ropelab.numerics.formats import FORMATS
 from ropelab.numerics.phase import Worst, first_beyond, worst_by_octave
@@ -40,17 +40,17 @@ class Entry:
     format: str | None = None
 
 
-def entries(config: PrecisionConfig) -> list[Entry]:
+def entries(planned: Plan) -> list[Entry]:
     """With no implementation named, every stage alone in every format; else the implementations,
     each followed by itself with one stage at a time made exact."""
-    if not config.implementations():
+    if not planned.implementations:
         return [
             Entry("stage", f"{stage}={name}", alone(stage, FORMATS[name]), stage, name)
             for stage in STAGES
             for name in LADDER_FORMATS
         ]
     found = []
-    for preset in config.implementations():
+    for preset in planned.implementations:
         kind = "preset" if preset.name in PRESETS else "cast"
         found.append(Entry(kind, preset.name, preset.plan))
         found += [
@@ -64,21 +64,21 @@ def entries(config: PrecisionConfig) -> list[Entry]:
 class Ladder:
     """Measures plans over one range; what several plans share is measured once."""
 
-    config: PrecisionConfig
-    spectrum: Spectrum
+    planned: Plan
     octaves: dict[CastPlan, list[Worst]] = field(default_factory=dict)
     beyond: dict[CastPlan, int | None] = field(default_factory=dict)
     tables: dict[CastPlan, float] = field(default_factory=dict)
     distinct: dict[CastPlan, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = self.config
-        self.range = (config.offset, config.length)
-        sampled = sample_positions(*self.range, config.samples)
+        planned = self.planned
+        self.spectrum = planned.rope
+        self.range = (planned.offset, planned.length)
+        sampled = sample_positions(*self.range, planned.samples)
         self.sample = TableSample(self.spectrum, sampled)
         queries = sample_positions(*self.range, SCORED)
-        keys = earlier_keys(queries, config.offset, config.seed)
-        draws = draw(config.draws, self.spectrum.pairs, "random", config.seed)
+        keys = earlier_keys(queries, planned.offset, planned.seed)
+        draws = draw(planned.draws, self.spectrum.pairs, "random", planned.seed)
         self.scored = ScoreSample(self.spectrum, draws, queries, keys)
 
     def count_distinct(self, plans: Sequence[CastPlan]) -> None:
@@ -106,7 +106,7 @@ class Ladder:
         overflow = next((found for found in octaves if found.overflowed), None)
         bad = overflow or max(octaves, key=lambda found: found.error_rad)
         return {
-            **_key(entry, self.config),
+            **_key(entry, self.planned),
             "max_angle_error_rad": bad.error_rad,
             "worst_position": bad.position,
             "worst_pair": bad.pair,
@@ -154,7 +154,7 @@ class Ladder:
         if plan.phase not in self.beyond:
             chain = Chain(plan.phase, self.spectrum)
             found = self._octaves(plan)
-            self.beyond[plan.phase] = first_beyond(chain, found, self.config.tolerance)
+            self.beyond[plan.phase] = first_beyond(chain, found, self.planned.tolerance)
         return self.beyond[plan.phase]
 
 
@@ -165,10 +165,10 @@ def grows(octaves: Sequence[Worst]) -> bool:
     return bool(errors) and not max(errors) <= 2 * errors[0]
 
 
-def ladder_tables(config: PrecisionConfig, advance: Advance) -> dict[str, pd.DataFrame]:
+def ladder_tables(planned: Plan, advance: Advance) -> dict[str, pd.DataFrame]:
     """The tables `casts` and `growth`."""
-    ladder = Ladder(config, config.spectrum("rope"))
-    rungs = entries(config)
+    ladder = Ladder(planned)
+    rungs = entries(planned)
     ladder.count_distinct([entry.plan for entry in rungs])
     casts, growth = [], []
     for entry in rungs:
@@ -176,43 +176,43 @@ def ladder_tables(config: PrecisionConfig, advance: Advance) -> dict[str, pd.Dat
         if entry.kind != "repair":
             growth += ladder.growth_rows(entry)
         advance(1 / len(rungs))
-    if not config.implementations():
-        casts += [_long_row(config, length) for length in config.long_lengths]
+    if not planned.implementations:
+        casts += [_long_row(planned, length) for length in planned.long_lengths]
     table = pd.DataFrame(casts)
     whole = ("worst_position", "worst_pair", "first_bad_position", "distinct_positions")
     table = table.astype(dict.fromkeys((*whole, "table_positions"), "Int64"))
     return {"casts": table, "growth": pd.DataFrame(growth)}
 
 
-def _long_row(config: PrecisionConfig, length: int) -> dict[str, object]:
+def _long_row(planned: Plan, length: int) -> dict[str, object]:
     """Angles in float32 throughout, followed further; nothing else is measured there."""
     plan = everything(FORMATS["float32"]).phase
-    chain = Chain(plan, config.spectrum("rope"))
-    octaves = worst_by_octave(chain, config.offset, length)
+    chain = Chain(plan, planned.rope)
+    octaves = worst_by_octave(chain, planned.offset, length)
     bad = max(octaves, key=lambda found: found.error_rad)
-    key = _key(Entry("long", f"float32 angles, {length} positions", plan), config)
+    key = _key(Entry("long", f"float32 angles, {length} positions", plan), planned)
     return key | {
         "length": length,
         "max_angle_error_rad": bad.error_rad,
         "worst_position": bad.position,
         "worst_pair": bad.pair,
-        "first_bad_position": first_beyond(chain, octaves, config.tolerance),
+        "first_bad_position": first_beyond(chain, octaves, planned.tolerance),
         "grows_with_position": grows(octaves),
         "status": "angles only",
     }
 
 
-def drift_table(config: PrecisionConfig) -> pd.DataFrame:
+def drift_table(planned: Plan) -> pd.DataFrame:
     """How far a score moves when query and key shift together: exactly 0 without rounding."""
-    spectrum = config.spectrum("rope")
-    shifts = 2.0 ** np.arange((config.length - 1).bit_length())
+    spectrum = planned.rope
+    shifts = 2.0 ** np.arange((planned.length - 1).bit_length())
     deltas = np.array([1.0, 8.0, 64.0])
     rows = []
-    for name, plan in drifting(config):
+    for name, plan in drifting(planned):
         chain = Chain(plan, spectrum)
         for alignment in ("random", "aligned"):
-            draws = draw(config.draws, spectrum.pairs, alignment, config.seed)
-            errors = shift_errors(chain, draws, config.offset, deltas, shifts)
+            draws = draw(planned.draws, spectrum.pairs, alignment, planned.seed)
+            errors = shift_errors(chain, draws, planned.offset, deltas, shifts)
             # One number per draw: the deltas of a draw are not independent of each other.
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
@@ -223,7 +223,7 @@ def drift_table(config: PrecisionConfig) -> pd.DataFrame:
                         "plan": plan.label,
                         "alignment": alignment,
                         "shift_tokens": int(shift),
-                        "draws": config.draws,
+                        "draws": planned.draws,
                         "rms_score_change": mean.value,
                         "ci_low": mean.low,
                         "ci_high": mean.high,
@@ -233,24 +233,24 @@ def drift_table(config: PrecisionConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def drifting(config: PrecisionConfig) -> list[tuple[str, CastPlan]]:
+def drifting(planned: Plan) -> list[tuple[str, CastPlan]]:
     """The plans whose drift is followed: implementations, or each format throughout, float32 angles
     with the rest in bfloat16, and a rounded inv_freq, which the shift test cannot see."""
-    if config.implementations():
-        return [(preset.name, preset.plan) for preset in config.implementations()]
-    plans = [(f"all {fmt.name}", everything(fmt)) for fmt in config.parsed_formats()[1:]]
+    if planned.implementations:
+        return [(preset.name, preset.plan) for preset in planned.implementations]
+    plans = [(f"all {fmt.name}", everything(fmt)) for fmt in planned.formats[1:]]
     named = PRESETS["transformers_llama"]
     hidden = alone("inv_freq", FORMATS["bfloat16"])
     return [*plans, (named.name, named.plan), (hidden.label, hidden)]
 
 
-def _key(entry: Entry, config: PrecisionConfig) -> dict[str, object]:
+def _key(entry: Entry, planned: Plan) -> dict[str, object]:
     return {
         "kind": entry.kind,
         "name": entry.name,
         "plan": entry.plan.label,
         "stage": entry.stage,
         "format": entry.format,
-        "length": config.length,
-        "offset": config.offset,
+        "length": planned.length,
+        "offset": planned.offset,
     }

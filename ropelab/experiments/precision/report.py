@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from ropelab.literature.arithmetic.incidents import Match
 from ropelab.numerics.casts import STAGES
 
 Tables = Mapping[str, pd.DataFrame]
@@ -67,7 +68,7 @@ def _incidents(tables: Tables) -> Iterator[str]:
     if "incidents" not in tables:
         return
     rows = tables["incidents"]
-    wrong = rows[rows["verdict"] == "differs"]
+    wrong = rows[rows["verdict"] == Match.DIFFERS]
     agreeing = f"{len(rows) - len(wrong)} of {len(rows)} reported numbers are reproduced"
     if wrong.empty:
         yield f"{agreeing}."

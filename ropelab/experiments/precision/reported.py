@@ -16,6 +16,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from ropelab.errors import InputError, unknown_name
+from ropelab.literature.arithmetic.incidents import judge
 from ropelab.numerics.accuracy import TableSample
 from ropelab.numerics.casts import CastPlan
 from ropelab.numerics.chain import Chain
@@ -42,12 +43,6 @@ class Reported:
         """The measurement as it is typed."""
         inside = f"({','.join(map(str, self.arguments))})" if self.arguments else ""
         return f"{self.measure}{inside}"
-
-    def agrees(self, ours: float) -> bool:
-        """Whether ours rounds to what was printed, to within half of its last digit."""
-        digits = Decimal(self.printed)
-        unit = Decimal(1).scaleb(int(digits.as_tuple().exponent))
-        return abs(Decimal(ours) - digits) <= unit / 2 * Decimal("1.001")
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def reported_table(reported: Sequence[Reported], range_: Range, source: str) -> 
                 "meaning": MEASURES[item.measure].meaning,
                 "reported": float(item.printed),
                 "ours": ours,
-                "verdict": "agrees" if item.agrees(ours) else "differs",
+                "verdict": str(judge(item.printed, ours)),
             }
         )
     return pd.DataFrame(rows)

@@ -158,21 +158,30 @@ class Walk:
         return positions[np.argsort(np.concatenate([part for _, part in found]))]
 
     def _bisected(self, positions: Floats, low: float, high: float) -> Iterator[Interval]:
-        stack = [(low, high, positions)]
-        while stack:
-            low, high, positions = stack.pop()
-            if not len(positions):
-                yield low, high
+        """The pieces of [low, high] in which none of the positions fails, ascending."""
+        if not len(positions):
+            yield low, high
+            return
+        fine = 1e-3 * self._turn(low, 1)
+        curvature = self.similarity.curvature_bounds(np.array([low]))
+        yield from self._sorted(positions, np.array([low, high]), fine, curvature)
+
+    def _sorted(
+        self, positions: Floats, edges: Floats, fine: float, curvature: tuple[Floats, Floats]
+    ) -> Iterator[Interval]:
+        """The same for equal cells between edges; below the width ``fine`` in float64."""
+        cells = Cells(edges[:-1], edges[1:])
+        width = float(edges[1] - edges[0])
+        lowest, highest = ranges(self.similarity, positions, cells, width < fine, curvature)
+        failing = [bool((row < 0).any()) for row in highest]
+        for place in range(len(cells)):
+            if failing[place] or width < EDGE:
                 continue
-            cell = Cells(np.array([low]), np.array([high]))
-            exact = high - low < 1e-3 * self._turn(low, 1)
-            lowest, highest = ranges(self.similarity, positions, cell, exact)
-            if (highest < 0).any() or high - low < EDGE:
-                continue
-            still = positions[lowest[0] < 0]
+            low, high = float(edges[place]), float(edges[place + 1])
+            still = positions[lowest[place] < 0]
             if len(still):
-                middle = (low + high) / 2
-                stack += [(middle, high, still), (low, middle, still)]
+                halves = np.array([low, (low + high) / 2, high])
+                yield from self._sorted(still, halves, fine, curvature)
             else:
                 yield low, high
 

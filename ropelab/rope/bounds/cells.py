@@ -41,20 +41,25 @@ class Cells:
 
 
 def ranges(
-    similarity: Similarity, positions: Floats, cells: Cells, exact: bool = False
+    similarity: Similarity,
+    positions: Floats,
+    cells: Cells,
+    exact: bool = False,
+    curvature: tuple[Floats, Floats] | None = None,
 ) -> tuple[NDArray, NDArray]:
     """Bounds (lowest, highest) of S over each cell for each position: [cells, positions].
 
-    In float32 unless ``exact``; its error bound is part of the range either way.
+    In float32 unless ``exact``; its error bound is part of the range either way. ``curvature``:
+    `curvature_bounds` at or below the cells, where they are known.
     """
     inv_freq = similarity.inv_freq(cells.centre)
     value, slope = _value_and_slope(similarity, positions, inv_freq, exact)
     half = cells.half_width[:, None]
-    c1, c2 = similarity.curvature_bounds(cells.low)
-    curvature = positions * c1[:, None] + positions**2 * c2[:, None]
+    c1, c2 = similarity.curvature_bounds(cells.low) if curvature is None else curvature
+    bent = positions * c1[:, None] + positions**2 * c2[:, None]
     steepest = positions * (similarity.a * inv_freq).sum(-1)[:, None]
     error = similarity.rounding_error(int(positions.max())) if exact else similarity.single_error
-    radius = np.abs(slope) * half + curvature * half**2 / 2 + error * (1 + steepest * half)
+    radius = np.abs(slope) * half + bent * half**2 / 2 + error * (1 + steepest * half)
     return value - radius, value + radius
 
 

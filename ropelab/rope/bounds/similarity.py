@@ -108,6 +108,18 @@ class Similarity:
         return (len(self.exponents) + 1) * SINGLE_ERROR
 
 
+@dataclass(frozen=True)
+class Fixed(Similarity):
+    """The sum for given frequencies, radians per token, whatever u: those of any scaling plan."""
+
+    frequencies: tuple[float, ...] = ()
+
+    def inv_freq(self, u: Floats | float) -> Floats:
+        """The frequencies; one row per entry of ``u``."""
+        found = np.array(self.frequencies, dtype=np.float64)
+        return np.broadcast_to(found, (*np.shape(u), len(found)))
+
+
 def wrapped(angle: Floats) -> Singles:
     """``angle`` brought to [-pi, pi] in float64, then rounded to float32.
 

@@ -106,6 +106,10 @@ class YarnPaper(NtkByParts):
         super().__post_init__()
         check_attention_factor(self.name, self.attention_factor)
 
+    @property
+    def given_attention_factor(self) -> float | None:
+        return self.attention_factor
+
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         given = self.attention_factor
         factor = magnitude(stretch) if given is None else given
@@ -185,6 +189,10 @@ class Yarn(_CodedRamp, Stretching):
         _CodedRamp.__post_init__(self)
         Stretching.__post_init__(self)
         check_attention_factor(self.name, self.attention_factor)
+
+    @property
+    def given_attention_factor(self) -> float | None:
+        return self.attention_factor
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)

@@ -74,7 +74,10 @@ class Scaling:
 
 @dataclass(frozen=True, kw_only=True)
 class Stretching(Scaling):
-    """A method made to reach ``factor`` times the trained length; factor 1 is the identity."""
+    """A method made to reach ``factor`` times the trained length; factor 1 is the identity.
+
+    Only an attention factor that was given by hand holds there too.
+    """
 
     factor: float = 1.0
 
@@ -88,8 +91,13 @@ class Stretching(Scaling):
         """See Scaling.plan; exactly the unscaled frequencies when there is nothing to stretch."""
         stretch = self.stretch(geometry, length)
         if stretch == 1:
-            return RopePlan(geometry.inv_freq)
+            return RopePlan(geometry.inv_freq, self.given_attention_factor or 1.0)
         return self.stretched(geometry, stretch)
+
+    @property
+    def given_attention_factor(self) -> float | None:
+        """The attention factor that was asked for, which holds at every stretch; None: computed."""
+        return None
 
     def stretch(self, geometry: Geometry, length: int) -> float:
         """How far to stretch now; dynamic methods make it follow ``length``."""

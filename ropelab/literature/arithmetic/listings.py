@@ -1,0 +1,267 @@
+"""Claims about printed code: what the listings of the notes do when they are run."""
+
+import warnings
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from ropelab.encoding.registry import make_encoding
+from ropelab.encoding.shape import Shape
+from ropelab.literature.arithmetic.turning import Pairing, join, swapped
+from ropelab.literature.numbers import Array, frequencies, gaussian, largest, tiny
+from ropelab.literature.record import Claim, Evidence, Passage, limit, part
+from ropelab.literature.thresholds import FLOAT32_SCORES
+
+SHAPE = (8, 12, 10, 32)
+"""Batch, heads, tokens, features: the tensors that a listing is tried on."""
+
+
+def listing_is_relative(
+    *,
+    base: float = 10000.0,
+    tables: Pairing = "interleaved",
+    swap: Pairing = "interleaved",
+    shift: int = 5,
+    seed: int = 0,
+) -> Evidence:
+    """Give all positions the same q and k, in float32: equal distances must then score the same."""
+    tokens, width = SHAPE[-2:]
+    inv_freq = frequencies(width, base).astype(np.float32)
+    by_pair = np.arange(tokens, dtype=np.float32)[:, None] * inv_freq
+    angles = join(by_pair, by_pair, tables)
+    q, k = (
+        _listed(np.broadcast_to(x, SHAPE), angles, swap)
+        for x in gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
+    )
+    scores = q @ np.swapaxes(k, -1, -2)
+    reach = tokens - shift
+    moved = largest(scores[..., :reach, :reach] - scores[..., shift:, shift:])
+    return Evidence(
+        expected=f"equal distances give equal scores within float32, {FLOAT32_SCORES:g}",
+        findings=(
+            part(
+                f"change of scores when both positions move by {shift}, shape {scores.shape}",
+                tiny(moved),
+                moved <= FLOAT32_SCORES,
+                moved,
+            ),
+        ),
+    )
+
+
+def _listed(
+    x: Float[Array, "b h t d"], angles: Float[Array, "t d"], swap: Pairing
+) -> Float[Array, "b h t d"]:
+    """x cos + swapped(x) sin."""
+    return x * np.cos(angles) + swapped(x, swap) * np.sin(angles)
+
+
+def transposed_scores(*, shape: tuple[int, ...] = SHAPE) -> Evidence:
+    """q @ k.T on the four dimensions that a layer with heads has."""
+    q, k = torch.zeros(shape), torch.zeros(shape)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns that .T reverses all dimensions
+            outcome = f"scores of shape {tuple((q @ k.T).shape)}"
+    except RuntimeError:
+        outcome = "a RuntimeError: .T reverses all dimensions"
+    wanted = f"scores of shape {(*shape[:-2], shape[-2], shape[-2])}"
+    return Evidence(
+        expected=wanted,
+        findings=(part(f"q @ k.T on tensors of shape {shape}", outcome, outcome == wanted),),
+    )
+
+
+def mask_hides(*, filling: float = -1e9) -> Evidence:
+    """softmax after masked_fill in the formats of models: is anything left of a masked token?"""
+    hidden = torch.tensor([False, True])
+    findings = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        name = str(dtype).removeprefix("torch.")
+        try:
+            scores = torch.zeros(2, dtype=dtype).masked_fill(hidden, filling)
+            left = float(scores.float().softmax(-1)[1])
+            outcome, good = f"{left:g}", left == 0
+        except RuntimeError:
+            outcome, good = "a RuntimeError: the number does not fit the format", False
+        make = part if dtype == torch.float32 else limit
+        findings.append(make(f"weight of a masked token in {name}", outcome, good))
+    return Evidence(expected="0 in every format", findings=tuple(findings))
+
+
+def squeezed(*, batch: int = 2, tokens: int = 10, width: int = 4) -> Evidence:
+    """Follow the shapes through squeeze, indexing by position ids and unsqueeze."""
+    cos = np.zeros((1, 1, tokens, width))
+    table = cos.squeeze(1).squeeze(0)
+    ids = np.zeros((batch, tokens), dtype=int)
+    looked_up = table[ids]
+    unsqueezed = np.expand_dims(looked_up, 1)
+    return Evidence(
+        expected="squeeze takes batch and sequence away, unsqueeze adds the batch",
+        findings=(
+            part(
+                f"{cos.shape} squeezed",
+                f"{table.shape}: the {tokens} tokens are still there",
+                tokens not in table.shape,
+            ),
+            part(
+                f"{looked_up.shape} unsqueezed",
+                f"{unsqueezed.shape}: the batch was there, a dimension for the heads is new",
+                looked_up.shape[0] != batch,
+            ),
+        ),
+    )
+
+
+def negative_indices(*, tokens: int = 5) -> Evidence:
+    """bias[pos_j - pos_i] for a query at the end: which row does each distance read?"""
+    last = tokens - 1
+    distances = np.arange(tokens) - last
+    rows = np.arange(tokens)[distances]
+    read = {int(distance): int(row) for distance, row in zip(distances, rows, strict=True)}
+    wrapped = [distance for distance, row in read.items() if distance < 0 <= row]
+    shown = ", ".join(f"{distance} reads row {read[distance]}" for distance in wrapped)
+    return Evidence(
+        expected="a row of its own for every distance from -L to L",
+        findings=(
+            part(
+                f"rows read for the negative distances of {tokens} tokens from a table of {tokens}",
+                shown,
+                not wrapped,
+                len(wrapped),
+            ),
+        ),
+    )
+
+
+def embeddings_untouched(*, name: str = "rope", tokens: int = 8, seed: int = 0) -> Evidence:
+    """What an encoding changes: the embeddings of the tokens, or queries and keys."""
+    shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=tokens)
+    encoding = make_encoding(name, shape, seed)
+    positions = torch.arange(tokens)
+    x = torch.ones(1, tokens, 32)
+    q = torch.ones(1, 2, tokens, 16)
+    with torch.no_grad():
+        embedded = largest((encoding.embed(x, positions) - x).numpy())
+        query = largest((encoding.for_layer(0).query(q, positions) - q).numpy())
+    return Evidence(
+        expected="embeddings change with the position",
+        findings=(
+            part("change of the embeddings", tiny(embedded), embedded > 0, embedded),
+            limit("change of queries", f"{query:.1f}", query > 0, query),
+        ),
+    )
+
+
+def vector_on_score(*, width: int = 64) -> Evidence:
+    """Add R_2, a vector of the width, to one score and look at the shape."""
+    summed = np.float64(0.5) + np.zeros(width)
+    return Evidence(
+        expected="one number",
+        findings=(
+            part(
+                "one score plus the vector R_2",
+                f"{summed.size} numbers",
+                summed.size == 1,
+                summed.size,
+            ),
+        ),
+    )
+
+
+CLAIMS = (
+    Claim(
+        id="note-001-code",
+        passages=(Passage("001", "§6.1, §6.2", 394, "freqs_cos = torch.cos(freqs).repeat(1, 2)"),),
+        statement="The printed code, tables repeated as two halves with rotate_half, makes scores "
+        "depend on the distance only.",
+        check=partial(listing_is_relative, base=1e6, tables="half", swap="half"),
+    ),
+    Claim(
+        id="note-004-code",
+        passages=(Passage("004", "code", 40, "repeat_interleave(2, dim=-1)"),),
+        statement="The printed code, neighbouring tables with neighbouring swaps on shape "
+        "(8, 12, 10, 32), makes scores depend on the distance only.",
+        check=listing_is_relative,
+    ),
+    Claim(
+        id="note-001-attention",
+        passages=(Passage("001", "§6.3", 429, "scores = q @ k.T / sqrt(head_dim)"),),
+        statement="The printed layer, which splits queries and keys into heads, gets its scores "
+        "from q @ k.T.",
+        check=transposed_scores,
+    ),
+    Claim(
+        id="note-004-mask",
+        passages=(
+            Passage(
+                "004",
+                "code",
+                40,
+                "mask掉为0的部分,设为无穷大",
+                "mask the parts that are 0 by setting them to infinity",
+            ),
+        ),
+        statement="The printed masked_fill(..., -1e9) hides tokens like minus infinity.",
+        check=mask_hides,
+    ),
+    Claim(
+        id="squeeze-unsqueeze",
+        passages=(
+            Passage(
+                "003",
+                "RoPE, apply_rotary_pos_emb",
+                528,
+                "去掉 cos 的前两个维度(通常是批量维度和序列长度维度)",
+                "drop the first two dimensions of cos (usually batch and sequence length)",
+            ),
+            Passage(
+                "003",
+                "RoPE, apply_rotary_pos_emb",
+                530,
+                "并增加一个维度(批量维度)",
+                "and add a dimension (the batch)",
+            ),
+        ),
+        statement="The printed code squeezes away batch and sequence length and unsqueezes the "
+        "batch.",
+        check=squeezed,
+    ),
+    Claim(
+        id="t5-listing",
+        passages=(Passage("001", "§3.2", 165, "bias = relative_position_bias[relative_distance]"),),
+        statement="The printed code looks up the bias of every relative distance, from minus to "
+        "plus the length of the sequence.",
+        check=negative_indices,
+    ),
+    Claim(
+        id="rope-in-embeddings",
+        passages=(
+            Passage(
+                "000",
+                "§1",
+                3,
+                "将位置信息融入Token Embedding的编码方法",
+                "a method that blends position information into the token embedding",
+            ),
+        ),
+        statement="RoPE puts positions into the token embeddings.",
+        check=embeddings_untouched,
+    ),
+    Claim(
+        id="vector-on-score",
+        passages=(
+            Passage(
+                "003",
+                "relative encodings §8",
+                364,
+                "查找 $ R_2 $,然后把这个向量加到注意力得分中",
+                "look up R_2 and then add this vector to the attention score",
+            ),
+        ),
+        statement="The vector R_2 is added to the attention score.",
+        check=vector_on_score,
+    ),
+)

@@ -1,0 +1,156 @@
+"""Every check decides: the verdict of each claim, and another one when an input changes."""
+
+import pytest
+
+from ropelab.literature.arithmetic.base_bound import PRINTED
+from ropelab.literature.arithmetic.listings import SHAPE
+from ropelab.literature.ledger import CLAIMS, find
+from ropelab.literature.record import Kind, Verdict
+from ropelab.rope.frequencies import Geometry
+
+HOLDS, CONDITION, WRONG, OPEN = Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED
+
+# id, verdict, changed inputs, verdict then
+FLIPS = [
+    ("order-blind", CONDITION, {"causal": True}, WRONG),
+    ("same-output", WRONG, {"tokens": 1}, HOLDS),
+    ("score-example", HOLDS, {"order": (0, 1, 2)}, WRONG),
+    ("script-scores-scrambled", WRONG, {"width": 2}, HOLDS),
+    ("script-positions-help", WRONG, {"width": 2}, HOLDS),
+    # A shift of 1e9 is beyond what float64 angles resolve to 1e-10.
+    ("relative-only", HOLDS, {"shifts": (10**9,)}, WRONG),
+    ("rotation-factor", CONDITION, {"distance": 0}, HOLDS),
+    ("absolute-too", CONDITION, {"positions": "added"}, HOLDS),
+    ("absolute-too", CONDITION, {"causal": False}, WRONG),
+    ("values-left-alone", HOLDS, {"shift": 0}, WRONG),
+    ("either-direction", CONDITION, {"distance": 0}, HOLDS),
+    ("script-equal-scores", WRONG, {"tokens": "same"}, HOLDS),
+    ("three-forms", HOLDS, {"positions": (10**12, 10**12 + 3)}, WRONG),
+    ("thirty-degrees", HOLDS, {"positions": ((5, 8), (3, 7))}, WRONG),
+    ("relative-matrix-sign", WRONG, {"theta": 0.0}, HOLDS),
+    ("clockwise", WRONG, {"theta": -0.5}, HOLDS),
+    ("counterclockwise", HOLDS, {"theta": -0.5}, WRONG),
+    ("sparse-elementwise", HOLDS, {"last_pair": "as printed"}, WRONG),
+    ("elementwise-as-printed", WRONG, {"last_pair": "as meant"}, HOLDS),
+    ("rotate-half", CONDITION, {"head_dim": 2}, HOLDS),
+    ("note-001-code", HOLDS, {"tables": "interleaved"}, WRONG),
+    ("note-004-code", HOLDS, {"swap": "half"}, WRONG),
+    ("worked-example", WRONG, {"digits": 3}, HOLDS),
+    ("worked-example-matrix", WRONG, {"product": "row times matrix"}, CONDITION),
+    ("base-frequency-formula", WRONG, {"f": 10000.0}, HOLDS),
+    ("one-frequency-cos", HOLDS, {"dtype": "float64"}, WRONG),
+    ("one-frequency-cos", HOLDS, {"period": 1000.0}, WRONG),
+    ("one-frequency-neighbours", WRONG, {"format_": "bfloat16"}, CONDITION),
+    ("script-cos-step", WRONG, {"printed": 5.92e-11}, HOLDS),
+    ("script-covers-everything", WRONG, {"period": 1_000_000.5}, HOLDS),
+    ("fast-pair-separates", HOLDS, {"printed_degrees": 180.0}, WRONG),
+    ("many-unique", HOLDS, {"base": 100.0, "length": 4096}, WRONG),
+    ("minimind-periods", WRONG, {"printed": ((0, 6.3), (15, 4080), (31, 4080185))}, HOLDS),
+    ("minimind-period-15", WRONG, {"base": 80_000.0}, WRONG),
+    ("minimind-period-15", WRONG, {"base": 50_025.0}, HOLDS),
+    ("position-1-code", WRONG, {"first": (0.5403, 0.7965, 0.9124)}, HOLDS),
+    ("script-dimension-angles", WRONG, {"printed": ((10, 0, 213.0), (1000, 3, 210.0))}, HOLDS),
+    ("knowledge-base-angles", HOLDS, {"base": 10000.0}, WRONG),
+    ("script-two-periods", WRONG, {"periods": (10, 1000)}, HOLDS),
+    ("script-three-periods", HOLDS, {"periods": (10, 100)}, WRONG),
+    ("sinusoid-orthogonal", WRONG, {"spacing": "harmonic", "width": 64}, HOLDS),
+    ("sinusoid-periodic", WRONG, {"width": 8}, HOLDS),
+    ("period-needs-multiples", HOLDS, {"broken_width": 8}, WRONG),
+    ("exponential-spacing", HOLDS, {"tokens": 300}, WRONG),
+    ("position-terms-absolute", CONDITION, {"shift": 0}, WRONG),
+    ("decay-bound", CONDITION, {"head_dim": 2}, WRONG),
+    ("decay-scores", CONDITION, {"head_dim": 2}, WRONG),
+    ("parameter-column", HOLDS, {"said": (("learned", "none"),)}, WRONG),
+    ("alibi-trainable", WRONG, {"said": (("kerple_log", "some"),)}, HOLDS),
+    ("relative-table", WRONG, {"rows": 1023}, HOLDS),
+    ("gpt-3-rope", WRONG, {"user": "2302.13971"}, HOLDS),
+    ("gpt-4-rope", OPEN, {"user": "2307.09288"}, HOLDS),
+    ("unseen-angles", HOLDS, {"geometry": Geometry(64, 10.0, 2048)}, WRONG),
+    ("yarn-seen-angles", CONDITION, {"length": 2048}, WRONG),
+    ("yarn-llama-2", CONDITION, {"claimed": 1_000_000}, WRONG),
+    ("yarn-llama-2", CONDITION, {"finetuned": False}, HOLDS),
+    ("yarn-code-llama", WRONG, {"base": 10000.0}, HOLDS),
+    ("minimind-yarn-beta", WRONG, {"formula": "linear ramp"}, CONDITION),
+    ("minimind-yarn-ramp", CONDITION, {"formula": "beta per pair"}, WRONG),
+    ("yarn-one-ramp", WRONG, {"factor": 1.0}, HOLDS),
+    ("float32-enough", CONDITION, {"preset": "half_cache_bfloat16", "longer": ()}, WRONG),
+    ("float32-enough", CONDITION, {"longer": ()}, HOLDS),
+    ("bfloat16-breaks", CONDITION, {"preset": "float32"}, WRONG),
+    ("bfloat16-breaks", CONDITION, {"careful": "half_cache_bfloat16"}, HOLDS),
+    ("critical-dimension", HOLDS, {"printed": 90}, WRONG),
+    ("base-bound-table", WRONG, {"printed": PRINTED[:1]}, OPEN),
+    ("base-bound-table-su", OPEN, {"printed": PRINTED[1:2]}, WRONG),
+    ("dense-product", HOLDS, {"head_dim": 2}, WRONG),
+    ("note-001-attention", WRONG, {"shape": SHAPE[-2:]}, HOLDS),
+    ("note-004-mask", CONDITION, {"filling": -6e4}, HOLDS),
+    ("note-004-mask", CONDITION, {"filling": -1.0}, WRONG),
+    ("squeeze-unsqueeze", WRONG, {"batch": 0, "tokens": 1}, WRONG),
+    ("t5-listing", WRONG, {"tokens": 1}, HOLDS),
+    ("rope-in-embeddings", WRONG, {"name": "sinusoidal"}, CONDITION),
+    ("vector-on-score", WRONG, {"width": 1}, HOLDS),
+    ("sinusoid-index", WRONG, {"index": "i"}, HOLDS),
+    ("turn-comes-back", HOLDS, {"degrees_per_token": 0.5}, WRONG),
+    ("one-frequency-degrees", WRONG, {"printed": 0.00036}, HOLDS),
+    ("one-frequency-unique", CONDITION, {"period": 100.0}, HOLDS),
+    ("float32-precision", CONDITION, {"printed": 1e-9}, WRONG),
+    ("clock-unique", WRONG, {"until": 43200}, HOLDS),
+    ("clock-like-rope", WRONG, {"periods": (60.0, 3600.0, 43200.0)}, HOLDS),
+    ("angle-falls", HOLDS, {"base": 1 + 2.0**-52}, WRONG),
+    ("sinusoid-shift", HOLDS, {"turning": "standard"}, WRONG),
+    ("sinusoid-shift-as-printed", WRONG, {"turning": "clockwise"}, HOLDS),
+    ("sinusoid-shift-as-printed", WRONG, {"shift": 0}, HOLDS),
+    ("uniform-geometric", WRONG, {"spacing": "exponential"}, HOLDS),
+    ("relative-trained", CONDITION, {"others": ("kerple_log",)}, HOLDS),
+    ("relative-trained", CONDITION, {"tables": ("alibi",)}, WRONG),
+    ("absolute-fixed", CONDITION, {"fixed": "learned"}, WRONG),
+    ("learned-stops", HOLDS, {"name": "sinusoidal"}, WRONG),
+    ("learned-not-relative", HOLDS, {"name": "rope"}, WRONG),
+    ("t5-relative", HOLDS, {"name": "learned"}, WRONG),
+    ("rope-relative", HOLDS, {"name": "sinusoidal"}, WRONG),
+    ("t5-costly", WRONG, {"name": "transformer_xl"}, HOLDS),
+    ("rope-efficient", HOLDS, {"name": "transformer_xl"}, WRONG),
+    ("alibi-stores-nothing", HOLDS, {"name": "learned"}, WRONG),
+    ("alibi-sign", CONDITION, {"slope": 0.5}, WRONG),
+    ("heads-unaffected", WRONG, {"methods": ("sinusoidal", "learned", "nope")}, CONDITION),
+    ("sinusoid-unstable", CONDITION, {"length": 4096}, WRONG),
+    ("three-generations", WRONG, {"said": (("RoPE", 2021, ("Su et al.", "2104.09864")),)}, HOLDS),
+    ("shaw-earliest", CONDITION, {"paper": ("a later one", "2201.00001")}, WRONG),
+    ("deberta-year", WRONG, {"said": 2020}, HOLDS),
+    ("absolute-limited", WRONG, {"far": 7}, HOLDS),
+    ("base-bound-table-su", OPEN, {"printed": PRINTED}, WRONG),
+]
+
+# Laws, and facts of the code itself: no input of theirs can make them false.
+LAWS = {
+    "sinusoid-smooth": CONDITION,
+    "deberta-distance": WRONG,
+    "four-terms": HOLDS,
+    "one-rotation": HOLDS,
+    "relative-space": CONDITION,
+    "rope-space": CONDITION,
+    "transformer-xl-cache": WRONG,
+    "query-bias": WRONG,
+    "ntk-ends": HOLDS,
+}
+
+
+@pytest.mark.parametrize(
+    ("id_", "verdict", "given", "then"), FLIPS, ids=[f"{f[0]}-{i}" for i, f in enumerate(FLIPS)]
+)
+def test_the_verdict_follows_the_inputs(id_, verdict, given, then):
+    claim = find(id_)
+    assert claim.verdict() == verdict
+    assert claim.verdict(**given) == then
+
+
+@pytest.mark.parametrize(("id_", "verdict"), LAWS.items())
+def test_laws(id_, verdict):
+    claim = find(id_)
+    assert claim.verdict() == verdict
+    if claim.takes_seed:
+        assert claim.verdict(seed=5) == verdict
+
+
+def test_every_claim_that_needs_no_run_is_in_one_of_the_tables():
+    computed = {c.id for c in CLAIMS if c.kind is Kind.ARITHMETIC and c.reads in ("", "base")}
+    assert computed <= {flip[0] for flip in FLIPS} | set(LAWS) | {"base-bound-fit"}

@@ -1,0 +1,110 @@
+"""The ledger itself: ids, sources, quotations, questions, and finding claims."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.literature.ledger import CLAIMS, FAMILIES, find, said_in
+from ropelab.literature.questions import QUESTIONS
+from ropelab.literature.record import Kind, Passage
+from ropelab.literature.sources import SOURCES, cited, source_named
+
+NOTES = os.environ.get("ROPELAB_NOTES", "")
+PASSAGES = [p for c in CLAIMS for p in c.passages] + [q.asked for q in QUESTIONS]
+
+
+def test_ids_are_unique_and_readable():
+    ids = [claim.id for claim in CLAIMS]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z][a-z0-9-]+", id_) for id_ in ids)
+
+
+def test_every_claim_is_a_sentence_that_is_said_somewhere():
+    for claim in CLAIMS:
+        assert claim.statement.endswith("."), claim.id
+        assert claim.passages, claim.id
+        assert {passage.source for passage in claim.passages} <= set(SOURCES), claim.id
+
+
+def test_no_family_is_left_out():
+    assert len(CLAIMS) == sum(len(family.CLAIMS) for family in FAMILIES) >= 130
+
+
+def test_trained_claims_are_exactly_those_in_the_folder_of_that_name():
+    for family in FAMILIES:
+        kind = Kind.TRAINED if ".trained." in family.__name__ else Kind.ARITHMETIC
+        assert {claim.kind for claim in family.CLAIMS} == {kind}
+
+
+def test_every_source_is_cited_and_has_a_title():
+    assert {passage.source for passage in PASSAGES} == set(SOURCES)
+    assert all(source.title for source in SOURCES.values())
+
+
+def test_links_are_those_of_the_papers():
+    for key, source in SOURCES.items():
+        assert not source.link or source.link.startswith("https://"), key
+        if "arxiv.org" in source.link:
+            year = int(source.link.rsplit("/", 1)[1][:2])
+            assert source.year == 2000 + year, key
+
+
+def test_a_note_is_quoted_where_it_is_cited_and_rendered_where_it_is_chinese():
+    for passage in PASSAGES:
+        if passage.source.isdecimal():
+            assert passage.quote, passage
+            assert passage.line, passage
+        chinese = re.search(r"[\u4e00-\u9fff]", passage.quote)
+        assert bool(passage.english) == bool(chinese), passage
+
+
+@pytest.mark.skipif(not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts")
+def test_quotations_stand_in_the_notes_at_their_lines():
+    for passage in (p for p in PASSAGES if p.source.isdecimal()):
+        [file] = Path(NOTES).glob(f"{passage.source}*")
+        assert passage.line is not None
+        lines = file.read_text(encoding="utf-8").split("\n")
+        assert passage.quote in lines[passage.line - 1], cited(passage)
+
+
+def test_a_citation_names_author_year_place_and_line():
+    assert cited(Passage("001", "§5.3", 319)) == "Joye 2025, §5.3, line 319"
+    assert cited(Passage("men", "table 2")) == "Men et al. 2024, table 2"
+    assert cited(Passage("004")) == "“ROPE(旋转位置编码)简述”"
+
+
+def test_claims_are_found_by_id_alone():
+    assert find("rotate-half").id == "rotate-half"
+    with pytest.raises(InputError, match="unknown claim '1'"):
+        find("1")
+
+
+@pytest.mark.parametrize("name", ["rotate-hlf", "0", "-1", "nothing like it"])
+def test_an_unknown_claim_is_refused_with_what_is_allowed(name):
+    with pytest.raises(InputError, match=f"unknown claim '{name}'.*`ropelab claims` lists"):
+        find(name)
+
+
+def test_misspelt_names_get_near_matches():
+    with pytest.raises(InputError, match="did you mean rotate-half"):
+        find("rotate-hlf")
+    with pytest.raises(InputError, match="did you mean 'yarn'"):
+        source_named("yarm")
+
+
+def test_a_source_has_its_claims():
+    assert {claim.id for claim in said_in("wang")} == {"bfloat16-breaks"}
+    assert len(said_in("001")) >= 35
+    assert said_in("nobody") == ()
+
+
+def test_answers_rest_on_claims_and_take_their_numbers():
+    for question in QUESTIONS:
+        assert question.claims
+        found = {id_: find(id_).evidence() for id_ in question.claims}
+        answer = question.answered(found)
+        assert all(found[id_].deciding.measured in answer for id_ in question.claims)
+        assert "{" not in answer

@@ -1,0 +1,516 @@
+"""Claims decided by stored runs: small made-up runs, and numbers turned around."""
+
+import math
+from itertools import combinations
+
+import pandas as pd
+import pytest
+
+from ropelab.context import Stored
+from ropelab.lab import run
+from ropelab.labels import method_label
+from ropelab.literature.arithmetic.base_bound import PRINTED
+from ropelab.literature.judge import judged
+from ropelab.literature.ledger import CLAIMS, find
+from ropelab.literature.record import OUTCOMES, Kind, Verdict
+from ropelab.literature.trained import orderings
+from ropelab.literature.trained import stored as reading
+from ropelab.literature.trained.stored import Encodings, Methods, Tally, described, largest_first
+
+HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
+OPEN = Verdict.UNDECIDED
+AS_ARITHMETIC = dict(zip(OUTCOMES[Kind.TRAINED], OUTCOMES[Kind.ARITHMETIC], strict=True))
+L, LONGER = 2048, 8192
+DISTANCES = (512, 1024, 2048, 4096, 6144)
+
+# method, factor: loss after 8192 tokens, loss after 2048, copy accuracy by distance
+PAPER_LIKE = {
+    ("unscaled", 1.0): (2.46, 1.85, (0.98, 0.95, 0.14, 0.02, 0.01)),
+    ("pi", 4.0): (2.32, 2.30, (0.03, 0.03, 0.02, 0.02, 0.02)),
+    ("ntk", 4.0): (1.99, 1.86, (0.97, 0.95, 0.84, 0.64, 0.07)),
+    ("ntk", 8.0): (1.95, 1.90, (0.98, 0.96, 0.91, 0.86, 0.70)),
+    ("yarn", 4.0): (1.88, 1.88, (1.00, 0.99, 0.96, 0.99, 0.95)),
+    ("sliding_window", 1.0): (1.84, 1.85, None),
+}
+
+
+def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
+    """A stored run of the extrapolation lab in which differences above `noise` are told apart."""
+    config = {"train_len": L, "test_len": LONGER, "seeds": [0], "documents": 50} | config
+    losses, copies, pairs = [], [], []
+    for (method, factor), (far, near, accuracies) in rows.items():
+        about = {"method": method, "factor": factor, "seed": 0, "arm": "zero_shot"}
+        for context, loss in ((L, near), (LONGER, far)):
+            losses.append({**about, "context_tokens": context, "nll_nats_per_byte": loss})
+        for distance, accuracy in zip(DISTANCES, accuracies or (), strict=False):
+            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy})
+    for a, b in combinations(rows, 2):
+        pairs += _pairs(a, b, rows[a], rows[b], noise)
+    if tuned is not None:
+        about = {"method": "yarn", "factor": 4.0, "seed": 0, "arm": "finetuned"}
+        losses.append({**about, "context_tokens": LONGER, "nll_nats_per_byte": tuned})
+        names = "yarn ×4 finetuned", "sliding_window"
+        better = _better(tuned - rows["sliding_window", 1.0][0], noise, names)
+        pairs.append(("nll_last_window", LONGER, *names, 0.0, better))
+    columns = ["metric", "at_tokens", "method_a", "method_b", "difference", "verdict"]
+    tables = {
+        "last_window": pd.DataFrame(losses),
+        "copy_accuracy": pd.DataFrame(copies),
+        "comparisons": pd.DataFrame(pairs, columns=columns),
+    }
+    return Stored("extrapolate", config, tables, "somewhere")
+
+
+def _pairs(a, b, of_a, of_b, noise):
+    names = method_label(*a), method_label(*b)
+    yield (
+        "nll_last_window",
+        LONGER,
+        *names,
+        of_a[0] - of_b[0],
+        _better(of_a[0] - of_b[0], noise, names),
+    )
+    yield (
+        "nll_short_context",
+        L,
+        *names,
+        of_a[1] - of_b[1],
+        _better(of_a[1] - of_b[1], noise, names),
+    )
+    if of_a[2] and of_b[2]:
+        for distance, x, y in zip(DISTANCES, of_a[2], of_b[2], strict=True):
+            yield ("copy_accuracy", distance, *names, x - y, _better(y - x, noise, names))
+
+
+def _better(difference, noise, names):
+    """The smaller of two, or `~` where they are closer than the noise."""
+    if abs(difference) <= noise:
+        return "~"
+    return names[0] if difference < 0 else names[1]
+
+
+def changed(row, far=None, near=None, copying=None):
+    old = PAPER_LIKE[row]
+    new = (far or old[0], near or old[1], old[2] if copying is None else copying)
+    return {**PAPER_LIKE, row: new}
+
+
+def without_window(rows):
+    return {row: values for row, values in rows.items() if row[0] != "sliding_window"}
+
+
+WORKS = (0.99,) * 5
+ON_TRAINED_LENGTHS = [
+    ("plain-fails", {}, HOLDS),
+    ("plain-fails", {"rows": changed(("unscaled", 1.0), copying=WORKS)}, WRONG),
+    ("plain-fails", {"rows": changed(("unscaled", 1.0), far=1.80)}, WRONG),
+    ("plain-fails", {"rows": changed(("unscaled", 1.0), far=1.841)}, OPEN),
+    ("rope-extrapolates", {}, WRONG),
+    ("rope-extrapolates", {"rows": changed(("unscaled", 1.0), 1.80, copying=WORKS)}, HOLDS),
+    ("yarn-extends", {}, HOLDS),
+    (
+        "yarn-extends",
+        {"rows": changed(("yarn", 4.0), copying=(1.0, 1.0, 1.0, 0.99, 0.6))},
+        CONDITION,
+    ),
+    ("yarn-extends", {"rows": changed(("yarn", 4.0), copying=(1.0, 1.0, 0.9, 0.5, 0.1))}, WRONG),
+    ("yarn-extends", {"rows": changed(("yarn", 4.0), far=2.60)}, WRONG),
+    ("yarn-beats-ntk", {}, CONDITION),
+    ("yarn-beats-ntk", {"rows": changed(("yarn", 4.0), near=1.80)}, HOLDS),
+    ("yarn-beats-ntk", {"rows": changed(("yarn", 4.0), far=2.10)}, WRONG),
+    ("yarn-beats-ntk", {"rows": changed(("yarn", 4.0), far=1.991)}, OPEN),
+    ("ntk-better-short", {}, HOLDS),
+    ("ntk-better-short", {"rows": changed(("ntk", 4.0), near=1.95)}, WRONG),
+    ("ntk-better-short", {"noise": 0.1}, OPEN),
+    ("pi-fails-zero-shot", {}, CONDITION),
+    ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), far=2.60)}, HOLDS),
+    ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), copying=WORKS)}, WRONG),
+    ("low-perplexity-enough", {}, OPEN),
+    (
+        "low-perplexity-enough",
+        {"rows": changed(("sliding_window", 1.0), copying=(0.9, 0.9, 0.1, 0.02, 0.02))},
+        WRONG,
+    ),
+    ("low-perplexity-enough", {"rows": without_window(PAPER_LIKE)}, HOLDS),
+    (
+        "low-perplexity-enough",
+        {"rows": without_window(changed(("pi", 4.0), far=1.90))},
+        CONDITION,
+    ),
+    ("extension-beats-window", {}, OPEN),
+    ("extension-beats-window", {"tuned": 1.90}, WRONG),
+    ("extension-beats-window", {"tuned": 1.80}, HOLDS),
+    ("extension-beats-window", {"tuned": 1.80, "noise": 0.1}, OPEN),
+]
+
+
+@pytest.mark.parametrize(("id_", "stored", "expected"), ON_TRAINED_LENGTHS)
+def test_verdicts_on_scaling_follow_the_stored_numbers(id_, stored, expected):
+    evidence = find(id_).evidence(runs=(extrapolation(**stored),))
+    assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
+
+
+# ALiBi keeps its loss, T5 nearly, RoPE and the sinusoids do not.
+RISES = {"alibi": -0.01, "t5": 0.015, "rope": 0.5, "sinusoidal": 0.9, "nope": 0.3}
+FAR_COPIES = {"alibi": 0.9, "t5": 0.6, "rope": 0.05, "sinusoidal": 0.02, "nope": 0.2}
+
+
+def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=()) -> Stored:
+    """A stored run of the encodings lab; `unlearned` copy 0.1 inside the trained length."""
+    growth, quality, pairs = [], [], []
+    for name, rise in rises.items():
+        growth.append(("text loss", 4, name, rise, rise - noise, rise + noise))
+        quality += [("text loss", name, 1, 1.9), ("text loss", name, 4, 1.9 + rise)]
+        inside = 0.1 if name in unlearned else near
+        quality += [("copy accuracy", name, 1, inside), ("copy accuracy", name, 4, copies[name])]
+        if name != "rope":
+            names = (name, "rope")
+            loss = _better(rise - rises["rope"], noise, names)
+            copied = _better(copies["rope"] - copies[name], noise, names)
+            pairs += [("text loss", 4, *names, loss), ("copy accuracy", 4, *names, copied)]
+            pairs.append(("text loss", 1, *names, "~"))
+    at = "times_trained_len"
+    tables = {
+        "extrapolation": pd.DataFrame(
+            growth, columns=["metric", at, "encoding", "difference", "ci_low", "ci_high"]
+        ),
+        "quality": pd.DataFrame(quality, columns=["metric", "encoding", at, "value"]),
+        "comparisons": pd.DataFrame(
+            pairs, columns=["metric", at, "encoding_a", "encoding_b", "verdict"]
+        ),
+    }
+    config = {"train_len": 512, "test_len": 2048, "seeds": [0, 1, 2], "documents": 50}
+    return Stored("encodings", config, tables, "somewhere")
+
+
+@pytest.mark.parametrize(
+    ("id_", "stored", "expected"),
+    [
+        ("alibi-extrapolates", {}, HOLDS),
+        ("alibi-extrapolates", {"copies": FAR_COPIES | {"alibi": 0.3}}, CONDITION),
+        ("alibi-extrapolates", {"rises": RISES | {"alibi": 0.2}}, WRONG),
+        ("alibi-extrapolates", {"rises": RISES | {"alibi": 0.021}}, OPEN),
+        ("sinusoidal-extrapolates", {}, WRONG),
+        ("sinusoidal-extrapolates", {"rises": RISES | {"sinusoidal": 0.0}}, CONDITION),
+        ("t5-extrapolates", {}, HOLDS),
+        ("t5-extrapolates", {"rises": RISES | {"t5": 0.6}}, WRONG),
+        ("alibi-beats-others", {}, HOLDS),
+        ("rope-beats-sinusoidal", {}, HOLDS),
+        ("rope-beats-sinusoidal", {"rises": RISES | {"sinusoidal": 0.2}}, WRONG),
+        ("loss-order", {}, HOLDS),
+        ("loss-order", {"rises": RISES | {"t5": 0.6}}, WRONG),
+        ("loss-order", {"rises": RISES | {"sinusoidal": 0.4}}, WRONG),
+        ("loss-order", {"rises": RISES | {"sinusoidal": 0.501}}, OPEN),
+        ("copy-order", {}, HOLDS),
+        ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}}, WRONG),
+        ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}, "unlearned": ("nope",)}, OPEN),
+        ("copy-order", {"unlearned": ("nope",)}, OPEN),
+        ("copy-order", {"near": 0.3}, OPEN),
+    ],
+)
+def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
+    evidence = find(id_).evidence(runs=(encodings(**stored),))
+    assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
+
+
+def bases(law, contexts=5, head_dim=128, pairs=64) -> Stored:
+    """A stored run of the base lab whose bounds follow a law."""
+    lengths = [1024 * 2**i for i in range(contexts)]
+    table = pd.DataFrame(
+        {
+            "context_tokens": lengths,
+            "head_dim": head_dim,
+            "turning_pairs": pairs,
+            "first_admissible_base": [law(n) for n in lengths],
+        }
+    )
+    return Stored("base", {}, {"bound": table}, "somewhere")
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ((), OPEN),
+        ((bases(lambda n: 0.0424 * n**1.628),), HOLDS),
+        ((bases(lambda n: 0.0424 * n**1.628, contexts=4),), OPEN),
+        ((bases(lambda n: 0.0424 * n**1.628, head_dim=64, pairs=32),), OPEN),
+        ((bases(lambda n: 0.0424 * n**1.628, pairs=32),), OPEN),
+        ((bases(lambda n: 0.043 * n**1.64),), CONDITION),
+        ((bases(lambda n: 0.0424 * n**1.4),), WRONG),
+    ],
+)
+def test_the_fit_is_judged_by_stored_bounds(runs, expected):
+    assert find("base-bound-fit").verdict(runs=runs) == AS_ARITHMETIC[expected]
+
+
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [
+        (lambda n: dict(PRINTED)[n], HOLDS),
+        (lambda n: 0.995 * dict(PRINTED)[n], HOLDS),
+        (lambda n: 0.9 * dict(PRINTED)[n], WRONG),
+    ],
+)
+def test_exact_bounds_decide_whether_printed_bases_are_least(law, expected):
+    runs = (bases(law, contexts=len(PRINTED)),)
+    assert find("base-bound-table").verdict(runs=runs) == AS_ARITHMETIC[expected]
+
+
+def predictions(*rows) -> Stored:
+    """A stored run that trained under several bases: first failure, intervals, agrees."""
+    names = ["first_failing_position_tokens", "accuracy_ci_high", "text_ci_high_nats_per_byte"]
+    table = pd.DataFrame(rows, columns=[*names, "agrees"])
+    config = {"seeds": [0], "train_len": 512}
+    return Stored("base-empirical", config, {"predictions": table}, "somewhere")
+
+
+REFERENCE = (math.nan, 0.0, 0.0, None)
+SUPERFICIAL = (100.0, -0.5, 0.01, True)
+WORSE = (100.0, -0.5, 0.3, True)
+RETRIEVES_WORSE = (100.0, -0.1, 0.01, False)
+RETRIEVES = (100.0, 0.1, 0.01, False)
+ADMISSIBLE = (math.nan, 0.1, 0.01, True)
+LOST = (math.nan, -0.1, 0.01, False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((REFERENCE,), OPEN),
+        ((REFERENCE, ADMISSIBLE), OPEN),
+        ((REFERENCE, SUPERFICIAL, SUPERFICIAL, ADMISSIBLE), HOLDS),
+        ((REFERENCE, SUPERFICIAL, WORSE), CONDITION),
+        ((REFERENCE, SUPERFICIAL, LOST), CONDITION),
+        ((REFERENCE, SUPERFICIAL, RETRIEVES), WRONG),
+        ((REFERENCE, SUPERFICIAL, RETRIEVES_WORSE), WRONG),
+    ],
+)
+def test_the_bound_is_judged_by_stored_trainings(rows, expected):
+    assert find("base-bound-predicts").verdict() == OPEN
+    assert find("base-bound-predicts").verdict(runs=(predictions(*rows),)) == expected
+
+
+def test_low_text_losses_are_counted_among_all_bases_below_the_bound():
+    run = predictions(REFERENCE, SUPERFICIAL, RETRIEVES_WORSE)
+    low = find("base-bound-predicts").evidence(runs=(run,)).findings[1]
+    assert low.measured == "2 of 2"
+
+
+def trained():
+    return [claim for claim in CLAIMS if claim.reads in ("extrapolate", "encodings")]
+
+
+@pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
+def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
+    nothing = claim.evidence()
+    assert nothing.verdict(claim.kind) == OPEN
+    assert nothing.is_missing
+    weak = {"extrapolate": extrapolation(changed(("unscaled", 1.0), copying=(0.3,) * 5))}
+    weak["encodings"] = encodings(near=0.3)
+    unlearned = claim.evidence(runs=(weak[claim.reads],))
+    assert unlearned.verdict(claim.kind) == OPEN
+    assert unlearned.is_missing
+    assert claim.command.startswith(f"ropelab {claim.reads} ")
+
+
+@pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
+@pytest.mark.parametrize("left", ["copy_accuracy", "quality", "last_window", "comparisons"])
+def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left):
+    full = {"extrapolate": extrapolation(), "encodings": encodings()}[claim.reads]
+    tables = {name: table for name, table in full.tables.items() if name != left}
+    partial = Stored(full.experiment, full.config, tables, full.path)
+    verdict_ = claim.verdict(runs=(partial,))
+    if left in full.tables and verdict_ != OPEN:
+        assert verdict_ == claim.verdict(runs=(full,))
+
+
+@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "loss-order"])
+def test_an_encoding_that_did_not_learn_decides_nothing(id_):
+    learned = find(id_).verdict(runs=(encodings(),))
+    evidence = find(id_).evidence(runs=(encodings(unlearned=("sinusoidal", "t5")),))
+    assert learned != OPEN
+    assert evidence.verdict(Kind.TRAINED) == OPEN
+    assert "did not learn to copy" in evidence.measured
+
+
+def test_one_run_is_judged_by_the_claims_that_it_can_answer():
+    run = extrapolation()
+    table = judged("extrapolate", run.config, run.tables).set_index("id")
+    assert set(table["evidence"]) == {Kind.TRAINED}
+    assert table.loc["rope-extrapolates", "verdict"] == Verdict.NOT_REPRODUCED
+    assert "extension-beats-window" not in table.index  # nothing was fine-tuned
+    assert "order-zero-shot-2x" not in table.index  # tested at 4x
+    assert judged("encodings", encodings(near=0.3).config, encodings(near=0.3).tables).empty
+
+
+def test_models_are_described_by_size_seeds_and_length():
+    shape = {"layers": 3, "width": 192, "heads": 1, "head_dim": 64}
+    assert described({**shape, "seeds": [0, 1, 2], "train_len": 2048}) == (
+        "1.1 M parameters, 3 seeds, trained at 2048 tokens"
+    )
+    assert described({"preset": "small", "seeds": [0], "train_len": 64}) == (
+        "about 1 M parameters, 1 seed, trained at 64 tokens"
+    )
+
+
+# Orderings
+
+
+def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=LONGER, **config):
+    """A stored run that compares pairs (a, b, difference, better) and whose models copy."""
+    columns = ["method_a", "method_b", "difference", "verdict"]
+    table = pd.DataFrame(list(pairs), columns=columns).assign(metric=metric, at_tokens=at)
+    copies = pd.DataFrame(
+        {"method": ["unscaled"], "factor": 1.0, "arm": "zero_shot", "distance_tokens": 64}
+    ).assign(accuracy=config.pop("copies", 0.99))
+    tables = {"comparisons": table, "copy_accuracy": copies}
+    config = {"train_len": L, "test_len": test_len, "seeds": list(seeds)} | config
+    return Stored("extrapolate", config, tables, "somewhere")
+
+
+@pytest.mark.parametrize(
+    ("difference", "better", "costs", "free"),
+    [
+        (-0.3, "first", HOLDS, WRONG),
+        (-0.01, "first", HOLDS, HOLDS),
+        (-0.3, "~", OPEN, HOLDS),
+        (0.3, "second", WRONG, WRONG),
+        (0.01, "second", OPEN, HOLDS),
+    ],
+)
+def test_orderings_are_decided_by_verdicts_and_closeness(difference, better, costs, free):
+    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
+    run = ordered_run(
+        *((a, b, difference, {"first": a, "second": b}.get(better, "~")) for a, b in pairs)
+    )
+    assert find("static-costs-short").verdict(runs=(run,)) == costs
+    assert find("dynamic-free-short").verdict(runs=(run,)) == free
+
+
+def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
+    there = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"))
+    back = ordered_run(("yarn ×4", "unscaled", 0.3, "unscaled"))
+    told = [find("static-costs-short").evidence(runs=(run,)).measured for run in (there, back)]
+    assert told == ["unscaled > yarn ×4: > (-0.300)"] * 2
+
+
+def test_orderings_need_models_that_learned_and_the_run_with_most_seeds_decides():
+    one = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"))
+    three = ordered_run(("unscaled", "yarn ×4", 0.3, "yarn ×4"), seeds=(0, 1, 2))
+    weak = ordered_run(("unscaled", "yarn ×4", -0.3, "unscaled"), copies=0.3)
+    assert find("static-costs-short").verdict(runs=(weak,)) == OPEN
+    assert find("static-costs-short").verdict(runs=(one, three)) == WRONG
+
+
+def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length():
+    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
+    pairs = [
+        (at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
+        for at, order in ((2 * L, inside), (3 * L, outside), (4 * L, inside))
+        for a, b in combinations(order, 2)
+    ]
+    table = pd.DataFrame(pairs, columns=["at_tokens", "method_a", "method_b", "difference"])
+    table = table.assign(metric="nll_bucket", verdict=table["method_a"])
+    near = ordered_run(finetune_len=2 * L)
+    near.tables["comparisons"] = table
+    far = ordered_run(finetune_len=4 * L)
+    far.tables["comparisons"] = table
+    for id_ in ("order-finetuned-inside", "order-finetuned-outside"):
+        assert find(id_).verdict(runs=(near,)) == HOLDS
+        assert find(id_).verdict(runs=(far,)) == OPEN
+
+
+SMALL = {"train_len": 64, "test_len": 128, "text_steps": 2, "copy_steps": 2, "device": "cpu"}
+SMALL |= {"documents": 3, "sequences": 2}
+TINY = {"train_len": 128, "text_steps": 2, "retrieval_steps": 2, "tokens_per_step": 128}
+TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
+SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step": 128}
+
+
+NOT_IN_SMALL_RUNS = {
+    "base-bound-fit",
+    "base-bound-predicts",
+    "extension-beats-window",
+    *(claim.id for claim in orderings.CLAIMS if claim.id != "static-costs-short"),
+}
+
+
+@pytest.fixture(scope="module")
+def really_run() -> dict[str, Stored]:
+    """Runs of the labs themselves, too short to learn anything."""
+    few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
+    chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    made = {
+        "extrapolate": run("extrapolate", **SMALL, **few),
+        "encodings": run("encodings", **SMALL, **SMALLER, **chosen),
+        "base": run("base", context="256,512", windows_up_to=0),
+        "base-empirical": run("base-empirical", **TINY),
+    }
+    return {
+        name: Stored(name, found.config.model_dump(mode="json"), dict(found.tables), "")
+        for name, found in made.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "claim", [c for c in CLAIMS if c.reads not in ("", "precision")], ids=lambda claim: claim.id
+)
+def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
+    runs = (really_run[claim.reads],)
+    if claim.id != "base-bound-table":
+        assert claim.verdict(runs=runs) == OPEN
+    monkeypatch.setattr(reading, "LEARNED", 0.0)
+    monkeypatch.setattr(orderings, "LEARNED", 0.0)
+    evidence = claim.evidence(runs=runs)
+    if claim.id not in NOT_IN_SMALL_RUNS:
+        assert not evidence.is_missing, evidence.measured
+
+
+def test_the_longest_run_with_most_seeds_decides():
+    small = extrapolation(train_len=512, test_len=1024)
+    seeds = extrapolation(seeds=[0, 1, 2])
+    same_length = extrapolation(test_len=L)
+    chosen = largest_first(Methods, (small, seeds, extrapolation(), same_length))
+    assert [(run.train_len, run.seeds) for run in chosen] == [(L, 3), (L, 1), (512, 1)]
+    assert largest_first(Methods, (same_length,)) == []
+    assert largest_first(Encodings, ()) == []
+
+
+def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
+    plain = extrapolation()
+    tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
+    tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
+    mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
+    assert mixed.copies_at_twice("unscaled") == 0.02
+    assert mixed.label("ntk") == "ntk ×4"
+    assert mixed.label("ntk", largest=True) == "ntk ×8"
+    assert math.isnan(mixed.copies_at_twice("unknown"))
+
+
+def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_shortest():
+    plain = extrapolation()
+    short, long = (
+        plain.tables["copy_accuracy"].assign(context_tokens=tokens, accuracy=accuracy)
+        for tokens, accuracy in ((L, 0.95), (LONGER, 0.4))
+    )
+    both = {**plain.tables, "copy_accuracy": pd.concat([long, short])}
+    run = Methods(Stored("extrapolate", plain.config, both, ""))
+    assert run.copies_within() == pytest.approx(0.95)
+    assert run.copies_beyond("yarn ×4") == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("tally", "agrees", "text"),
+    [
+        (Tally(1, 0, 0), True, "better"),
+        (Tally(0, 1, 0), False, "worse"),
+        (Tally(0, 0, 1), None, "within the noise"),
+        (Tally(0, 0, 0), None, "not compared"),
+        (Tally(2, 1, 1), True, "better at 2, worse at 1 of 4 distances"),
+        (Tally(1, 1, 0), False, "better at 1, worse at 1 of 2 distances"),
+    ],
+)
+def test_tallies_in_words(tally, agrees, text):
+    finding = tally.mostly_better("a against b")
+    assert (finding.agrees, finding.measured) == (agrees, text)
+    assert tally.nowhere_worse("").agrees == (tally.worse == 0)

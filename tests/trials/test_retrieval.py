@@ -1,0 +1,145 @@
+"""Retrieval: what looks where the answer stands is right everywhere, and what does not is not."""
+
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import one_hot
+
+from ropelab.context import Context
+from ropelab.encoding.base import Encoding
+from ropelab.lm.corpus import VOCABULARY
+from ropelab.lm.matcher import ngram_predictions
+from ropelab.lm.source import ALPHABET, KEY
+from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.trials.grid import Place, distances, places, retrieval_contexts
+from ropelab.trials.readers import AsTrained
+from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
+from ropelab.trials.text import SEARCH_SEED
+
+EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
+
+
+class Certain(nn.Module):
+    """A model by construction: it is sure of one next token, and knows nothing where that is -1."""
+
+    size = type("Size", (), {"vocabulary": VOCABULARY})
+
+    def __init__(self, predictions) -> None:
+        super().__init__()
+        self.encoding = Encoding()
+        self.predictions = predictions
+        self.head = nn.Linear(VOCABULARY + 1, VOCABULARY, bias=False)
+        nn.init.eye_(self.head.weight)
+
+    def hidden(self, tokens):
+        """The prediction of the token after each, from those up to it."""
+        known = nn.functional.pad(tokens, (0, 1))
+        following = self.predictions(known)[:, 1:]
+        return one_hot(following.where(following >= 0, VOCABULARY), VOCABULARY + 1).float()
+
+
+def looking_back(distance: int) -> Certain:
+    """A model that repeats what stood exactly so far back."""
+    return Certain(lambda tokens: tokens.roll(distance, dims=1))
+
+
+@pytest.fixture(scope="module")
+def corpus(corpora) -> CorpusRef:
+    return CorpusRef.of(corpora[0], 257)
+
+
+def task(name: str, corpus: CorpusRef, *where: Place, **changes) -> Retrieval:
+    given = {"name": name, "places": where or EVERYWHERE, "sequences": 2, "corpus": corpus}
+    return Retrieval(**{**given, **changes})
+
+
+def nothing(*_, **__) -> None:
+    """Report no progress."""
+
+
+def measured(model: Certain, asked: Retrieval) -> pd.DataFrame:
+    return asked.measure(model, AsTrained(), nothing)["trials"]
+
+
+def accuracy(model: Certain, asked: Retrieval) -> float:
+    found = measured(model, asked)
+    return found["correct"].sum() / found["trials"].sum()
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("place", EVERYWHERE, ids=lambda place: f"{place.distance}@{place.context}")
+def test_looking_exactly_as_far_back_finds_everything_and_one_token_beside_it_nothing(
+    name, place, corpus
+):
+    asked = task(name, corpus, place, sequences=4)
+    found = measured(looking_back(place.distance), asked)
+    assert (found["correct"] == found["trials"]).all()
+    assert (found["trials"] > 0).all()
+    assert len(found) == 4
+    beside = measured(looking_back(place.distance + 1), asked)
+    assert beside["correct"].sum() < found["trials"].sum() / 3
+
+
+def test_the_value_further_back_is_always_wrong(corpus):
+    asked = task("nearer", corpus, Place(64, 256))
+    assert accuracy(looking_back(128), asked) == 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_matching_the_last_three_tokens_answers_all_and_the_last_one_little(name, corpus):
+    asked = task(name, corpus)
+    three, one = (Certain(lambda tokens, n=n: ngram_predictions(tokens, n)) for n in (KEY, 1))
+    assert accuracy(three, asked) > 0.98
+    assert accuracy(one, asked) < 0.7
+    if name == "copy":
+        assert accuracy(three, asked) == 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corpus):
+    asked = task(name, corpus)
+    table = Matched(trial=asked).tables(Context())["matched"]
+    assert table["n_gram_tokens"].unique().tolist() == list(GRAMS)
+    for n in GRAMS:
+        rows = table[table["n_gram_tokens"] == n].drop(columns="n_gram_tokens")
+        model = Certain(lambda tokens, n=n: ngram_predictions(tokens, n))
+        pd.testing.assert_frame_equal(rows.reset_index(drop=True), measured(model, asked))
+
+
+def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
+    table = measured(looking_back(1), task("recall", corpus, sequences=3))
+    rows = table[["distance_tokens", "context_tokens"]].drop_duplicates()
+    assert [tuple(row) for row in rows.to_numpy()] == list(EVERYWHERE)
+    assert table["sequence"].tolist() == [0, 1, 2] * len(EVERYWHERE)
+
+
+def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_learned_from(
+    corpus,
+):
+    asked, place = task("hidden", corpus), Place(64, 256)
+    held_out = documents(corpus, 256, 2)[0]
+    searched = corpus.windows(SEARCH_SEED, 256, 2)
+    for seed, background in ((0, held_out), (SEARCH_SEED, searched)):
+        tokens = asked.sequences_at(seed, place, 2).tokens
+        same = tokens == background
+        # All but the two places of the symbols, which are base64's, as letters are.
+        assert same[:, :128].all()
+        assert same[:, 192:].float().mean() < 0.2
+    assert not torch.equal(held_out, searched)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_search_is_for_less_loss(name, corpus):
+    asked = task(name, corpus)
+    knowing = Certain(lambda tokens: ngram_predictions(tokens, KEY))
+    assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())
+
+
+def test_symbols_can_be_those_of_another_vocabulary(corpus):
+    plain, other = (task("copy", corpus, vocabulary=vocabulary) for vocabulary in (0, 1000))
+    tokens, renamed = (each.examples(3, 64) for each in (plain, other))
+    assert set(tokens.unique().tolist()) <= set(ALPHABET.tolist())
+    assert renamed.max() > ALPHABET.max()
+    assert [len(row.unique()) for row in tokens] == [len(row.unique()) for row in renamed]
+    assert (renamed[:, 32:] == renamed[:, :32]).all()
