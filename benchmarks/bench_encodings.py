@@ -30,7 +30,7 @@ def main() -> None:
     """Print a row per encoding."""
     typed = arguments()
     lengths = {"train_len": typed.train_len, "test_len": typed.test_len}
-    config = build(EncodingsConfig, {**lengths, "tasks": ("copy",)})
+    config = build(EncodingsConfig, lengths)
     counted = costs(config).set_index("encoding")
     print(
         f"{config.layers} layers, width {config.width}, {config.heads} heads; training windows of "

@@ -2,8 +2,9 @@
 
 Side by side on the same cores, in one process:
 
-training     the copy and the text model of ropelab against a transformers LlamaForCausalLM of
-             the same depth and width, trained with AdamW at the fixed length, to the same loss
+training     the model of ropelab against a transformers LlamaForCausalLM of the same depth and
+             width, trained with AdamW at the fixed length, to the same loss on the same mixture
+             of text, quotations, symbols and look-ups
 evaluation   one causal pass over a text against the sliding evaluation with stride 256, per
              scored token
 attention    queries and keys turned and attended to against torch's scaled_dot_product_attention
@@ -28,10 +29,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ropelab.context import Advance
 from ropelab.encoding.rope import Rope
-from ropelab.lm.batch import SYMBOLS, Batch, copy_batch
+from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, read_corpus
 from ropelab.lm.evaluation import token_losses
 from ropelab.lm.model import LanguageModel, ModelSize, fused_attention
+from ropelab.lm.source import Mixture, Source
 from ropelab.lm.training import Recipe, train
 from ropelab.machine import about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry
@@ -47,16 +49,21 @@ AVERAGED = 20
 STRIDE = 256
 
 
+SIZE = ModelSize(vocabulary=VOCABULARY, layers=3, width=192, heads=1, head_dim=64)
+"""That of the preset `small`."""
+
+
 @dataclass(frozen=True)
 class Lesson:
-    """What is learned, by a model of which depth and width, in how many steps of ropelab's."""
+    """What is learned, and in how many steps of ropelab's.
 
-    name: str
+    Attributes:
+        batches: of ropelab's training, which begins with periodic rows.
+        mixed: of the mixture alone, which the Llama is trained on from its first step.
+    """
+
     batches: Callable[..., Batch]
-    vocabulary: int
-    layers: int
-    width: int
-    heads: int
+    mixed: Callable[..., Batch]
     steps: int
 
 
@@ -64,43 +71,40 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--length", type=int, default=512, help="trained length")
-    parser.add_argument("--copy-steps", type=int, default=500, help="steps of ropelab's copy model")
-    parser.add_argument("--text-steps", type=int, default=200, help="steps of ropelab's text model")
+    parser.add_argument("--steps", type=int, default=500, help="training steps of ropelab's model")
     parser.add_argument("--test-length", type=int, default=8192)
     given = parser.parse_args()
-    copying = Lesson("copy", partial(copy_batch, 0), SYMBOLS, 2, 128, 2, given.copy_steps)
-    windows = partial(read_corpus(None, given.length + 1).windows, 0)
-    reading = Lesson("text", windows, VOCABULARY, 3, 192, 1, given.text_steps)
+    least = Mixture().periodic_steps + AVERAGED
+    if given.steps < least:
+        parser.error(f"--steps must be at least {least}: training begins with periodic rows")
+    corpus = read_corpus(None, given.length + 1)
+    source, mixed = Source(corpus), Source(corpus, Mixture(periodic_steps=0))
+    lesson = Lesson(partial(source.batch, 0), partial(mixed.batch, 0), given.steps)
     print(about_dtype(DTYPE, "cpu"))
-    for lesson in (copying, reading):
-        print(training(lesson, given.length), flush=True)
-    print(evaluation(copying, given.length, given.test_length), flush=True)
+    print(training(lesson, given.length), flush=True)
+    print(evaluation(given.length, given.test_length), flush=True)
     print(attention(given.test_length), flush=True)
 
 
-def ropelab_model(lesson: Lesson, length: int) -> LanguageModel:
-    """A model of the preset `small`."""
-    size = ModelSize(
-        vocabulary=lesson.vocabulary,
-        layers=lesson.layers,
-        width=lesson.width,
-        heads=lesson.heads,
-        head_dim=64,
-    )
-    plan = RopePlan(Geometry(64, 10000.0, length).inv_freq)
-    return LanguageModel(size, Rope(plan, "interleaved"))
+def ropelab_model(length: int) -> LanguageModel:
+    """The model of the preset `small`."""
+    plan = RopePlan(Geometry(SIZE.head_dim, 10000.0, length).inv_freq)
+    return LanguageModel(SIZE, Rope(plan, "interleaved"))
 
 
-def llama(lesson: Lesson, length: int) -> LlamaForCausalLM:
-    """A Llama of the same depth and width, its feed-forward part with as many parameters."""
+def llama(length: int) -> LlamaForCausalLM:
+    """A Llama of the same depth and width, its feed-forward part with as many parameters.
+
+    It has a head of 64 for every 64 features, as is usual.
+    """
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=lesson.vocabulary,
-        hidden_size=lesson.width,
-        intermediate_size=lesson.width * 8 // 3,
-        num_hidden_layers=lesson.layers,
-        num_attention_heads=lesson.width // 64,
-        num_key_value_heads=lesson.width // 64,
+        vocab_size=SIZE.vocabulary,
+        hidden_size=SIZE.width,
+        intermediate_size=SIZE.width * 8 // 3,
+        num_hidden_layers=SIZE.layers,
+        num_attention_heads=SIZE.width // SIZE.head_dim,
+        num_key_value_heads=SIZE.width // SIZE.head_dim,
         max_position_embeddings=length,
         tie_word_embeddings=False,
         attn_implementation="sdpa",
@@ -111,7 +115,7 @@ def llama(lesson: Lesson, length: int) -> LlamaForCausalLM:
 def training(lesson: Lesson, length: int) -> str:
     """Seconds until the averaged loss is as low as ropelab's at its end."""
     recipe = Recipe(steps=lesson.steps, window=length)
-    model = ropelab_model(lesson, length)
+    model = ropelab_model(length)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         losses = train(model, lesson.batches, recipe, Path(folder), silently, DTYPE)
@@ -121,7 +125,7 @@ def training(lesson: Lesson, length: int) -> str:
     theirs, loss = min(tries, key=lambda found: (max(found[1], target), found[0]))
     sign, stopped = ("", "") if loss <= target else ("> ", f" (stopped at {loss:.3f})")
     return (
-        f"training to a {lesson.name} loss of {target:.3f} at length {length}: ropelab "
+        f"training to a loss of {target:.3f} at length {length}: ropelab "
         f"{ours:.0f} s, Llama with AdamW {sign}{theirs:.0f} s{stopped}, "
         f"ratio {sign}{theirs / ours:.1f}"
     )
@@ -131,11 +135,11 @@ def llama_seconds(
     lesson: Lesson, length: int, target: float, patience: float, rate: float
 ) -> tuple[float, float]:
     """How long the Llama takes to an averaged loss of `target`, and the loss when it stopped."""
-    model = llama(lesson, length)
+    model = llama(length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)
     start, losses = time.perf_counter(), []
     while time.perf_counter() - start < patience:
-        batch = lesson.batches(step=len(losses), window=length, rows=max(1, 8192 // length))
+        batch = lesson.mixed(step=len(losses), window=length, rows=max(1, 8192 // length))
         with computing_in(DTYPE, "cpu"):
             logits = model(batch.tokens[:, :-1]).logits
         scored = batch.scored[:, 1:]
@@ -151,10 +155,10 @@ def llama_seconds(
     return time.perf_counter() - start, sum(last) / len(last)
 
 
-def evaluation(lesson: Lesson, length: int, test_length: int) -> str:
+def evaluation(length: int, test_length: int) -> str:
     """Time per scored token: one pass over a text against windows moved by STRIDE."""
-    tokens = torch.randint(SYMBOLS, (1, test_length + 1))
-    mine, theirs = ropelab_model(lesson, length), llama(lesson, test_length).eval()
+    tokens = torch.randint(SIZE.vocabulary, (1, test_length + 1))
+    mine, theirs = ropelab_model(length), llama(test_length).eval()
     one_pass = seconds(lambda: token_losses(mine, tokens)) / test_length
 
     @torch.inference_mode()

@@ -1,7 +1,7 @@
 """What number format should this machine train in, and how far is a step from its peak?
 
-For both number formats, one thread, side by side: the rate of a square product, and for the two
-small models of `extrapolate` the tokens trained per second by window, the share of a step that the
+For both number formats, one thread, side by side: the rate of a square product, and for the model
+of `extrapolate` the tokens trained per second by window, the share of a step that the
 optimizer takes, and the rate of a step as a share of the product's.
 
 `ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2` in the environment
@@ -22,10 +22,8 @@ from ropelab.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
 
-SIZES = {
-    "copy": ModelSize(vocabulary=64, layers=2, width=128, heads=2, head_dim=64),
-    "text": ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64),
-}
+SIZE = ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64)
+"""That of the preset `small`."""
 WINDOWS = (64, 1024, 2048)
 TOKENS = 4096
 SIDE = 1024
@@ -43,8 +41,8 @@ def main() -> None:
     for dtype in formats:
         peak = product_rate(dtype, rounds)
         print(f"{dtype}: a product of {SIDE} x {SIDE} at {peak / 1e9:.0f} GFLOP/s")
-        for name, size in SIZES.items():
-            print(f"  {name} model: " + "; ".join(row(size, dtype, peak, rounds)), flush=True)
+        for window in WINDOWS:
+            print("  " + window_report(dtype, window, peak, rounds), flush=True)
 
 
 def resolved() -> DtypeName:
@@ -58,17 +56,12 @@ def product_rate(dtype: DtypeName, rounds: int) -> float:
     return 2 * SIDE**3 / fastest(lambda: one @ one, rounds)
 
 
-def row(size: ModelSize, dtype: DtypeName, peak: float, rounds: int) -> list[str]:
-    """For each window: tokens per second, the optimizer's share, and the share of the peak."""
-    return [window_report(size, dtype, window, peak, rounds) for window in WINDOWS]
-
-
-def window_report(size: ModelSize, dtype: DtypeName, window: int, peak: float, rounds: int) -> str:
-    """One window of one model, in words."""
-    plan = RopePlan(Geometry(size.head_dim, 10000.0, WINDOWS[-1]).inv_freq)
-    model = LanguageModel(size, Rope(plan, "interleaved"))
+def window_report(dtype: DtypeName, window: int, peak: float, rounds: int) -> str:
+    """For one window: tokens per second, the optimizer's share, and the share of the peak."""
+    plan = RopePlan(Geometry(SIZE.head_dim, 10000.0, WINDOWS[-1]).inv_freq)
+    model = LanguageModel(SIZE, Rope(plan, "interleaved"))
     optimizers = make_optimizers(model, Recipe(steps=1, window=window), dtype)
-    batch = random_batch(size, window)
+    batch = random_batch(window)
 
     def passes() -> None:
         with computing_in(dtype, "cpu"):
@@ -81,25 +74,25 @@ def window_report(size: ModelSize, dtype: DtypeName, window: int, peak: float, r
 
     forward_backward, optimizer = fastest(passes, rounds), fastest(update, rounds)
     step = forward_backward + optimizer
-    share = operations(size, window) * TOKENS / step / peak
+    share = operations(window) * TOKENS / step / peak
     return (
         f"{window}: {TOKENS / step:,.0f} tokens/s, optimizer {optimizer / step:.0%}, "
         f"{share:.0%} of the product's rate"
     )
 
 
-def random_batch(size: ModelSize, window: int) -> Batch:
+def random_batch(window: int) -> Batch:
     """Random tokens, all of them scored."""
-    tokens = torch.randint(size.vocabulary, (TOKENS // window, window))
+    tokens = torch.randint(SIZE.vocabulary, (TOKENS // window, window))
     return Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
 
 
-def operations(size: ModelSize, window: int) -> float:
+def operations(window: int) -> float:
     """Operations per token of a forward and a backward pass; scores of later keys do not count."""
-    inner = size.heads * size.head_dim
-    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
-    weights += size.vocabulary * size.width
-    return 6 * (weights + size.layers * inner * window)
+    inner = SIZE.heads * SIZE.head_dim
+    weights = SIZE.layers * (4 * inner * SIZE.width + 8 * SIZE.width**2)
+    weights += SIZE.vocabulary * SIZE.width
+    return 6 * (weights + SIZE.layers * inner * window)
 
 
 def fastest(work: Callable[[], object], rounds: int) -> float:

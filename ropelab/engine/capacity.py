@@ -6,10 +6,10 @@ from pathlib import Path
 import psutil
 from loky import cpu_count
 
-BYTES_OF_A_WORKER = 1_500_000_000
-"""What a worker may need: torch and its libraries 0.4 GB, and a pass over 8192 tokens. The largest
-that was measured for one process doing all cells in turn is 2.9 GB, fine-tuning at 8192 tokens
-4.7 GB; a cell that needs more says so by `memory_bytes`."""
+BYTES_OF_A_WORKER = 3_000_000_000
+"""What a worker may need: training the small model at 2048 tokens took 2.9 GB at most (torch and
+its libraries 0.4, the corpus and what it is sampled from 0.2, the rest activations and what the
+allocator keeps). A cell that needs more says so by `memory_bytes`."""
 
 
 def cores() -> int:

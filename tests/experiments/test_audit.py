@@ -122,6 +122,14 @@ def test_a_length_that_counts_the_factor_twice():
     assert "E07" in codes(audited(config))
 
 
+def test_claimed_lengths_that_differ():
+    """Command-R's file: vLLM and SGLang read model_max_length, the others do not."""
+    config = {**LLAMA, "max_position_embeddings": 8192, "model_max_length": 131072}
+    assert spec_of(config, "vllm").claimed_len == spec_of(config, "sglang").claimed_len == 131072
+    (finding,) = [f for f in audited(config).findings if f.code == "W15"]
+    assert "131072 in vllm, sglang" in finding.says
+
+
 def test_a_version_5_file_loses_its_base_in_version_4():
     llama3 = {
         "rope_type": "llama3",

@@ -106,11 +106,11 @@ def test_reach_ends_at_the_first_distance_that_fails():
     assert math.isnan(reach(table.assign(accuracy=0.1)))
 
 
-def test_a_tiny_run_has_every_table(request):
+def test_a_tiny_run_has_every_table(request, corpora):
     path = request.config.rootpath / "configs" / "smoke" / "base-empirical.toml"
     name, values = read_toml(path)
     assert name == "base-empirical"
-    tables = run(BaseEmpiricalConfig(**values), Context())
+    tables = run(BaseEmpiricalConfig(**values, corpus=corpora[0]), Context())
     assert set(tables) == {"text_nll", "copy_accuracy", "recall_accuracy", "predictions"}
     assert len(tables["predictions"]) == 4
     assert len(tables["text_nll"]) == 2 * 5
@@ -123,7 +123,7 @@ def test_a_tiny_run_has_every_table(request):
     [
         ({"bases": "1000"}, "at least two different bases"),
         ({"bases": "1,10"}, "greater than 1"),
-        ({"train_len": 64}, "at least 128"),
+        ({"train_len": 128}, "at least 256"),
         ({"tasks": "copying"}, "copy"),
         ({"head_dim": 7}, "even"),
         ({"corpus": "/nowhere/at/all"}, "nowhere"),

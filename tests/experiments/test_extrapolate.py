@@ -1,35 +1,32 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
-import math
-from dataclasses import replace
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib import pyplot as plt
 
 from ropelab.config import build
-from ropelab.context import Context
+from ropelab.context import Context, silent
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.plan import finetuned, recalibrated, trainings, trial
+from ropelab.experiments.extrapolate.plan import finetuned, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
-from ropelab.lm.evaluation import token_losses
-from ropelab.lm.training import make_optimizers, one_step
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
+from ropelab.trials.corpora import kinds
+from ropelab.trials.tables import NLL, PLACE
 
 SMOKE = {
     "train_len": 64,
     "test_len": 256,
     "head_dim": 16,
-    "text_steps": 4,
-    "copy_steps": 4,
     "documents": 3,
     "sequences": 2,
     "device": "cpu",
@@ -37,24 +34,38 @@ SMOKE = {
 GEOMETRY = Geometry(16, 10000.0, 64)
 
 
-def config(**changes: object) -> ExtrapolateConfig:
-    return build(ExtrapolateConfig, {**SMOKE, **changes})
-
-
-def described_by(task: str, **changes: object):
-    """The trainings of a task."""
-    return trainings(config(**changes), trial(config(**changes), task))
+pytestmark = pytest.mark.usefixtures("tiny_preset")
 
 
 @pytest.fixture(scope="module")
-def shared() -> Context:
-    """What one test trained another one need not train again."""
+def config(corpora):
+    """Makes a config on a small corpus."""
+
+    def made(**changes: object) -> ExtrapolateConfig:
+        return build(ExtrapolateConfig, {**SMOKE, "corpus": corpora[0], **changes})
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    """What was trained for one test is there for the next."""
     return Context()
 
 
 @pytest.fixture(scope="module")
-def tables(shared) -> dict[str, pd.DataFrame]:
-    return dict(run(config(methods="unscaled,yarn"), shared))
+def tables(config, context, tiny_preset) -> dict[str, pd.DataFrame]:
+    return dict(run(config(methods="unscaled,yarn"), context))
+
+
+def noting(lines: list[str]) -> Context:
+    """A context without anything trained that writes down what it is told."""
+
+    def progress(line: str, total: float | None = None):
+        lines.append(line)
+        return silent(line, total)
+
+    return Context(progress=progress)
 
 
 # Tables
@@ -90,7 +101,33 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
         "ci_low",
         "ci_high",
     ]
-    assert len(copies) == 2 * len(grid.distances(64, 256))
+    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    assert len(copies) == 2 * len(places)
+    for task in ("copy", "hidden"):
+        rows = tables[f"{task}_accuracy"]
+        of_one = rows[rows["method"] == "yarn"]
+        assert [tuple(place) for place in of_one[PLACE].to_numpy()] == list(places)
+
+
+def test_losses_by_kind_of_document_add_up_to_those_at_the_end(tables, config):
+    by_kind, last = tables["text_by_kind"], tables["last_window"]
+    given = config()
+    among = kinds(given.corpus_at(), 257, given.documents)
+    for label, rows in by_kind.groupby("method"):
+        assert rows.set_index("kind")["documents"].to_dict() == Counter(among)
+        whole = last[(last["method"] == label) & (last["context_tokens"] == 256)]
+        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
+    assert set(by_kind["method"]) == {"unscaled", "yarn", "sliding_window"}
+    assert set(among) == {"code", "prose"}
+
+
+def test_what_a_reader_without_a_model_finds_stands_beside(tables):
+    found = tables["matched"]
+    wide = found.pivot_table(index=["task", *PLACE], columns="n_gram_tokens", values="accuracy")
+    places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
+    assert len(wide) == 2 * len(places)
+    assert (wide.loc["copy"][3] == 1).all()
+    assert wide.loc[("copy", 128, 256), 1] < 0.3
 
 
 def test_intervals_hold_their_values(tables):
@@ -108,69 +145,42 @@ def test_within_the_trained_length_the_sliding_window_is_the_unscaled_model(tabl
     np.testing.assert_array_equal(values["unscaled"], values["sliding_window"])
 
 
-def test_the_same_config_gives_the_same_tables(tables):
+def test_the_same_config_gives_the_same_tables(tables, config):
     again = run(config(methods="unscaled,yarn"), Context())
     for name, table in tables.items():
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
 
-def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new():
+def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(config):
     lines: list[str] = []
-
-    def progress(line: str, total: float | None = None):
-        lines.append(line)
-        return Context().progress(line, total)
-
-    context = Context(progress=progress)
+    context = noting(lines)
     run(config(tasks=("copy",), methods="unscaled"), context)
-    assert lines == ["training copy model, seed 0", "copy, seed 0, unscaled"]
+    assert lines == ["training a model, seed 0", "copy, seed 0, unscaled"]
     lines.clear()
     run(config(tasks=("copy",), methods="unscaled,pi"), context)
     assert lines[-1:] == ["copy, seed 0, pi"]
     assert "copy, seed 0, unscaled" not in lines
 
 
-def test_seeds_train_models_of_their_own(shared):
-    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), shared)["copy_accuracy"]
+def test_seeds_train_models_of_their_own(config, context):
+    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), context)["copy_accuracy"]
     assert set(rows["seed"]) == {0, 1}
 
 
-@pytest.mark.parametrize(("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 121)])
-def test_the_models_of_a_preset_have_its_size_and_read(preset, millions):
-    (described,) = described_by("text", preset=preset, head_dim=64)
-    model = described.untrained(Context())
-    assert model.parameter_count() / 1e6 == pytest.approx(millions, rel=0.01)
-    tokens = torch.arange(65)[None]
-    assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
-
-
-def test_a_larger_preset_learns():
-    (described,) = described_by("copy", preset="base", head_dim=64)
-    model = described.untrained(Context())
-    recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)
-    optimizers = make_optimizers(model, recipe, "float32")
-    losses = [one_step(model, optimizers, described.task.data(0), recipe, 0) for _ in range(3)]
-    assert losses[2] < losses[0]
-
-
-def test_recall_is_measured_on_the_model_that_copies():
+def test_every_task_is_asked_of_the_same_model(config):
     lines: list[str] = []
-
-    def progress(line: str, total: float | None = None):
-        lines.append(line)
-        return Context().progress(line, total)
-
-    changes = {"tasks": ("copy", "recall"), "methods": "unscaled", "copy_steps": 5}
-    tables = run(config(**changes), Context(progress=progress))
-    wanted = ["training copy model, seed 0", "copy, seed 0, unscaled", "recall, seed 0, unscaled"]
-    assert list(dict.fromkeys(lines)) == wanted
-    assert (tables["recall_accuracy"]["trials"] != tables["copy_accuracy"]["trials"]).all()
+    tasks = ("copy", "hidden", "recall", "nearer")
+    tables = run(config(tasks=tasks, methods="unscaled"), noting(lines))
+    asked = [f"{task}, seed 0, unscaled" for task in tasks]
+    assert list(dict.fromkeys(lines)) == ["training a model, seed 0", *asked]
+    trials = [tables[f"{task}_accuracy"]["trials"].tolist() for task in tasks[:3]]
+    assert trials[0] != trials[1] != trials[2]
 
 
-def test_all_arms_and_recall_on_one_run(shared):
+def test_all_arms_and_recall_on_one_run(config, context):
     arms = ("zero_shot", "finetuned", "ceiling")
     changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
-    tables = run(config(**changes), shared)
+    tables = run(config(**changes), context)
     recall, text = tables["recall_accuracy"], tables["text_nll"]
     expected = {("pi", "zero_shot"), ("pi", "finetuned"), ("trained_at_test_len", "ceiling")}
     assert set(zip(recall["method"], recall["arm"], strict=True)) == expected
@@ -184,9 +194,9 @@ def test_all_arms_and_recall_on_one_run(shared):
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
-def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, shared):
+def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, config, context):
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
-    tables = run(config(**changes), shared)
+    tables = run(config(**changes), context)
     assert report.answer(tables)
     assert not report.summary(tables).empty
     figures = draw(tables)
@@ -211,10 +221,10 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
     assert [text.get_text() for text in axes.texts] == ["2.40", "2.70 → 2.08"]
 
 
-def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(shared):
+def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, context):
     changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
     longest, shorter = (
-        run(config(**changes, finetune_steps=2, finetune_len=length), shared)["text_nll"]
+        run(config(**changes, finetune_steps=2, finetune_len=length), context)["text_nll"]
         for length in (None, 128)
     )
     ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
@@ -222,25 +232,30 @@ def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(shared):
     assert not longest["nll_nats_per_byte"].equals(shorter["nll_nats_per_byte"])
 
 
-def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature():
+@pytest.mark.xfail(strict=True, reason="its first 160 steps are rows of 16 symbols, too")
+def test_fine_tuning_reads_text_at_its_length(config):
+    (base,) = trainings(config())
+    (method,) = parse_methods(["pi"], GEOMETRY, 256)
+    tuned = finetuned(base, method, GEOMETRY, steps=3, length=256)
+    for step in range(3):
+        assert tuned.task.data(0)(step=step, window=256, rows=1).tokens.shape == (1, 256)
+
+
+def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(config):
     methods = "unscaled,drope(steps=2),drope(steps=2, sharpen=0)"
     lines: list[str] = []
-
-    def progress(line: str, total: float | None = None):
-        lines.append(line)
-        return Context().progress(line, total)
-
-    changes = {"methods": methods, "tasks": ("copy",), "copy_steps": 60}
-    table = run(config(**changes), Context(progress=progress))["copy_accuracy"]
-    assert [line for line in lines if "fine-tuning" in line] == ["fine-tuning copy model, seed 0"]
-    wide = table.pivot_table(index="distance_tokens", columns="method", values="accuracy")
+    table = run(config(methods=methods, tasks=("text",)), noting(lines))["text_nll"]
+    assert [line for line in lines if "fine-tuning" in line] == ["fine-tuning a model, seed 0"]
+    wide = table.pivot_table(index="bucket_end_tokens", columns="method", values=NLL)
     cool, sharp = wide["drope(steps=2, sharpen=0)"], wide["drope(steps=2)"]
-    assert (cool[cool.index <= 32] == sharp[sharp.index <= 32]).all()
-    assert (wide["unscaled"] != cool).any()
+    inside = cool.index <= 64
+    assert (cool[inside] == sharp[inside]).all()
+    assert (cool[~inside] != sharp[~inside]).all()
+    assert (wide["unscaled"] != cool).all()
 
 
-def test_what_is_trained_on_under_drope_was_recalibrated_first():
-    (base,) = described_by("copy")
+def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
+    (base,) = trainings(config())
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
     tuned = finetuned(base, drope, GEOMETRY, steps=3, length=256)
     assert tuned.start.key == recalibrated(base, drope, GEOMETRY).key
@@ -248,8 +263,8 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first():
     assert finetuned(base, plain, GEOMETRY, steps=3, length=256).start is base
 
 
-def test_a_searched_method_is_measured_under_its_own_name(shared):
-    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), shared)
+def test_a_searched_method_is_measured_under_its_own_name(config, context):
+    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), context)
     assert set(rows["copy_accuracy"]["method"]) == {"longrope_search(budget=5)"}
 
 
@@ -261,26 +276,34 @@ def test_every_stored_verdict_names_one_of_its_pair(tables):
         assert row.verdict in (row.method_a, row.method_b, "~")
 
 
+def copied(inside: float) -> pd.DataFrame:
+    """Copying by two methods; unscaled reaches `inside` within the trained length."""
+    plain = [(1024, 2048, inside), (1024, 8192, 0.3), (4096, 8192, 0.02), (6144, 8192, 0.01)]
+    yarn = [(1024, 2048, 0.1), (1024, 8192, 0.98), (4096, 8192, 0.95), (6144, 8192, 0.4)]
+    rows = [("unscaled", 1.0, *row) for row in plain] + [("yarn", 4.0, *row) for row in yarn]
+    table = pd.DataFrame(rows, columns=["method", "factor", *PLACE, "accuracy"])
+    return table.assign(arm="zero_shot", train_len_tokens=2048)
+
+
 def test_the_answer_follows_from_the_tables():
-    copies = pd.DataFrame(
-        {
-            "method": ["unscaled"] * 3 + ["yarn"] * 3,
-            "factor": [1.0] * 3 + [4.0] * 3,
-            "arm": "zero_shot",
-            "distance_tokens": [512, 2048, 4096] * 2,
-            "accuracy": [0.99, 0.1, 0.02, 0.99, 0.98, 0.95],
-            "train_len_tokens": 2048,
-        }
-    )
-    assert report.answer({"copy_accuracy": copies}) == (
-        "Copying from 4096 tokens back, 2 times the trained length: "
+    assert report.answer({"copy_accuracy": copied(0.99)}) == (
+        "Copying from 4096 tokens back, 2 times the trained length, in 8192 tokens: "
         "yarn ×4 gets 0.95 right, unscaled 0.02."
     )
 
 
+@pytest.mark.parametrize(("inside", "learned"), [(0.49, False), (0.5, True)])
+def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(inside, learned):
+    said = report.answer({"nearer_accuracy": copied(inside)})
+    nothing = "Telling the nearer of two values was not learned inside 2048 tokens: no verdict"
+    assert said.startswith(nothing) is not learned
+    assert ("yarn" in said) is learned
+
+
 def test_answer_and_summary_fit_a_real_run(tables):
     assert "sliding window of the trained length" in report.answer(tables)
-    assert "Copying from 128 tokens back" in report.answer(tables)
+    assert "Copying was not learned inside 64 tokens: no verdict on it." in report.answer(tables)
+    assert "comparisons tell the two apart" in report.answer(tables)
     summary = report.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
     assert len(summary.columns) <= 7
@@ -308,13 +331,13 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"trian_len": 64}, "unknown key 'trian_len'; did you mean 'train_len'"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(changes, message):
+def test_bad_input_is_refused_in_one_line(changes, message, config):
     with pytest.raises(InputError, match=message) as refusal:
         config(**changes)
     assert "\n" not in str(refusal.value)
 
 
-def test_a_bad_corpus_is_refused_before_anything_is_trained(tmp_path):
+def test_a_bad_corpus_is_refused_before_anything_is_trained(tmp_path, config, context):
     (tmp_path / "short.txt").write_text("too short")
     for path, message in (
         (tmp_path / "nothing", "no corpus at"),
@@ -323,13 +346,85 @@ def test_a_bad_corpus_is_refused_before_anything_is_trained(tmp_path):
         with pytest.raises(InputError, match=message):
             config(corpus=str(path)).inputs()
         with pytest.raises(InputError, match=message):
-            run(config(corpus=str(path)), Context())
+            run(config(corpus=str(path)), context)
 
 
-def test_ones_own_corpus_is_part_of_the_identity(tmp_path):
+def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
     file = tmp_path / "text.txt"
     file.write_text("some text " * 500)
     one = config(corpus=str(file), documents=2).inputs()
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
-    assert config(tasks=("copy",)).inputs() == {}
+    assert set(config(tasks=("copy",)).inputs()) == {"corpus"}
+
+
+# Orderings
+
+
+def compared(*pairs: tuple[str, str, float, str]) -> pd.DataFrame:
+    columns = ["method_a", "method_b", "difference", "verdict"]
+    table = pd.DataFrame(list(pairs), columns=columns)
+    return table.assign(metric="nll_short_context", at_tokens=64, context_tokens=64)
+
+
+@pytest.mark.parametrize(
+    ("difference", "verdict", "costs", "free"),
+    [
+        (-0.3, "first", "reproduced", "not reproduced"),
+        (-0.01, "first", "reproduced", "reproduced"),
+        (-0.3, "~", "within noise", "reproduced"),
+        (0.3, "second", "not reproduced", "not reproduced"),
+    ],
+)
+def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
+    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
+    table = compared(
+        *((a, b, difference, {"first": a, "second": b}.get(verdict, "~")) for a, b in pairs)
+    )
+    results = orderings.orderings(table, 64, 256, 256).set_index("ordering")["result"]
+    assert results["static scaling costs something at short length"] == costs
+    assert results["dynamic scaling costs nothing at short length"] == free
+
+
+def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
+    there = compared(("unscaled", "yarn ×4", -0.3, "unscaled"))
+    back = compared(("yarn ×4", "unscaled", 0.3, "unscaled"))
+    for table in (there, back):
+        row = orderings.orderings(table, 64, 256, 256).iloc[0]
+        assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
+
+
+def test_models_trained_on_are_looked_at_inside_and_just_outside_of_that_length():
+    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
+    table = pd.DataFrame(
+        [
+            ("nll_bucket", at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
+            for at, order in ((128, inside), (192, outside), (256, inside))
+            for a, b in combinations(order, 2)
+        ],
+        columns=["metric", "at_tokens", "method_a", "method_b", "difference"],
+    )
+    table = table.assign(verdict=table["method_a"], context_tokens=table["at_tokens"])
+    found = orderings.orderings(table, 64, 256, 128).set_index("ordering")
+    places = {"fine-tuned, inside the window": 128, "fine-tuned, just outside the window": 192}
+    assert found["at_tokens"].to_dict() == places
+    assert set(found["result"]) == {"reproduced"}
+    assert orderings.orderings(table, 64, 256, 256).empty
+
+
+def test_copying_is_ordered_in_the_longest_context():
+    log_n = orderings.ORDERINGS[-1]
+    ranked = [entry.label(8) for (entry,) in log_n.groups]
+    there, back = (
+        compared(*((a, b, 0.5, better(a, b)) for a, b in combinations(ranked, 2))).assign(
+            metric="copy_accuracy", at_tokens=128, context_tokens=context
+        )
+        for context, better in ((512, lambda a, b: a), (256, lambda a, b: b))
+    )
+    for table in (pd.concat([there, back]), pd.concat([back, there])):
+        found = orderings.orderings(table, 64, 512, 512).set_index("ordering")["result"]
+        assert found.to_dict() == {log_n.name: "reproduced"}
+
+
+def test_orderings_that_were_not_measured_are_left_out():
+    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 64, 256, 256).empty

@@ -436,15 +436,16 @@ NOT_IN_SMALL_RUNS = {
 
 
 @pytest.fixture(scope="module")
-def really_run() -> dict[str, Stored]:
+def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
+    on = {"corpus": corpora[0]}
     few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
     chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
     made = {
-        "extrapolate": run("extrapolate", **SMALL, **few),
-        "encodings": run("encodings", **SMALL, **SMALLER, **chosen),
+        "extrapolate": run("extrapolate", **SMALL, **few, **on),
+        "encodings": run("encodings", **SMALL, **SMALLER, **chosen, **on),
         "base": run("base", context="256,512", windows_up_to=0),
-        "base-empirical": run("base-empirical", **TINY),
+        "base-empirical": run("base-empirical", **TINY, **on),
     }
     return {
         name: Stored(name, found.config.model_dump(mode="json"), dict(found.tables), "")

@@ -77,9 +77,10 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, p
     torch.testing.assert_close(token_losses(model, tokens), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_experiment_measures_a_model_given(saved):
+def test_the_experiment_measures_a_model_given(saved, corpora):
     values = {"hf": str(saved), "test_len": 256, "documents": 2, "sequences": 2, "device": "cpu"}
-    config = build(ExtrapolateConfig, {**values, "methods": "unscaled,yarn"})
+    values |= {"methods": "unscaled,yarn", "corpus": corpora[0]}
+    config = build(ExtrapolateConfig, values)
     assert (config.train_len, config.base, config.head_dim) == (64, 5000.0, 8)
     assert set(config.inputs()) == {"corpus", "hf"}
     tables = run(config, Context())

@@ -119,7 +119,7 @@ def counted_twice(case: Case) -> Iterator[Finding]:
     for reading in case.read:
         spec = reading.main
         if spec and spec.claimed_len and isinstance(maximum, int) and spec.claimed_len > maximum:
-            if not spec.sources.get("claimed_len", "").endswith("x factor"):
+            if not _multiplied(spec):
                 continue
             says = (
                 f"{reading.runtime.name} allows {spec.claimed_len} tokens: it multiplies "
@@ -286,6 +286,28 @@ def _same(spec: RopeSpec, other: RopeSpec, length: int) -> bool:
     return spec.rotary_dim == other.rotary_dim and distance(spec, other, length)[1] is None
 
 
+def differing_lengths(case: Case) -> Iterator[Finding]:
+    """Claimed lengths that differ between runtimes though none was multiplied by a factor."""
+    counted = {r.runtime.name for r in case.read if r.main and _multiplied(r.main)}
+    groups = [
+        (length, [r for r in readings if r.runtime.name not in counted])
+        for length, readings in grouped(case, lambda spec: spec.claimed_len)
+    ]
+    plain = [(length, readings) for length, readings in groups if length and readings]
+    if len(plain) > 1:
+        by = "; ".join(f"{length} in {names(readings)}" for length, readings in plain)
+        yield Finding(
+            "W15",
+            "warn",
+            f"the claimed length differs: {by}",
+            "give the server the length you mean",
+        )
+
+
+def _multiplied(spec: RopeSpec) -> bool:
+    return spec.sources.get("claimed_len", "").endswith("x factor")
+
+
 def length_not_raised(case: Case) -> Iterator[Finding]:
     """A stretched model whose server stops at the unstretched length."""
     factor = getattr(case.spec.scaling, "factor", 1.0)
@@ -372,6 +394,7 @@ RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     differing_frequencies,
     grows_with_cache,
     table_rules,
+    differing_lengths,
     length_not_raised,
     beside_layers,
     file_traps,

@@ -1,0 +1,42 @@
+"""The models of the presets of the extrapolation lab: their sizes, and that they learn."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ropelab.config import build
+from ropelab.context import Context
+from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.plan import trainings
+from ropelab.lm.evaluation import token_losses
+from ropelab.lm.trained import Training
+from ropelab.lm.training import make_optimizers, one_step
+
+
+def training(corpora: tuple[str, str], preset: str) -> Training:
+    """What the lab would train."""
+    small = {"train_len": 64, "test_len": 256, "documents": 3, "device": "cpu"}
+    (described,) = trainings(
+        build(ExtrapolateConfig, {**small, "preset": preset, "corpus": corpora[0]})
+    )
+    return described
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 121)])
+def test_the_models_of_a_preset_have_its_size_and_read(preset, millions, corpora):
+    described = training(corpora, preset)
+    model = described.untrained(Context())
+    assert model.parameter_count() / 1e6 == pytest.approx(millions, rel=0.01)
+    tokens = torch.arange(65)[None]
+    assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
+
+
+def test_a_larger_preset_learns(corpora):
+    described = training(corpora, "base")
+    model = described.untrained(Context())
+    recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)
+    optimizers = make_optimizers(model, recipe, "float32")
+    losses = [one_step(model, optimizers, described.task.data(0), recipe, 0) for _ in range(3)]
+    assert losses[2] < losses[0]
