@@ -13,7 +13,7 @@ from ropelab.context import Context, silent
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.plan import finetuned, recalibrated, trainings
+from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
@@ -232,13 +232,17 @@ def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, co
     assert not longest["nll_nats_per_byte"].equals(shorter["nll_nats_per_byte"])
 
 
-@pytest.mark.xfail(strict=True, reason="its first 160 steps are rows of 16 symbols, too")
-def test_fine_tuning_reads_text_at_its_length(config):
-    (base,) = trainings(config())
-    (method,) = parse_methods(["pi"], GEOMETRY, 256)
-    tuned = finetuned(base, method, GEOMETRY, steps=3, length=256)
-    for step in range(3):
-        assert tuned.task.data(0)(step=step, window=256, rows=1).tokens.shape == (1, 256)
+def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config):
+    methods = "pi,drope(steps=2)"
+    changes = {"methods": methods, "tasks": "text", "arms": "zero_shot,finetuned"}
+    models = [each.subject for each in questions(config(**changes))]
+    trained_on = [model for model in models if model.start]
+    assert {model.recipe.window for model in trained_on} == {64, 256}
+    for model in trained_on:
+        length = model.recipe.window
+        for step in range(model.recipe.steps):
+            batch = model.task.data(0)(step=step, window=length, rows=1)
+            assert batch.tokens.shape == (1, length)
 
 
 def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(config):
@@ -257,10 +261,10 @@ def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(con
 def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     (base,) = trainings(config())
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
-    tuned = finetuned(base, drope, GEOMETRY, steps=3, length=256)
-    assert tuned.start.key == recalibrated(base, drope, GEOMETRY).key
+    tuned = finetuned(base, base.task, drope, GEOMETRY, steps=3, length=256)
+    assert tuned.start.key == recalibrated(base, base.task, drope, GEOMETRY).key
     assert tuned.start.recipe.window == 64
-    assert finetuned(base, plain, GEOMETRY, steps=3, length=256).start is base
+    assert finetuned(base, base.task, plain, GEOMETRY, steps=3, length=256).start is base
 
 
 def test_a_searched_method_is_measured_under_its_own_name(config, context):

@@ -8,7 +8,8 @@ from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.facts import vocabulary_of
 from ropelab.labels import WINDOW
 from ropelab.lm.model import ModelSize
-from ropelab.lm.trained import Training
+from ropelab.lm.source import Mixture
+from ropelab.lm.trained import Task, Training
 from ropelab.lm.training import Recipe
 from ropelab.methods.attention import UNSCALED
 from ropelab.methods.method import PAIRING, Method, Reading
@@ -132,20 +133,27 @@ def as_trained(base: Training) -> Training:
 def _model(config: ExtrapolateConfig, method: Method, arm: str, base: Training) -> Training:
     if not isinstance(method, Reading):
         return base
+    # Copying is known by now: the periodic rows that training begins with are left out.
+    task = config.corpus_at().task(Mixture(periodic_steps=0))
     if arm == "zero_shot":
-        return recalibrated(base, method, config.geometry())
+        return recalibrated(base, task, method, config.geometry())
     steps, length = config.finetune_steps, config.tuned_len
-    return finetuned(base, method, config.geometry(), steps, length)
+    return finetuned(base, task, method, config.geometry(), steps, length)
 
 
-def recalibrated(base: Training, method: Reading, geometry: Geometry) -> Training:
-    """`base` trained for longer at its own length, at full rates, if `method` includes that."""
+def recalibrated(base: Training, task: Task, method: Reading, geometry: Geometry) -> Training:
+    """`base` trained for longer at its own length, at full rates, if `method` includes that.
+
+    Args:
+        task: what it learns now.
+    """
     if not method.recalibration:
         return base
     length, steps = base.recipe.window, method.recalibration
     recipe = replace(base.recipe, steps=steps, first_window=length, warmup=min(5, steps))
     return replace(
         base,
+        task=task,
         recipe=recipe,
         encoding=partial(method.encoding, geometry, length),
         encoding_key={**base.encoding_key, "name": method.encoding(geometry, length).name},
@@ -154,10 +162,10 @@ def recalibrated(base: Training, method: Reading, geometry: Geometry) -> Trainin
 
 
 def finetuned(
-    base: Training, method: Reading, geometry: Geometry, steps: int, length: int
+    base: Training, task: Task, method: Reading, geometry: Geometry, steps: int, length: int
 ) -> Training:
-    """`base`, made ready for `method`, fine-tuned at a length, reading it by `method`."""
-    base = recalibrated(base, method, geometry)
+    """`base`, made ready for `method`, fine-tuned on `task` at a length, reading it by `method`."""
+    base = recalibrated(base, task, method, geometry)
     recipe = replace(
         base.recipe,
         steps=steps,
@@ -170,6 +178,7 @@ def finetuned(
     )
     return replace(
         base,
+        task=task,
         recipe=recipe,
         encoding=partial(method.encoding, geometry, length),
         encoding_key={**base.encoding_key, "method": method.label, "factor": method.reach},
