@@ -1,8 +1,8 @@
 """What this machine computes with: the device, and the number format of training and evaluation.
 
 bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
-for it (Intel's AMX). Elsewhere it is no gain or a disaster. Training steps of the two small models,
-one thread, against float32: 1.2 to 2.2 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone,
+for it (Intel's AMX). Elsewhere it gains nothing or costs much. Training steps of two small models,
+one thread, against float32: 1.4 to 2.3 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone,
 a tenth and less where it is emulated (docs/log.md has the measurements).
 
 The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and

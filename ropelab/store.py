@@ -97,7 +97,7 @@ def check_writable(results: Path) -> None:
     """Refuse a results folder that cannot be written before anything is computed.
 
     Raises:
-        InputError: it is no folder, or this user may not write there.
+        InputError: it is not a folder, or this user may not write there.
     """
     probe = results / f".writable-{os.getpid()}"
     try:

@@ -166,7 +166,7 @@ def show_records(table: pd.DataFrame, title: str) -> None:
         for column, value in row.items():
             if value:
                 line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
-                out.print(Padding(line, (0, 0, 0, 4)))
+                out.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
 def show_answer(answer: str, summary: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ from ropelab.encoding.additive import DistanceBias
 def slopes(heads: int) -> Float[Tensor, "heads"]:
     """The penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in float64.
 
-    Where `heads` is no power of two: the slopes of the next lower power p, then every second one
+    Where `heads` is not a power of two: the slopes of the next lower power p, then every second one
     of those of 2 p, as the authors' code has it (the paper gives powers of two only).
 
     >>> slopes(3).tolist()

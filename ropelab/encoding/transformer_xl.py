@@ -18,7 +18,7 @@ class TransformerXLLayer(Encoding):
     R is the fixed sinusoid of the distance; W, and u and v per head, are learned (u and v start at
     0). Keys carry no position, so a cache of them stays valid as the context moves; the projected
     W R is the same for every query and is kept while decoding. The recurrence over segments, the
-    paper's other idea, is no position encoding and is not here.
+    paper's other idea, is not a position encoding and is left out.
     """
 
     name: ClassVar[str] = "transformer_xl"

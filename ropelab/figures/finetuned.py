@@ -1,4 +1,4 @@
-"""What training on changes: every method before and after, beside the baselines."""
+"""What fine-tuning changes: every method before and after it, beside the baselines."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -23,7 +23,7 @@ WIDEST = 0.6
 
 
 def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """A panel per task, a row per method: hollow before training on, filled after it.
+    """A panel per task, a row per method: hollow before fine-tuning, filled after it.
 
     Losses are those of the last window at the tested length, accuracies the mean over all
     distances beyond the trained length, both averaged over seeds; bars are the range of the seeds.
@@ -105,7 +105,7 @@ def _panel(ax: Axes, arms: dict[str, dict[str, Spread]], names: list[str], is_lo
     for arm, (label, color, line) in BASELINES.items():
         for spread in arms.get(arm, {}).values():
             ax.axvline(spread.mean, color=color, linestyle=line, label=label)
-    for face, label in (("white", "as trained"), (GREY, "trained on")):
+    for face, label in (("white", "as trained"), (GREY, "fine-tuned")):
         ax.plot([], [], "o", color=GREY, markerfacecolor=face, label=label)
     ax.grid(visible=False, axis="x")
     if not is_loss:

@@ -4,7 +4,7 @@ A decoder-only transformer, and what is unusual about it:
 
 - it carries no positions of its own: an `Encoding` is handed in and called at its hooks, and
   another one may be put in its place after training (`model.encoding = ...`), which is how a
-  context is extended without training on;
+  context is extended without fine-tuning;
 - the width of a head is free (`heads * head_dim` need not be `width`), because the geometry of a
   rotary code depends on the head and should stay that of real models when the rest is small;
 - norms have no parameters, the feed-forward part is relu(x)^2, embedding and output are untied;

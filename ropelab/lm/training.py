@@ -2,7 +2,7 @@
 
 The window grows by doubling from FIRST_WINDOW to the trained length over the first half of the
 steps, at a constant number of tokens a step. That is a curriculum and a saving at once: a model
-that is shown 2048 tokens from the start does not find out how to copy in the same time, and short
+that is shown 2048 tokens from the start does not learn to copy in the same time, and short
 windows cost little attention.
 
 Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
@@ -38,7 +38,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 20.0
 FINAL_RATE = 0.05
 """The learning rate of the last step, as a share of the highest one."""
 LARGEST_GRADIENT = 1.0
-"""Gradients are scaled down to this norm: the step where copying is found out can be steep."""
+"""Gradients are scaled down to this norm: where a model discovers copying they can be steep."""
 DIVERGED = 3.0
 """A loss so many times that of a model that knows nothing is not training."""
 
@@ -97,8 +97,8 @@ def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
 def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> list[Optimizer]:
     """Muon for the matrices of the layers, AdamW for everything else.
 
-    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. Copying is found out sooner with
-    it than with AdamW where steps are small (4096 tokens); `rate_at` scales all rates.
+    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With it models discover copying
+    sooner than with AdamW where steps are small (4096 tokens); `rate_at` scales all rates.
 
     What an encoding adds to scores as it is (biases per distance, vectors added to keys) learns at
     the rate of the matrices, the layers inside an encoding at that of the embedding. At the lower
@@ -217,7 +217,7 @@ def one_step(
 def check_finite(losses: list[float], vocabulary: int) -> None:
     """Raise MachineError when the last loss is not a number or far above knowing nothing.
 
-    Not above the first loss: a model that is trained on starts low, and a single hard sequence is
+    Not above the first loss: a fine-tuned model starts low, and a single hard sequence is
     no divergence.
     """
     nothing = math.log(vocabulary)

@@ -27,7 +27,7 @@ Block = tuple[Float[np.ndarray, "n"], Float[np.ndarray, "features n"], int]
 
 @dataclass(frozen=True)
 class Census:
-    """What was found out about one code in one format over one range of positions.
+    """What is known of one code in one format over one range of positions.
 
     adjacent_collisions: positions m with code(m) = code(m+1), both in the range.
     first_collision: the smallest such m, None if there is none.

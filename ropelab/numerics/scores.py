@@ -1,7 +1,7 @@
 """The attention score under a cast plan: what the model sees of all the roundings.
 
 Queries and keys are drawn from a standard normal distribution and rounded to bfloat16, as real
-activations are, so that their own rounding is no part of the error; a score of two such vectors
+activations are, so that their own rounding is not part of the error; a score of two such vectors
 divided by sqrt(d) has variance 1. `aligned` draws use the same vector for query and key.
 """
 

@@ -44,7 +44,7 @@ def parse_flags(text: str) -> Flags:
     """Flags as they are typed behind a server's name; `--flag value` and `--flag=value`.
 
     Raises:
-        InputError: a flag that is not known, one without its value, or an override that is no JSON.
+        InputError: an unknown flag, one without its value, or an override that is not JSON.
     """
     try:
         words = shlex.split(text)

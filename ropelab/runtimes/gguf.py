@@ -75,7 +75,7 @@ class _Cursor:
         self.file, self.size, self.name = file, size, name
 
     def fail(self, what: str) -> InputError:
-        return InputError(f"{self.name} is no readable GGUF file: {what}")
+        return InputError(f"{self.name} is not a readable GGUF file: {what}")
 
     def left(self) -> int:
         return self.size - self.file.tell()

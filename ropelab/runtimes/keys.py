@@ -78,7 +78,7 @@ IN_GGUF = {
     "rope.scaling.yarn_beta_fast": "turns above which a pair is kept",
     "rope.scaling.yarn_beta_slow": "turns below which a pair is divided",
     "rope.scaling.yarn_log_multiplier": "DeepSeek: 0.1 times mscale_all_dim",
-    "rope.scaling.finetuned": "whether the model was trained on at the stretched length",
+    "rope.scaling.finetuned": "whether the model was fine-tuned at the stretched length",
     "rope_freqs.weight": "one divisor per pair, at every length",
     "rope_factors_long.weight": "one divisor per pair beyond the original length",
     "rope_factors_short.weight": "one divisor per pair up to it",

@@ -331,7 +331,7 @@ def beside_layers(case: Case) -> Iterator[Finding]:
 
 
 def file_traps(case: Case) -> Iterator[Finding]:
-    """What a GGUF file leaves to defaults, and what it says in vain."""
+    """What a GGUF file leaves to defaults, and which of its keys nothing reads."""
     if case.document.kind != "gguf":
         return
     fields = case.document.config

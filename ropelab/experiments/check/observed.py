@@ -77,7 +77,7 @@ def from_rotation(rotate: Rotate, head_dim: int, positions: Int[np.ndarray, "n"]
     """Unit vectors, turned at every position; partner, sign and width from the first turn.
 
     Raises:
-        InputError: the result has another shape, or features mix in a way that is no pairing.
+        InputError: the result has another shape, or features mix in a way that does not pair them.
     """
     images = np.stack([_image(rotate, head_dim, int(position)) for position in positions])
     turning = images[positions > 0]

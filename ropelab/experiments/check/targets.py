@@ -30,7 +30,7 @@ def observe(target: str, spec: RopeSpec, positions: Int[np.ndarray, "n"], dtype:
         return from_file(path, spec)
     module, colon, factory = target.partition(":")
     if not colon:
-        raise InputError(f"{target} is no folder, no .npz and no package.module:factory")
+        raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
     return from_factory(module, factory, spec, positions)
 
 

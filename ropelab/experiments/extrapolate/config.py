@@ -119,7 +119,7 @@ class ExtrapolateConfig(TrialConfig):
         return self
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of the corpus and of a model given; InputError if either is no use."""
+        """Fingerprints of the corpus and of a model given; InputError if one cannot be used."""
         if not self.hf:
             return super().inputs()
         from ropelab.trials.given import Given
