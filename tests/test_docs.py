@@ -7,7 +7,9 @@ from typer.testing import CliRunner
 
 from ropelab.cli import app
 from ropelab.lm.source import Mixture
-from tests.docs_numbers import CONSTANTS, ROOT, Entry, entries, texts, updated
+from tests.docs.entry import Entry
+from tests.docs.reference import ROOT
+from tests.docs_numbers import CONSTANTS, entries, texts, updated
 
 NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d+(?=\s%)|\d+(?=\sof\s\d)")
 """Decimals, powers of ten, shares in percent: what a result looks like."""
@@ -22,7 +24,7 @@ ENTRIES = entries()
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.file}: {e.text[:60]}")
 def test_a_number_is_what_the_tables_say(entry):
     said = [list(match.groups()) for match in entry.places(texts()[entry.file])]
-    assert said == [list(entry.values())], "`python tests/docs_numbers.py --write` mends it"
+    assert said == [list(entry.values())], "`python -m tests.docs_numbers --write` mends it"
 
 
 @pytest.mark.parametrize("file", sorted(set(texts()) - ELSEWHERE))
