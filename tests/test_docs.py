@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from ropelab.cli import app
 from ropelab.lm.source import Mixture
+from ropelab.runtimes.registry import RUNTIMES
 from tests.docs.entry import Entry
 from tests.docs.reference import ROOT
 from tests.docs_numbers import CONSTANTS, entries, texts, updated
@@ -85,6 +86,10 @@ def test_readme_names_every_command():
     commands = [c.name or c.callback.__name__ for c in app.registered_commands]
     text = (ROOT / "README.md").read_text()
     assert not [name for name in commands if f"`ropelab {name}" not in text]
+
+
+def test_readme_counts_the_runtimes():
+    assert f"do {len(RUNTIMES)} runtimes agree?" in texts()["README.md"]
 
 
 def test_readme_shows_what_the_command_prints(tmp_path, monkeypatch):
