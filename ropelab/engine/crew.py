@@ -20,6 +20,13 @@ from ropelab.machine import one_thread
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a worker looks whether the process that started it is still there."""
 
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # loky replaces a worker that has grown by 300 MB, which it takes for a leak; torch is larger.
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e15",
+}
+
 _outbox: Outbox | None = None
 """In a worker: the queue to speak to."""
 
@@ -39,7 +46,7 @@ class Crew:
             context=context,
             initializer=begin_work,
             initargs=(self._queue, os.getpid()),
-            env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            env=ENVIRONMENT,
         )
         self._tickets = itertools.count()
         self._boards: dict[int, Board] = {}

@@ -72,7 +72,6 @@ class Workers:
                 number = futures[future]
                 error = future.exception()
                 if isinstance(error, LOST):
-                    begun[number] += board.busy(tickets[number])
                     continue
                 if isinstance(error, KeyboardInterrupt):
                     raise error
@@ -80,6 +79,9 @@ class Workers:
                 board.finished(tickets[number])
                 crew.forget(tickets[number])
             if left:
+                # Where no cell had begun, workers cannot even start: that is everybody's loss.
+                under_way = [n for n in left if board.busy(tickets[n])] or list(left)
+                begun.update(under_way)
                 self._replace(crew, [cells[n] for n in left if begun[n] >= TRIES])
         failures.report()
 
@@ -119,6 +121,6 @@ class Workers:
             raise KeyboardInterrupt
         if lost:
             raise MachineError(
-                f"the process computing '{lost[0].title}' was killed {TRIES} times, as the system "
-                "does when memory runs out; try fewer --workers"
+                f"the process computing '{lost[0].title}' ended {TRIES} times without a result, "
+                "as it does when memory runs out; try fewer --workers"
             )

@@ -51,8 +51,12 @@ class Shown:
 
     @property
     def label(self) -> str:
-        """The settings in one line."""
-        return ", ".join(f"{name} {value}".strip() for name, value in self.settings) or "defaults"
+        """What the run is called: the title of its config file, else its settings in one line."""
+        return (
+            self.manifest.get("title")
+            or ", ".join(f"{name} {value}".strip() for name, value in self.settings)
+            or "defaults"
+        )
 
     @property
     def provenance(self) -> list[tuple[str, str]]:

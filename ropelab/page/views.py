@@ -178,7 +178,8 @@ def _single(table: pd.DataFrame, kinds: Mapping[str, str], view: View) -> View:
     open_keys = (n for n, kind in kinds.items() if kind == "key" and n not in OUTCOMES)
     for name in open_keys:
         if rows.groupby(identity, dropna=False)[name].nunique().gt(1).any():
-            where[name] = rows[name].dropna().iloc[0]
+            values = rows[name].dropna()
+            where[name] = values.max() if unit_of(name) == "tokens" else values.iloc[0]
             rows = _rows(table, where)
     return replace(view, where=where)
 

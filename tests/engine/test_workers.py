@@ -20,6 +20,7 @@ from tests.engine.cells_of_tests import Fails, Killed, Sum
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
     """Workers import the cells of the tests from the root of the repository."""
+    monkeypatch.syspath_prepend(Path.cwd())
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
 
 
@@ -84,9 +85,20 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(tmp_pat
     begun = tmp_path / "begun"
     begun.mkdir()
     context = Context(cells=Cells(tmp_path / "cells"), engine=workers)
-    with pytest.raises(MachineError, match=r"'sum 0' was killed 3 times.*fewer --workers"):
+    with pytest.raises(MachineError, match=r"'sum 0' ended 3 times.*fewer --workers"):
         context.phase([Killed(0, folder=str(begun), times=99)])
     assert len(list(begun.iterdir())) == TRIES
+
+
+def test_workers_that_cannot_start_are_an_error(tmp_path, workers, monkeypatch):
+    monkeypatch.setattr("ropelab.engine.crew.begin_work", _refuse)
+    context = Context(cells=Cells(tmp_path), engine=workers)
+    with pytest.raises(MachineError, match="ended 3 times without a result"):
+        context.phase([Sum(0)])
+
+
+def _refuse(*arguments: object) -> None:
+    raise RuntimeError("no worker today")
 
 
 SLEEPING = """

@@ -23,13 +23,13 @@ function markPath(mark, x, y, r) {
 }
 
 // An axis: from values to pixels, with ticks. `kind` is words, log or linear.
-function makeAxis(values, unit, log, from, to, room) {
+function makeAxis(values, unit, log, from, to, room, last = false) {
   if (values.some((value) => typeof value === "string")) return wordAxis(values, from, to);
   const usable = log ? values.filter((value) => value > 0) : values;
   let low = Math.min(...usable);
   let high = Math.max(...usable);
   if (!usable.length) [low, high] = log ? [1, 10] : [0, 1];
-  return log ? logAxis(low, high, unit, from, to, room) : linearAxis(low, high, unit, from, to, room);
+  return log ? logAxis(low, high, unit, from, to, room, last) : linearAxis(low, high, unit, from, to, room);
 }
 
 function wordAxis(values, from, to) {
@@ -42,21 +42,21 @@ function wordAxis(values, from, to) {
   };
 }
 
-function logAxis(low, high, unit, from, to, room) {
+function logAxis(low, high, unit, from, to, room, last) {
   const radix = unit === "tokens" ? 2 : 10;
   const slack = high > low ? 1 : radix;
   const [a, b] = [Math.log(low / slack) / Math.log(radix), Math.log(high * slack) / Math.log(radix)];
   const margin = 0.03 * (b - a);
   const place = (value) => from + ((Math.log(value) / Math.log(radix) - a + margin) / (b - a + 2 * margin)) * (to - from);
-  const last = Math.floor(b + 1e-9);
+  const top = Math.floor(b + 1e-9);
   const first = Math.ceil(a - 1e-9);
-  const step = Math.max(1, Math.ceil((last - first + 1) / room));
+  const step = Math.max(1, Math.ceil((top - first + 1) / room));
   const ticks = [];
-  for (let power = last; power >= first; power -= step) {
+  for (let power = top; power >= first; power -= step) {
     const value = radix ** power;
     ticks.push({ value, text: unit === "tokens" ? tokens(value) : power >= -3 && power <= 4 ? written(value) : `1e${power}` });
   }
-  if (unit === "tokens") ticks.push({ value: high, text: tokens(high) });
+  if (last && unit === "tokens") ticks.push({ value: high, text: tokens(high) });
   if (ticks.length < 2) for (const value of [low, high]) ticks.push({ value, text: unit === "tokens" ? tokens(value) : written(value) });
   return { place, ticks, log: true };
 }
@@ -164,7 +164,7 @@ class Plot {
     const ys = points.flatMap(({ y, low, high }) => [y, low, high]).filter((y) => typeof y === "number" && Number.isFinite(y));
     if (points.length && ys.every((y) => y >= 0 && y <= 1) && Math.max(...ys) > 0.5 && !this.log.y) ys.push(0, 1);
     this.ceiling = this.log.close ? ceilingOf(ys) : Infinity;
-    this.xAxis = makeAxis(xs, this.text.xUnit, this.log.x, left, right, narrow ? 5 : 9);
+    this.xAxis = makeAxis(xs, this.text.xUnit, this.log.x, left, right, narrow ? 5 : 9, true);
     this.yAxis = makeAxis(ys.filter((y) => y <= this.ceiling), this.text.yUnit, this.log.y, bottom, top, 6);
     this.svg = draw("svg", { width: this.width, height: this.height, viewBox: `0 0 ${this.width} ${this.height}`, role: "img", tabindex: "0", "aria-label": `${this.text.title}. ${this.lines.length} lines; the arrow keys go from point to point, and the numbers are in the table below.` });
     this.drawAxes();

@@ -50,8 +50,8 @@ const settings = [
   widthField("rotary_dim", "rotary_dim"),
   slider("trained", "trained length (tokens)", 128, 1048576, 0.25, 2),
   slider("target", "target length (tokens)", 128, 16777216, 0.25, 2),
-  picker("method", "scaling method", Object.keys(known.methods), () => { resetKnobs(); recompute(); }),
   picker("format", "number format", known.formats.map((format) => format.name), () => recompute()),
+  picker("method", "scaling method", Object.keys(known.methods), () => { resetKnobs(); recompute(); }),
 ];
 
 function resetKnobs() {
