@@ -38,8 +38,9 @@ CONSTANTS = {
         "0.3 of them uniform",
         "1.1 million parameters",
         "at most 5 %",
+        "no window wider than 1e-11",
         "the 95 % intervals",
-        # Of a simulation: tests/test_stats.py repeats some of its places.
+        # Of the simulation in benchmarks/bench_intervals.py.
         "| 3 | 6 | 0 | 0 | 0.997 | 0.949 | 0.955 |",
         "| 3 | 50 | 0.3 | 0.3 | 0.934 | 0.942 | 0.659 |",
         "| 3 | 50 | 1 | 0.3 | 0.947 | 0.953 | 0.249 |",
