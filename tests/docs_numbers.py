@@ -12,7 +12,9 @@ names.
 import sys
 
 from tests.docs.arithmetic import base_entries, precision_entries
+from tests.docs.bases import base_empirical_entries
 from tests.docs.entry import Entry
+from tests.docs.extrapolation import extrapolate_entries
 from tests.docs.ledger import claims_entries
 from tests.docs.reference import ROOT
 
@@ -27,6 +29,10 @@ CONSTANTS = {
     "docs/findings.md": (
         "more than 0.01 rad",
         "arXiv:2405.14591",
+        "models of 1.1 million",
+        "0.5 L",
+        "1.5 L",
+        "false discovery rate of 5 %",
     ),
     "docs/methods.md": (
         "below 0.8 of it",
@@ -57,7 +63,13 @@ CONSTANTS = {
 
 def entries() -> list[Entry]:
     """All of them."""
-    return [*precision_entries(), *base_entries(), *claims_entries()]
+    return [
+        *precision_entries(),
+        *base_entries(),
+        *extrapolate_entries(),
+        *base_empirical_entries(),
+        *claims_entries(),
+    ]
 
 
 def texts() -> dict[str, str]:

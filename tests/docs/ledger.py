@@ -20,16 +20,15 @@ def newest_claims() -> Path:
 
 
 def claims_entries() -> Iterator[Entry]:
-    """README and the last section of the findings."""
-    for file in ("README.md", "docs/findings.md"):
-        yield Entry(
-            file,
-            "Of {} statements that arithmetic, program code or a dated document decides, {} hold, "
-            "{} hold with a condition, {} are wrong and {} cannot be decided here.",
-            lambda: verdicts(
-                "arithmetic", "holds", "holds with a condition", "wrong", "not decidable here"
-            ),
-        )
+    """The last section of the findings."""
+    yield Entry(
+        "docs/findings.md",
+        "Of {} statements that arithmetic, program code or a dated document decides, {} hold, "
+        "{} hold with a condition, {} are wrong and {} cannot be decided here.",
+        lambda: verdicts(
+            "arithmetic", "holds", "holds with a condition", "wrong", "not decidable here"
+        ),
+    )
     yield Entry(
         "docs/findings.md",
         "Of {} about trained models the small ones here reproduce {}, {} with a condition, do not "
