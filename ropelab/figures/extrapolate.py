@@ -23,10 +23,10 @@ from ropelab.tables import Tables, in_longest_context
 
 WIDE = (8.0, 4.5)
 WORDS = {
-    "copy": ("copied symbols", "copy among symbols"),
-    "hidden": ("symbols hidden in text", "find symbols in text"),
-    "recall": ("key and its value", "look up a key"),
-    "nearer": ("nearer of two values", "tell the nearer of two values"),
+    "copy": ("copied symbols", "copies"),
+    "hidden": ("symbols hidden in text", "finds them"),
+    "recall": ("key and its value", "looks up keys"),
+    "nearer": ("nearer of two values", "tells the nearer value"),
 }
 HOW = {"zero_shot": "without fine-tuning", "finetuned": "after fine-tuning"}
 ROW = ["method", "factor", "arm"]
@@ -195,7 +195,8 @@ def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
         ax.set_title(f"in {tokens_label(context)} tokens", size=9)
     what, does = WORDS[task]
     axes[-1, 0].set_xlabel(f"distance of the {what} (tokens)")
-    figure.suptitle(findings.retrieval(table, does, HOW[arm]), weight="bold", size=11)
+    title = findings.retrieval(table, does, HOW[arm])
+    figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure
 
 

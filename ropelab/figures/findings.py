@@ -19,8 +19,8 @@ def retrieval(table: pd.DataFrame, does: str, how: str) -> str:
     means = rows.groupby(row_labels(rows), sort=False)["accuracy"].mean()
     best = str(means.idxmax())
     plain = f", unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
-    how_far = f"{tokens_label(at)} tokens back"
-    return f"From {how_far} {best} can {does} best: {means.max():.2f}{plain} ({how})"
+    where = f"{tokens_label(at)} back in {tokens_label(table['context_tokens'].max())} tokens"
+    return f"From {where} {best} {does} best:\n{means.max():.2f}{plain} ({how})"
 
 
 def against_window(rows: pd.DataFrame, how: str) -> str:
