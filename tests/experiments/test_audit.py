@@ -291,6 +291,55 @@ def test_the_command_imports_nothing_heavy(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def tables_of(config, **options):
+    """Format and largest error of the stored cos and sin, by runtime."""
+    rows = audited(config, length=64, **options).tables["precision"]
+    return {
+        name: (row["table_format"], row["table_error"])
+        for row in rows
+        for name in row["runtimes"].split(", ")
+    }
+
+
+def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
+    """Rounding to p bits moves a value in [1/2, 1] by at most 2^-(p+1): 2^-9 in bfloat16.
+
+    Angles below 64 rad, so that their own rounding to float32 is below 2^-19.
+    """
+    config = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    for name, precision in (("bfloat16", 8), ("float16", 11)):
+        stored = tables_of(config, dtype=name)
+        for runtime in ("transformers-5", "transformers-4.44", "vllm", "tgi"):
+            assert stored[runtime][0] == name
+            assert 0.4 < stored[runtime][1] * 2 ** (precision + 1) <= 1.01
+        for runtime in ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm", "llama.cpp"):
+            assert stored[runtime][0] == "float32"
+            assert stored[runtime][1] < 2**-18
+
+
+def test_the_files_own_format_counts_unless_another_is_asked_for():
+    config = {**LLAMA, "max_position_embeddings": 8192, "torch_dtype": "float16"}
+    assert tables_of(config)["vllm"][0] == "float16"
+    assert tables_of({**config, "torch_dtype": "auto"})["vllm"][0] == "bfloat16"
+    assert tables_of(config, dtype="float32")["vllm"][0] == "float32"
+
+
+def test_sglang_keeps_the_tables_of_longrope_in_the_models_format():
+    lists = {"short_factor": [1.0] * 64, "long_factor": [4.0] * 64}
+    config = {**LLAMA, "max_position_embeddings": 131072, "torch_dtype": "float16"}
+    config["original_max_position_embeddings"] = 4096
+    config["rope_scaling"] = {"rope_type": "longrope", "type": "longrope", **lists}
+    assert tables_of(config)["sglang"][0] == "float16"
+
+
+def test_an_unknown_format_is_one_line(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    done = run("audit", str(path), "--dtype", "bfloat61")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "unknown --dtype 'bfloat61'; did you mean 'bfloat16'?" in done.stderr
+
+
 def test_unknown_runtimes_and_levels_are_named(tmp_path):
     with pytest.raises(InputError, match="did you mean 'sglang'"):
         audited(QWEN, runtimes=("sglan",))
