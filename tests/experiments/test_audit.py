@@ -221,7 +221,7 @@ def test_flags_belong_to_their_runtime():
 def test_a_clean_file_and_a_difference(tmp_path):
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
     assert one.worst() == ""
-    assert "all 13 runtimes that read it agree" in one.sentence
+    assert "all 14 runtimes that read it agree" in one.sentence
     other = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 10000.0})
     rows = compare_files(one, other)
     assert {"what": "rope_theta", "first": "500000.0", "second": "10000.0"} in rows
