@@ -173,6 +173,23 @@ def test_nesting_layers_and_latent_attention():
     assert (spec.rotary_dim, spec.pairing) == (64, "interleaved")
 
 
+def test_a_row_for_each_layer_type_of_a_version_5_file():
+    """Per layer type: base, width and scaling of its own block; sliding layers turn faster."""
+    layers = {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    config = {"model_type": "gemma3_text", "head_dim": 256, "max_position_embeddings": 131072}
+    config["layer_types"] = ["sliding_attention", "full_attention"]
+    result = audited({**config, "rope_parameters": layers}, runtimes=("transformers-5", "vllm"))
+    rows = {(row["runtime"], row["layers"]): row for row in result.tables["runtimes"]}
+    for name in ("transformers-5", "vllm"):
+        full, sliding = rows[name, "full_attention"], rows[name, "sliding_attention"]
+        assert (full["base"], full["pairs_divided"], full["pairs_kept"]) == (1e6, 128, 0)
+        assert (sliding["base"], sliding["pairs_divided"], sliding["pairs_kept"]) == (1e4, 0, 128)
+    assert [row["layers"] for row in result.tables["context"]] == list(layers)
+
+
 def test_several_position_axes_change_no_frequency():
     block = {"type": "mrope", "mrope_section": [16, 24, 24]}
     config = {**LLAMA, "model_type": "qwen2_vl", "max_position_embeddings": 32768}

@@ -118,6 +118,13 @@ def test_llama_drops_the_other_methods(kind):
         assert statuses(result)[f"rope_scaling.{name}"] == "ignored"
 
 
+def test_dropped_yarn_is_an_error_of_the_audit():
+    config = {**LLAMA, "rope_scaling": {"rope_type": "yarn", **YARN}}
+    found = audit(Document("yarn", "config", config), Options(("transformers-5", "ollama")))
+    (finding,) = [finding for finding in found.findings if finding.code == "E08"]
+    assert finding.says == "yarn is declared, and ollama turns unscaled"
+
+
 def test_a_file_of_version_5_loses_base_and_scaling():
     """rope_parameters is no field of llamaModel; without RopeTheta no rope.freq_base is written,
     and llama.cpp takes 10000; ropeFactors gives nothing either."""
