@@ -329,7 +329,7 @@ def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
         for runtime in ("transformers-5", "transformers-4.44", "vllm", "tgi"):
             assert stored[runtime][0] == name
             assert 0.4 < stored[runtime][1] * 2 ** (precision + 1) <= 1.01
-        for runtime in ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm", "llama.cpp"):
+        for runtime in ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm", "llama.cpp", "ollama"):
             assert stored[runtime][0] == "float32"
             assert stored[runtime][1] < 2**-18
 

@@ -19,6 +19,7 @@ MODEL_FORMAT = "transformers_llama"
 
 PRESET_OF = {
     "llama.cpp": "ggml",
+    "ollama": "ggml",
     "sglang": "float32",
     "mlx-lm": "float32",
     "exllamav3": "float32",
