@@ -57,6 +57,12 @@ def audit(
         str, typer.Option("--runtime", metavar="NAMES", help="Runtimes, by name or by prefix.")
     ] = "",
     length: Length = None,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "--dtype", metavar="NAME", help="The model's number format; the file's own if left out."
+        ),
+    ] = "",
     flags: Annotated[
         str, typer.Option("--flags", metavar="TEXT", help="Flags of the server, in quotes.")
     ] = "",
@@ -81,7 +87,7 @@ def audit(
     from ropelab.runtimes.flags import parse_flags
 
     level = checked_level(fail_on)
-    options = Options(tuple(split_list(runtime)), tokens(length), parse_flags(flags))
+    options = Options(tuple(split_list(runtime)), tokens(length), parse_flags(flags), dtype)
     audits = [audit_document(load(name), options) for name in files]
     difference = compare_files(*audits) if len(audits) == 2 else None
     if figures:

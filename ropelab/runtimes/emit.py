@@ -273,7 +273,7 @@ def koboldcpp(spec: RopeSpec) -> tuple[Fragment, dict[str, Any]]:
 
 
 def ollama(spec: RopeSpec) -> tuple[Fragment, dict[str, Any]]:
-    """Nothing but a length: the file has to hold the rest already."""
+    """Nothing but a length: the GGUF, which llama.cpp reads, has to hold the rest already."""
     plain = replace(spec, scaling=Unscaled(), attention_factor=1.0, claimed_len=spec.trained_len)
     return version4(plain), {"ctx_size": claimed(spec)}
 
@@ -323,7 +323,9 @@ def _plain(value: Any) -> str:
 
 
 def _portable() -> tuple[str, ...]:
-    return tuple(name for name in registry.RUNTIMES if not name.startswith("transformers-4.4"))
+    """All but the oldest transformers, and ollama's converter, which writes no yarn at all."""
+    beyond = ("transformers-4.4", "ollama")
+    return tuple(name for name in registry.RUNTIMES if not name.startswith(beyond))
 
 
 TARGETS: dict[str, Target] = {

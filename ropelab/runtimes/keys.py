@@ -56,6 +56,8 @@ AT_TOP = {
     "rope_scaling": "the scaling block",
     "rope_parameters": "the scaling block of transformers 5",
     "use_mrope": "several position axes",
+    "rope_scaling_factor": "gpt-oss's own files: how far the trained length is stretched",
+    "initial_context_length": "gpt-oss's own files: trained length",
 }
 
 

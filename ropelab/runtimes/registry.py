@@ -10,6 +10,7 @@ from ropelab.runtimes import (
     exllama,
     llamacpp,
     mlx,
+    ollama,
     served,
     tgi,
     transformers4,
@@ -137,6 +138,15 @@ RUNTIMES: dict[str, Runtime] = {
             trtllm.read,
         ),
         Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", tgi.read),
+        Runtime(
+            "ollama",
+            "fb30760",
+            "convert/convert.go, convert_llama.go, convert_qwen2.go, convert_phi3.go, "
+            "convert_gptoss.go",
+            "read",
+            ollama.read,
+            reads=("config",),
+        ),
     )
 }
 

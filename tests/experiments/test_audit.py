@@ -173,6 +173,23 @@ def test_nesting_layers_and_latent_attention():
     assert (spec.rotary_dim, spec.pairing) == (64, "interleaved")
 
 
+def test_a_row_for_each_layer_type_of_a_version_5_file():
+    """Per layer type: base, width and scaling of its own block; sliding layers turn faster."""
+    layers = {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    config = {"model_type": "gemma3_text", "head_dim": 256, "max_position_embeddings": 131072}
+    config["layer_types"] = ["sliding_attention", "full_attention"]
+    result = audited({**config, "rope_parameters": layers}, runtimes=("transformers-5", "vllm"))
+    rows = {(row["runtime"], row["layers"]): row for row in result.tables["runtimes"]}
+    for name in ("transformers-5", "vllm"):
+        full, sliding = rows[name, "full_attention"], rows[name, "sliding_attention"]
+        assert (full["base"], full["pairs_divided"], full["pairs_kept"]) == (1e6, 128, 0)
+        assert (sliding["base"], sliding["pairs_divided"], sliding["pairs_kept"]) == (1e4, 0, 128)
+    assert [row["layers"] for row in result.tables["context"]] == list(layers)
+
+
 def test_several_position_axes_change_no_frequency():
     block = {"type": "mrope", "mrope_section": [16, 24, 24]}
     config = {**LLAMA, "model_type": "qwen2_vl", "max_position_embeddings": 32768}
@@ -221,7 +238,7 @@ def test_flags_belong_to_their_runtime():
 def test_a_clean_file_and_a_difference(tmp_path):
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
     assert one.worst() == ""
-    assert "all 13 runtimes that read it agree" in one.sentence
+    assert "all 14 runtimes that read it agree" in one.sentence
     other = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 10000.0})
     rows = compare_files(one, other)
     assert {"what": "rope_theta", "first": "500000.0", "second": "10000.0"} in rows
@@ -289,6 +306,55 @@ def test_the_command_imports_nothing_heavy(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def tables_of(config, **options):
+    """Format and largest error of the stored cos and sin, by runtime."""
+    rows = audited(config, length=64, **options).tables["precision"]
+    return {
+        name: (row["table_format"], row["table_error"])
+        for row in rows
+        for name in row["runtimes"].split(", ")
+    }
+
+
+def test_tables_follow_the_models_format_where_the_runtime_stores_them_so():
+    """Rounding to p bits moves a value in [1/2, 1] by at most 2^-(p+1): 2^-9 in bfloat16.
+
+    Angles below 64 rad, so that their own rounding to float32 is below 2^-19.
+    """
+    config = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
+    for name, precision in (("bfloat16", 8), ("float16", 11)):
+        stored = tables_of(config, dtype=name)
+        for runtime in ("transformers-5", "transformers-4.44", "vllm", "tgi"):
+            assert stored[runtime][0] == name
+            assert 0.4 < stored[runtime][1] * 2 ** (precision + 1) <= 1.01
+        for runtime in ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm", "llama.cpp", "ollama"):
+            assert stored[runtime][0] == "float32"
+            assert stored[runtime][1] < 2**-18
+
+
+def test_the_files_own_format_counts_unless_another_is_asked_for():
+    config = {**LLAMA, "max_position_embeddings": 8192, "torch_dtype": "float16"}
+    assert tables_of(config)["vllm"][0] == "float16"
+    assert tables_of({**config, "torch_dtype": "auto"})["vllm"][0] == "bfloat16"
+    assert tables_of(config, dtype="float32")["vllm"][0] == "float32"
+
+
+def test_sglang_keeps_the_tables_of_longrope_in_the_models_format():
+    lists = {"short_factor": [1.0] * 64, "long_factor": [4.0] * 64}
+    config = {**LLAMA, "max_position_embeddings": 131072, "torch_dtype": "float16"}
+    config["original_max_position_embeddings"] = 4096
+    config["rope_scaling"] = {"rope_type": "longrope", "type": "longrope", **lists}
+    assert tables_of(config)["sglang"][0] == "float16"
+
+
+def test_an_unknown_format_is_one_line(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    done = run("audit", str(path), "--dtype", "bfloat61")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "unknown --dtype 'bfloat61'; did you mean 'bfloat16'?" in done.stderr
 
 
 def test_unknown_runtimes_and_levels_are_named(tmp_path):

@@ -4,6 +4,7 @@ import re
 from itertools import combinations
 from pathlib import Path
 
+from ropelab.runtimes.ollama import WRITERS
 from ropelab.runtimes.registry import RUNTIMES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
@@ -20,6 +21,14 @@ def test_the_table_of_runtimes(golden):
         computed = sum(isinstance(answer, dict) for answer in answers)
         counts = (computed, answers.count("refused"), len(runtime.compared)) if answers else "---"
         assert stated[name] == (runtime.version, runtime.proof, *map(str, counts))
+
+
+def test_the_converters_of_ollama_that_were_read():
+    assert list(WRITERS) == [
+        f"{name}ForCausalLM" for name in ("Llama", "Mixtral", "Qwen2", "Phi3", "GptOss")
+    ]
+    assert "It covers Llama, Mixtral, Qwen2,\nPhi-3 and gpt-oss" in TEXT
+    assert "None of the five reads\n`rope_parameters`" in TEXT
 
 
 def test_the_numbers_of_configurations(golden):

@@ -121,6 +121,19 @@ def test_llama_cpp_takes_flags():
     assert text == "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
 
 
+def test_portable_is_read_by_those_that_can_hold_yarn():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
+    assert emit("portable", spec, kept).lost == ()
+    assert "ollama" not in TARGETS["portable"].runtimes
+
+
+def test_a_modelfile_holds_a_length_and_no_scaling():
+    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
+    emission = emit("ollama", spec, kept)
+    assert emission.text == "PARAMETER num_ctx 32768"
+    assert any("frequencies" in loss for loss in emission.lost)
+
+
 def test_koboldcpp_holds_a_scale_or_a_base():
     for method, text in (("pi", "0.25 500000"), ("ntk", "1 2044497.12")):
         spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method=method))

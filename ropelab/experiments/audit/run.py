@@ -17,11 +17,14 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked: runtimes by name (all if empty), a length in tokens, flags of the runtime."""
+    """What was asked: runtimes by name (all if empty), a length in tokens, flags of the runtime,
+    and the model's number format (the file's own if empty).
+    """
 
     runtimes: tuple[str, ...] = ()
     length: int | None = None
     flags: Flags = field(default_factory=Flags)
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,11 @@ def audit(document: Document, options: Options | None = None) -> Audit:
     """All tables for one document.
 
     Raises:
-        InputError: an unknown runtime, or a configuration that no runtime makes sense of.
+        InputError: an unknown runtime or format, or a configuration that no runtime makes sense of.
     """
     options = options or Options()
     runtimes = registry.chosen(options.runtimes, document.kind)
+    dtype = precision.model_format(document.config, options.dtype)
     flags = options.flags
     readings = tuple(
         registry.read(r, flags.applied(r.name, document.config), flags.settings) for r in runtimes
@@ -63,7 +67,7 @@ def audit(document: Document, options: Options | None = None) -> Audit:
         "keys": tables.keys(document, readings),
         "pairs": tables.pairs(readings, reference, length),
         "context": context.rows(reference, length),
-        "precision": precision.rows(readings, length),
+        "precision": precision.rows(readings, length, dtype),
     }
     found = findings.collect(document, readings, reference, length, options.length)
     rows["findings"] = [finding.row() for finding in found]
