@@ -102,8 +102,11 @@ def _refuse(*arguments: object) -> None:
 
 
 SLEEPING = """
+import signal
 import sys
 from pathlib import Path
+# A shell that starts the tests in the background has Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from ropelab.cells import Cells
 from ropelab.context import Context
 from ropelab.engine.workers import Workers

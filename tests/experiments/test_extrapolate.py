@@ -1,7 +1,6 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
 from collections import Counter
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -360,75 +359,3 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
     assert set(config(tasks=("copy",)).inputs()) == {"corpus"}
-
-
-# Orderings
-
-
-def compared(*pairs: tuple[str, str, float, str]) -> pd.DataFrame:
-    columns = ["method_a", "method_b", "difference", "verdict"]
-    table = pd.DataFrame(list(pairs), columns=columns)
-    return table.assign(metric="nll_short_context", at_tokens=64, context_tokens=64)
-
-
-@pytest.mark.parametrize(
-    ("difference", "verdict", "costs", "free"),
-    [
-        (-0.3, "first", "reproduced", "not reproduced"),
-        (-0.01, "first", "reproduced", "reproduced"),
-        (-0.3, "~", "within noise", "reproduced"),
-        (0.3, "second", "not reproduced", "not reproduced"),
-    ],
-)
-def test_orderings_are_decided_by_verdicts(difference, verdict, costs, free):
-    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
-    table = compared(
-        *((a, b, difference, {"first": a, "second": b}.get(verdict, "~")) for a, b in pairs)
-    )
-    results = orderings.orderings(table, 64, 256, 256).set_index("ordering")["result"]
-    assert results["static scaling costs something at short length"] == costs
-    assert results["dynamic scaling costs nothing at short length"] == free
-
-
-def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
-    there = compared(("unscaled", "yarn ×4", -0.3, "unscaled"))
-    back = compared(("yarn ×4", "unscaled", 0.3, "unscaled"))
-    for table in (there, back):
-        row = orderings.orderings(table, 64, 256, 256).iloc[0]
-        assert (row["result"], row["measured"]) == ("reproduced", "unscaled > yarn ×4 (-0.300)")
-
-
-def test_models_trained_on_are_looked_at_inside_and_just_outside_of_that_length():
-    inside, outside = ["yarn", "ntk_by_parts", "pi", "ntk"], ["yarn", "ntk", "pi", "ntk_by_parts"]
-    table = pd.DataFrame(
-        [
-            ("nll_bucket", at, f"{a} ×2 finetuned", f"{b} ×2 finetuned", -0.001)
-            for at, order in ((128, inside), (192, outside), (256, inside))
-            for a, b in combinations(order, 2)
-        ],
-        columns=["metric", "at_tokens", "method_a", "method_b", "difference"],
-    )
-    table = table.assign(verdict=table["method_a"], context_tokens=table["at_tokens"])
-    found = orderings.orderings(table, 64, 256, 128).set_index("ordering")
-    places = {"fine-tuned, inside the window": 128, "fine-tuned, just outside the window": 192}
-    assert found["at_tokens"].to_dict() == places
-    assert set(found["result"]) == {"reproduced"}
-    assert orderings.orderings(table, 64, 256, 256).empty
-
-
-def test_copying_is_ordered_in_the_longest_context():
-    log_n = orderings.ORDERINGS[-1]
-    ranked = [entry.label(8) for (entry,) in log_n.groups]
-    there, back = (
-        compared(*((a, b, 0.5, better(a, b)) for a, b in combinations(ranked, 2))).assign(
-            metric="copy_accuracy", at_tokens=128, context_tokens=context
-        )
-        for context, better in ((512, lambda a, b: a), (256, lambda a, b: b))
-    )
-    for table in (pd.concat([there, back]), pd.concat([back, there])):
-        found = orderings.orderings(table, 64, 512, 512).set_index("ordering")["result"]
-        assert found.to_dict() == {log_n.name: "reproduced"}
-
-
-def test_orderings_that_were_not_measured_are_left_out():
-    assert orderings.orderings(compared(("pi ×4", "yarn ×4", 0.1, "yarn ×4")), 64, 256, 256).empty
