@@ -46,21 +46,21 @@ def test_latex_is_escaped_and_aligned(run):
 
 
 def test_markdown_has_a_row_per_row(run):
-    tables = export.chosen(run, ["orderings"])
+    tables = export.chosen(run, ["literature"])
     lines = export.text_of(run, tables, "markdown").splitlines()
-    assert len(lines) == 2 + len(tables["orderings"])
+    assert len(lines) == 2 + len(tables["literature"])
     assert all(line.count("|") == 8 for line in lines)
 
 
 def test_evaluation_results_are_means_and_errors_over_seeds(run):
-    found = export.evaluation(run, export.chosen(run, ["copy_accuracy", "orderings"]))
+    found = export.evaluation(run, export.chosen(run, ["copy_accuracy", "literature"]))
     table = run.tables["copy_accuracy"]
-    rows = table.query("method == 'yarn' and distance_tokens == 4096")
-    task = "extrapolate/copy_accuracy/yarn ×4@4096"
+    rows = table.query("method == 'yarn' and distance_tokens == 4096 and context_tokens == 8192")
+    task = "extrapolate/copy_accuracy/8192,yarn ×4@4096"
     assert found["results"][task]["accuracy,none"] == pytest.approx(rows.accuracy.mean())
     assert found["results"][task]["accuracy_stderr,none"] == pytest.approx(rows.accuracy.sem())
-    assert found["n-samples"][task] == {"original": 3, "effective": 3}
-    assert len(found["results"]) == len(table) / 3
+    assert found["n-samples"][task] == {"original": 5, "effective": 5}
+    assert len(found["results"]) == len(table) / 5
     assert set(found["versions"]) == set(found["n-shot"]) == set(found["results"])
     json.dumps(found, allow_nan=False)
 
@@ -68,8 +68,10 @@ def test_evaluation_results_are_means_and_errors_over_seeds(run):
 def test_one_seed_takes_its_error_from_the_interval(run):
     table = run.tables["copy_accuracy"].query("seed == 0")
     found = export.evaluation(run, {"copy_accuracy": table})["results"]
-    row = table.query("method == 'pi' and distance_tokens == 256").iloc[0]
-    error = found["extrapolate/copy_accuracy/pi ×4@256"]["accuracy_stderr,none"]
+    row = table.query("method == 'pi' and distance_tokens == 256 and context_tokens == 8192").iloc[
+        0
+    ]
+    error = found["extrapolate/copy_accuracy/8192,pi ×4@256"]["accuracy_stderr,none"]
     assert error == pytest.approx((row.ci_high - row.ci_low) / 3.92, rel=1e-3)
 
 
