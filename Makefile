@@ -13,7 +13,7 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 	$(BIN)/ropelab run configs --results results
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
-	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml --results results/reference --index README.md
+	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs

@@ -13,6 +13,7 @@ import sys
 
 from tests.docs.arithmetic import base_entries, precision_entries
 from tests.docs.bases import base_empirical_entries
+from tests.docs.encodings import encodings_entries
 from tests.docs.entry import Entry
 from tests.docs.extrapolation import extrapolate_entries
 from tests.docs.ledger import claims_entries
@@ -68,6 +69,7 @@ def entries() -> list[Entry]:
         *base_entries(),
         *extrapolate_entries(),
         *base_empirical_entries(),
+        *encodings_entries(),
         *claims_entries(),
     ]
 
