@@ -189,7 +189,7 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     ax.set_facecolor("white")
     ax.imshow(np.ma.masked_invalid(values), cmap="cividis", vmin=0, vmax=1, aspect="auto")
     for (y, x), value in np.ndenumerate(values):
-        text, color = ("undefined", GREY) if np.isnan(value) else (f"{value:.2f}", "white")
+        text, color = ("–", GREY) if np.isnan(value) else (f"{value:.2f}", "white")
         ax.text(
             x, y, text, ha="center", va="center", fontsize=8,
             color="black" if value > 0.5 else color,

@@ -8,6 +8,9 @@ from ropelab.figures.style import tokens_label
 from ropelab.labels import WINDOW, row_labels
 from ropelab.tables import in_longest_context
 
+FAR_BEHIND = 0.3
+"""Nats per byte above the best loss from which on a method is said not to read."""
+
 
 def retrieval(table: pd.DataFrame, does: str, how: str) -> str:
     """Which method finds most from twice the trained length back in the longest context."""
@@ -35,20 +38,24 @@ def against_window(rows: pd.DataFrame, how: str) -> str:
 
 
 def reading_more(table: pd.DataFrame, how: str) -> str:
-    """Which method gains most by reading the longest context instead of the trained length."""
+    """Which method gains most by reading the longest context instead of the trained length.
+
+    Of those that read at all: what a method gains that is far behind the best says nothing.
+    """
     trained, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
     methods = table[table["method"] != WINDOW]
     means = methods.groupby([row_labels(methods), "context_tokens"])["nll_nats_per_byte"].mean()
     wide = means.unstack()
     if trained not in wide or longest == trained:
         return f"Loss of the same last tokens by what was read before them ({how})"
-    gains = (wide[longest] - wide[trained]).dropna()
+    readable = wide[wide[longest] <= wide[longest].min() + FAR_BEHIND]
+    gains = (readable[longest] - readable[trained]).dropna()
     span = f"{tokens_label(longest)} instead of {tokens_label(trained)}"
     helped = gains[gains < 0].sort_values()
     if helped.empty:
-        return f"Reading {span} helps no method with the same last tokens ({how})"
+        return f"Reading {span} helps no method with the same last tokens\n({how})"
     return (
-        f"Reading {span} helps {helped.index[0]} most: {helped.iloc[0]:+.3f} nats per byte ({how})"
+        f"Reading {span} helps {helped.index[0]} most: {helped.iloc[0]:+.3f} nats per byte\n({how})"
     )
 
 
