@@ -202,7 +202,7 @@ def copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     )
     ax.grid(visible=False)
     ax.set_title(findings.copies_farthest(wide.rename(index=dict(labels))), pad=22)
-    ax.set_xlabel("distance of the copied segment (tokens)")
+    ax.set_xlabel("distance of the copied segment (tokens); –: not defined there")
     return figure
 
 

@@ -285,7 +285,7 @@ def test_figures_name_every_encoding(found):
     legends = [ax.get_legend() for ax in figures["loss_by_position"].axes if ax.get_visible()]
     assert {text.get_text() for legend in legends for text in legend.get_texts()} == labels
     cells = [text.get_text() for text in figures["copy_heatmap"].axes[0].texts]
-    assert cells.count("undefined") == 8
+    assert cells.count("–") == 8
 
 
 def test_with_one_seed_an_interval_is_about_the_documents(found):
