@@ -94,11 +94,16 @@ class GivingWay:
 
 
 def _order(plans: Sequence[Plan]) -> tuple[list[int], list[int]]:
-    """Which runs can go together, and which come after them."""
+    """Which runs can go together, and which come after them.
+
+    Runs that train come first: their cells are then with the workers while others, which compute
+    here, have the turn.
+    """
     first: list[int] = []
     for number, plan in enumerate(plans):
         config = plan[1]
         alone = config.reads() or config.requires()
         if not alone and plan not in [plans[earlier] for earlier in first]:
             first.append(number)
-    return first, [number for number in range(len(plans)) if number not in first]
+    later = [number for number in range(len(plans)) if number not in first]
+    return sorted(first, key=lambda number: not hasattr(plans[number][1], "dtype")), later
