@@ -17,7 +17,7 @@ import torch
 from ropelab.encoding.rope import Rope
 from ropelab.lm.batch import Batch
 from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.training import Recipe, batch_loss, make_optimizers
+from ropelab.lm.training import Recipe, batch_loss, make_optimizers, operations_per_token
 from ropelab.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import RopePlan
@@ -74,7 +74,7 @@ def window_report(dtype: DtypeName, window: int, peak: float, rounds: int) -> st
 
     forward_backward, optimizer = fastest(passes, rounds), fastest(update, rounds)
     step = forward_backward + optimizer
-    share = operations(window) * TOKENS / step / peak
+    share = operations_per_token(SIZE, window) * TOKENS / step / peak
     return (
         f"{window}: {TOKENS / step:,.0f} tokens/s, optimizer {optimizer / step:.0%}, "
         f"{share:.0%} of the product's rate"
@@ -85,14 +85,6 @@ def random_batch(window: int) -> Batch:
     """Random tokens, all of them scored."""
     tokens = torch.randint(SIZE.vocabulary, (TOKENS // window, window))
     return Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
-
-
-def operations(window: int) -> float:
-    """Operations per token of a forward and a backward pass; scores of later keys do not count."""
-    inner = SIZE.heads * SIZE.head_dim
-    weights = SIZE.layers * (4 * inner * SIZE.width + 8 * SIZE.width**2)
-    weights += SIZE.vocabulary * SIZE.width
-    return 6 * (weights + SIZE.layers * inner * window)
 
 
 def fastest(work: Callable[[], object], rounds: int) -> float:

@@ -177,16 +177,24 @@ def train(
 def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
     """How much work each step is, in steps of average length, so that the time left can be told.
 
-    Operations per token: 2 for every weight of a matrix, and 2 for every earlier token and feature
-    in attention, half of the window on average. Without it, the short windows of the beginning
-    promise an end that the long ones do not keep.
+    Without it, the short windows of the beginning promise an end that the long ones do not keep.
+    """
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    operations = [operations_per_token(size, window) for window in windows]
+    average = sum(operations) / recipe.steps
+    return [each / average for each in operations]
+
+
+def operations_per_token(size: ModelSize, window: int) -> int:
+    """Operations of a forward and a backward pass over a window, per token.
+
+    Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of attention,
+    half of the window on average, since later keys do not count; backward twice as many.
     """
     inner = size.heads * size.head_dim
     weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
     weights += size.vocabulary * size.width
-    windows = [recipe.window_at(step) for step in range(recipe.steps)]
-    operations = [weights + size.layers * inner * window for window in windows]
-    return [recipe.steps * each / sum(operations) for each in operations]
+    return 6 * (weights + size.layers * inner * window)
 
 
 def one_step(
