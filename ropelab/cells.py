@@ -10,6 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,23 @@ import pandas as pd
 
 from ropelab.folders import Waiting, fingerprint, locked, replaced, say_nothing
 from ropelab.tables import read_tables, write_tables
+
+
+@dataclass(frozen=True)
+class CellName:
+    """What identifies a cell: its kind, its version, and everything its values depend on."""
+
+    kind: str
+    version: int
+    key: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """The folder of a cell on its way to another machine: names of files and what is in them."""
+
+    name: CellName
+    files: Mapping[str, bytes]
 
 
 class Cells:
@@ -94,6 +112,25 @@ class Cells:
             folder.mkdir(parents=True, exist_ok=True)
             self._describe(folder, kind, version, key)
             yield folder
+
+    def packed(self, name: CellName) -> Parcel | None:
+        """The folder of a cell as it is now; None if there is none that may be used."""
+        folder = self._folder(name.kind, name.version, name.key)
+        with locked(folder, self._waiting):
+            if not self._finished(folder):
+                return None
+            files = sorted(path for path in folder.rglob("*") if path.is_file())
+            content = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+        return Parcel(name, content)
+
+    def unpack(self, parcel: Parcel) -> None:
+        """Put the folder of a cell in its place, whole or not at all."""
+        name = parcel.name
+        folder = self._folder(name.kind, name.version, name.key)
+        with locked(folder, self._waiting), replaced(folder) as fresh:
+            for file, content in parcel.files.items():
+                (fresh / file).parent.mkdir(parents=True, exist_ok=True)
+                (fresh / file).write_bytes(content)
 
     def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
         return self.root / kind / fingerprint({"version": version, **key})
