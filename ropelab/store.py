@@ -218,7 +218,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest = json.loads(read_regular(path, LARGEST))
         MANIFEST.validate_python(manifest)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError):
         say_once(f"left out: {path} is not the manifest of a finished run")
