@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.errors import InputError
-from ropelab.runtimes.document import parse
 
 MOST_CONFIG_BYTES = 2**20
 MOST_JSON_BYTES = 2**28
@@ -30,6 +29,8 @@ def checked_config(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or something in the folder must not be read.
     """
+    from ropelab.runtimes.document import parse  # reads with NumPy; help texts do without
+
     path = folder / "config.json"
     if not path.is_file() and not (path.exists() or path.is_symlink()):
         raise InputError(f"no readable {path}; give a folder that save_pretrained wrote")
