@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import MachineError
+from ropelab.hf.tokens import tokenized
 from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
-from ropelab.lm.huggingface import tokenized
 from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
