@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "(?s).*",  # what raylets would say on this terminal
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning on machines with GPUs
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
     "RAY_task_oom_retries": "2",
 }
 LONGEST_FOLDER = 32
@@ -58,6 +59,8 @@ def check_ray(address: str | None) -> None:
 class Connection:
     """A process's part in a Ray cluster; made once, closed in the end.
 
+    A process that has joined one already, as a notebook may, stays where it is.
+
     Args:
         address: of a cluster; None starts one on this machine.
         cpus: how many cores a cluster of this machine has.
@@ -69,10 +72,16 @@ class Connection:
     def __init__(self, address: str | None, cpus: int) -> None:
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        self._folder = None if address else _short_folder()
+        import ray
+
+        self._folder: Path | None = None
+        self._ours = not ray.is_initialized()
+        if not self._ours:
+            return
+        if address:
+            check_joinable(address)
         try:
             if address:
-                _check_joinable(address)
                 _init(address=address)
             else:
                 self._start(cpus)
@@ -86,8 +95,8 @@ class Connection:
         return str(self._folder or "")
 
     def _start(self, cpus: int) -> None:
-        if "RAY_AUTH_MODE" not in os.environ:
-            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        self._folder = _short_folder()
         try:
             _init(
                 address="local",
@@ -105,7 +114,8 @@ class Connection:
 
         if self._folder:
             _kill_workers()
-        ray.shutdown()
+        if self._ours:
+            ray.shutdown()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -123,7 +133,7 @@ def _init(**arguments: Any) -> None:
             signal.signal(signal.SIGTERM, before)
 
 
-def _check_joinable(address: str) -> None:
+def check_joinable(address: str) -> None:
     """Raise InputError unless another process can join the cluster: Ray ends one that cannot."""
     command = [sys.executable, "-c", JOIN, address]
     try:

@@ -30,6 +30,7 @@ from ropelab.engine.schedule import Job, Outcome, Schedule
 from ropelab.errors import MachineError
 from ropelab.machine import one_thread
 
+VERSION = ropelab.__version__
 TRIES = 3
 """How often a cell is begun whose worker or machine is lost under it."""
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -80,7 +81,7 @@ class Order:
     cell: Cell
     again: str
     folder: str
-    version: str = ropelab.__version__
+    version: str
 
 
 class Fleet:
@@ -99,11 +100,11 @@ class Fleet:
         self._tickets = itertools.count()
         self._boards: dict[int, Board] = {}
         self._objects: dict[str, Any] = {}
-        self._running: dict[Any, Future[Outcome]] = {}
+        self._running: dict[Any, tuple[str, Future[Outcome]]] = {}
         self._stopped = threading.Event()
         self._schedule = Schedule(Cluster(most), self._start)
         self._task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
-        self._send(ray.remote(num_cpus=1)(prepare)).add_done_callback(
+        self._send("preparation", ray.remote(num_cpus=1)(prepare)).add_done_callback(
             lambda prepared: self._schedule.open()
         )
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -131,14 +132,15 @@ class Fleet:
         parcels = [parcel for name in needs.folders if (parcel := job.cells.packed(name))]
         objects = [self._stored(repr(supply), supply.content) for supply in needs.supplies]
         objects += [self._stored(_digest(parcel), partial(_same, parcel)) for parcel in parcels]
-        order = Order(job.ticket, job.cell, job.cells.again, self._folder)
+        order = Order(job.ticket, job.cell, job.cells.again, self._folder, VERSION)
         options = {"num_gpus": int(needs.gpu), "name": job.cell.title}
-        return self._send(self._task.options(**options), order, self._outbox, *objects)
+        task = self._task.options(**options)
+        return self._send(job.cell.title, task, order, self._outbox, *objects)
 
-    def _send(self, task: Any, *arguments: Any) -> "Future[Outcome]":
+    def _send(self, title: str, task: Any, *arguments: Any) -> "Future[Outcome]":
         """Have a worker carry out a task."""
         future: Future[Outcome] = Future()
-        self._running[task.remote(*arguments)] = future
+        self._running[task.remote(*arguments)] = (title, future)
         return future
 
     def _stored(self, name: str, content: Callable[[], Any]) -> Any:
@@ -159,7 +161,7 @@ class Fleet:
                     continue
                 done, _ = ray.wait(list(self._running), timeout=SECONDS_BETWEEN_LOOKS)
                 for reference in done:
-                    _settle(self._running.pop(reference), reference)
+                    _settle(*self._running.pop(reference), reference)
         except Exception as error:
             self._fail(MachineError(f"the connection to Ray was lost: {_first_line(error)}"))
 
@@ -172,7 +174,7 @@ class Fleet:
     def _fail(self, error: BaseException) -> None:
         """End all that wait and all that run with an error."""
         self._schedule.close(error)
-        for future in list(self._running.values()):
+        for _, future in list(self._running.values()):
             with suppress(InvalidStateError):
                 future.set_exception(error)
 
@@ -192,9 +194,9 @@ def computed(order: Order, outbox: Outbox, *objects: Any) -> Outcome:
     Raises:
         MachineError: the worker has another version of ropelab.
     """
-    if order.version != ropelab.__version__:
+    if order.version != VERSION:
         raise MachineError(
-            f"a worker has ropelab {ropelab.__version__}, this is {order.version}; "
+            f"a worker has ropelab {VERSION}, this is {order.version}; "
             "install the same version on all machines of the cluster"
         )
     cell, needs = order.cell, order.cell.needs
@@ -215,7 +217,7 @@ def computed(order: Order, outbox: Outbox, *objects: Any) -> Outcome:
     return tuple(parcel for parcel in left if parcel and parcel not in parcels)
 
 
-def _settle(future: "Future[Outcome]", reference: Any) -> None:
+def _settle(title: str, future: "Future[Outcome]", reference: Any) -> None:
     """Give a future what came of its task."""
     try:
         future.set_result(ray.get(reference))
@@ -224,7 +226,7 @@ def _settle(future: "Future[Outcome]", reference: Any) -> None:
     except RayError as error:
         reason = _first_line(error)
         future.set_exception(
-            MachineError(f"a cell was lost {TRIES} times with its worker or machine: {reason}")
+            MachineError(f"'{title}' was lost {TRIES} times with its worker or machine: {reason}")
         )
 
 
