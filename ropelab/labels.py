@@ -5,6 +5,9 @@ import pandas as pd
 WINDOW = "sliding_window"
 """The baseline that reads no more than the trained length; its rows stand in the zero-shot arm."""
 
+AS_SHIPPED = "as_shipped"
+"""A model given, exactly as its configuration has it: what everything is compared with."""
+
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
     """A method with its factor, where it has one, and its arm, if it was fine-tuned.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Context
+from ropelab.context import Advance, Cell, Context
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.trained import VERSION, Training
 from ropelab.machine import DtypeName, computing_in
@@ -164,7 +164,24 @@ def _depth(training: Training) -> int:
     return len(_with_starts(training))
 
 
-def ask_all(asked: Sequence[Asked], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
+class Named(Protocol):
+    """A question, as far as its values are collected by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Labelled(Cell, Protocol):
+    """A cell whose values are rows of tables: a question, and what stands in front of each row."""
+
+    @property
+    def trial(self) -> Named: ...
+
+    @property
+    def labels(self) -> tuple[tuple[str, object], ...]: ...
+
+
+def ask_all(asked: Sequence[Labelled], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
     """The values of all questions: by the name of the trial and of the table.
 
     In a table the values of all models stand one below the other, under their labels.

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +12,6 @@ from torch import Tensor
 from ropelab.errors import MachineError
 from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
-from ropelab.lm.huggingface import tokenized
 from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
@@ -43,6 +42,18 @@ class CorpusRef:
             MachineError: it is not the text it was when the run began.
         """
         return _read_once(self)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What its documents depend on; every byte is a token."""
+        return {"corpus": self.fingerprint, "tokenizer": False}
+
+    def documents(
+        self, length: int, count: int
+    ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
+        """Held-out windows of `length` tokens, and how many bytes a token has: one."""
+        tokens = _held_out(self, length, count)
+        return tokens, torch.ones(count, dtype=torch.float64)
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
         """Windows of the text that is learned from, at places that the seed draws."""
@@ -83,18 +94,8 @@ def _read_once(place: CorpusRef) -> Corpus:
 
 
 @lru_cache(maxsize=8)
-def documents(
-    place: CorpusRef, length: int, count: int, tokenizer: str = ""
-) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
-    """Held-out windows of `length` tokens, and how many bytes a token of each has on average.
-
-    Args:
-        tokenizer: the folder of a model whose tokens are meant; empty: every byte is a token.
-    """
-    if tokenizer:
-        return tokenized(Path(tokenizer), place.corpus().held_out, length, count)
-    tokens = place.corpus().held_out_windows(length, count)
-    return tokens, torch.ones(count, dtype=torch.float64)
+def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
+    return place.corpus().held_out_windows(length, count)
 
 
 def kinds(place: CorpusRef, length: int, count: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from ropelab.encoding.base import Encoding
+from ropelab.labels import AS_SHIPPED
 from ropelab.lm.evaluation import Readable, sliding_losses, token_losses
 from ropelab.methods.method import Method, Reading
 from ropelab.rope.frequencies import Geometry
@@ -50,6 +51,18 @@ class AsTrained(Reader):
         defined = [length for length in lengths if length <= defined_length(model.encoding, length)]
         if defined:
             yield defined
+
+
+@dataclass(frozen=True)
+class AsShipped(Reader):
+    """A model given, exactly as its configuration has it: frequencies, scaling, windows."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"method": AS_SHIPPED}
+
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
+        yield from model.shipped_passes(lengths)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.readers import AsTrained, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts

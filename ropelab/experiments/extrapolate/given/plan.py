@@ -1,0 +1,87 @@
+"""From a config to the cells of a run: every way to read, asked everything."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.labels import AS_SHIPPED, WINDOW
+from ropelab.trials import grid
+from ropelab.trials.copying import Copying
+from ropelab.trials.given import AskedOfGiven, Question
+from ropelab.trials.needles import Needles
+from ropelab.trials.readers import AsShipped, Reader, Sliding, Under
+from ropelab.trials.text import Texts
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to read a long context: what it is called, and how it is done."""
+
+    method: str
+    factor: float
+    reader: Reader
+
+
+def rows(config: GivenConfig) -> Iterator[Row]:
+    """As shipped first: it is what all others are compared with."""
+    yield Row(AS_SHIPPED, 1.0, AsShipped())
+    geometry = config.geometry()
+    for method in config.parsed_methods():
+        yield Row(method.label, method.reach, Under(method, geometry))
+
+
+def window_row(config: GivenConfig) -> Row:
+    """As shipped, and never more of the text at once than the window."""
+    return Row(WINDOW, 1.0, Sliding(AsShipped(), window_of(config)))
+
+
+def window_of(config: GivenConfig) -> int:
+    """Tokens of the sliding window: the length that the model claims, if more is tested."""
+    claimed = config.facts.claimed_len
+    return claimed if claimed < config.test_len else config.facts.train_len
+
+
+def question(config: GivenConfig, task: str) -> Question:
+    """What the model is asked in a task."""
+    train, test, text = config.facts.train_len, config.test_len, config.text()
+    contexts = tuple(grid.retrieval_contexts(train, test))
+    if task == "text":
+        return Texts(
+            corpus=text,
+            documents=config.documents,
+            buckets=tuple(grid.buckets(train, test)),
+            contexts=tuple(grid.contexts(train, test)),
+            last=grid.last_window(train),
+        )
+    if task == "copy":
+        places = grid.places(grid.distances(train, test), contexts)
+        return Copying(places=places, sequences=config.sequences, text=text)
+    return Needles(
+        name="passkey" if task == "passkey" else "multikey",
+        contexts=contexts,
+        depths=config.depths,
+        sequences=config.sequences,
+        text=text,
+    )
+
+
+def cells(config: GivenConfig, task: str) -> list[AskedOfGiven]:
+    """A task under every row, as shipped first."""
+    asked, subject = question(config, task), config.given()
+    found = [
+        AskedOfGiven(subject=subject, trial=asked, reader=row.reader, labels=labels(row))
+        for row in rows(config)
+    ]
+    if isinstance(asked, Texts):
+        window, at_the_end = window_row(config), replace(asked, contexts=(config.test_len,))
+        found.append(
+            AskedOfGiven(
+                subject=subject, trial=at_the_end, reader=window.reader, labels=labels(window)
+            )
+        )
+    return found
+
+
+def labels(row: Row) -> tuple[tuple[str, object], ...]:
+    """The first columns of its rows; nothing was drawn and nothing tuned."""
+    return ("method", row.method), ("factor", row.factor), ("seed", 0), ("arm", "zero_shot")
