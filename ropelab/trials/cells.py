@@ -12,28 +12,18 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Cell, Context
+from ropelab.context import Advance, Cell, Context, Needs, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.trained import VERSION, Training
+from ropelab.lm.training import operations_of_training, operations_per_token
 from ropelab.machine import DtypeName, computing_in
 from ropelab.trials.readers import Reader
 
+FORWARD = 1 / 3
+"""The share of the forward pass in the operations of a training step."""
+
 Labels = Mapping[str, object]
 """Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
-
-
-class Subject(Protocol):
-    """A model to be asked: one that is trained here, or one's own."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def key(self) -> dict[str, Any]: ...
-
-    def model(self, context: Context, device: str = "cpu") -> Any:
-        """The model, in evaluation mode."""
-        ...
 
 
 class Trial(Protocol):
@@ -50,6 +40,16 @@ class Trial(Protocol):
 
     @property
     def steps(self) -> int: ...
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text it may be made of."""
+        ...
+
+    @property
+    def windows(self) -> Sequence[tuple[int, int]]:
+        """What is read, roughly: how many rows of how many tokens, pass by pass."""
+        ...
 
     def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Values per document or sequence."""
@@ -84,6 +84,18 @@ class Trained:
         """What is said while it is computed."""
         return f"{self.called or self.training.task.name}, seed {self.training.seed}"
 
+    @property
+    def needs(self) -> Needs:
+        """Every measurement waits for its model."""
+        operations = operations_of_training(self.training.size, self.training.recipe)
+        return Needs(
+            operations,
+            gpu=self.device == "cuda",
+            awaited=True,
+            folders=self.training.folders,
+            supplies=self.training.task.supplies,
+        )
+
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """`loss`: the training loss of each step, in nats per scored token."""
         named = replace(context, progress=partial(_named, context, self.called))
@@ -101,7 +113,7 @@ class Asked:
         model_name: how the model is called while it is trained, where a task has several.
     """
 
-    subject: Subject
+    subject: Training
     trial: Trial
     reader: Reader
     labels: tuple[tuple[str, object], ...]
@@ -135,6 +147,20 @@ class Asked:
         who = next(iter(dict(self.labels).values()))
         return f"{self.trial.name}, seed {self.subject.seed}, {who}"
 
+    @property
+    def needs(self) -> Needs:
+        """Forward passes over all that is read; a search of parameters is not counted."""
+        operations = sum(
+            rows * length * operations_per_token(self.subject.size, length) * FORWARD
+            for rows, length in self.trial.windows
+        )
+        return Needs(
+            operations,
+            gpu=self.device == "cuda",
+            folders=self.subject.folders,
+            supplies=self.trial.supplies,
+        )
+
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """The values of the trial, per document or sequence."""
         model = self.subject.model(context, self.device)
@@ -149,7 +175,6 @@ def train_all(asked: Iterable[Asked], context: Context) -> None:
     waiting = {
         str(each.key): Trained(training=each, device=cell.device, called=cell.model_name)
         for cell in asked
-        if isinstance(cell.subject, Training)
         for each in _with_starts(cell.subject)
     }
     for depth in sorted({_depth(cell.training) for cell in waiting.values()}):

@@ -57,8 +57,8 @@ class Copying:
             scored = int(batch.scored[0].sum())
             hits = []
             for row in batch.tokens.split(1):
-                for _ in reader.passes(model, [place.context]):
-                    hits.append(answered(model, row, scored)[1])
+                passes = reader.passes(model, [place.context])
+                hits += [answered(model, row, scored)[1] for _ in passes]
                 advance(1)
             if hits:
                 found.append(per_sequence(torch.cat(hits), place))

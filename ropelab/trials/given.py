@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from ropelab.context import Advance, Cell, Context
+from ropelab.context import Advance, Cell, Context, Needs
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.load import ModelDtype
 from ropelab.hf.model import HuggingFaceModel
@@ -115,6 +115,11 @@ class AskedOfGiven:
         """What is said while it is computed."""
         return f"{self.trial.name}, {next(iter(dict(self.labels).values()))}"
 
+    @property
+    def needs(self) -> Needs:
+        """Nothing that an engine could plan with: all is computed where the model is loaded."""
+        return Needs()
+
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """The values of the question, per document or sequence."""
         model = self.subject.model()
@@ -122,8 +127,8 @@ class AskedOfGiven:
             return self.trial.measure(model, self.reader, advance)
 
 
-class InThisProcess:
-    """An engine for a model that is loaded once: here, on all threads that torch has."""
+class WithOneModel:
+    """An engine for a model that is loaded once: in this process, on all threads of torch."""
 
     def compute(self, cells: Sequence[Cell], context: Context) -> None:
         """See `Engine.compute`."""

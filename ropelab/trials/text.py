@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance
+from ropelab.context import Advance, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.readers import Reader
@@ -69,6 +69,11 @@ class Texts:
         return self.documents
 
     @property
+    def windows(self) -> list[tuple[int, int]]:
+        """How many rows of how many tokens are read, pass by pass."""
+        return [(self.documents, length) for length in {self.length, *self.contexts}]
+
+    @property
     def length(self) -> int:
         """How many tokens of a document are predicted."""
         return self.buckets[-1][1]
@@ -121,6 +126,11 @@ class HeldOut(Texts):
 
     corpus: CorpusRef
     beyond: int = 0
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """Where the documents are from."""
+        return (self.corpus,)
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""

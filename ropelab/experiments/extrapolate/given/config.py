@@ -97,9 +97,7 @@ class GivenConfig(Config):
     def _consistent(self) -> Self:
         trained = self.facts.train_len
         if trained < SHORTEST:
-            raise ValueError(
-                f"the model has {trained} tokens, at least {SHORTEST} are needed"
-            )
+            raise ValueError(f"the model has {trained} tokens, at least {SHORTEST} are needed")
         if self.test_len < trained:
             raise ValueError(
                 f"test_len must be at least the model's trained length ({trained}), "

@@ -18,6 +18,7 @@ from ropelab.errors import InputError
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.hf.model import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
+from ropelab.notices import say
 from ropelab.trials.copying import Copying
 from ropelab.trials.given import AskedOfGiven
 from ropelab.trials.needles import Needles
@@ -54,9 +55,7 @@ def check(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) 
     asked = [cell for cell in left if isinstance(cell, AskedOfGiven)]
     model = asked[0].subject.model()
     if model.closed and config.methods:
-        raise InputError(
-            f"{config.hf} takes no methods ({model.closed}); give none"
-        )
+        raise InputError(f"{config.hf} takes no methods ({model.closed}); give none")
     cost = measured_cost(model)
     needed = memory(model, config.test_len)
     if config.limit_memory is not None and needed > config.limit_memory:
@@ -66,8 +65,7 @@ def check(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) 
         )
     seconds = cost.of(n for cell in asked for n in lengths(cell))
     if seconds >= WORTH_SAYING:
-        with context.progress(f"this takes about {_time(seconds)} and {_size(needed)}"):
-            pass
+        say(f"this takes about {_time(seconds)} and {_size(needed)} of memory")
 
 
 def measured_cost(model: Any) -> Cost:

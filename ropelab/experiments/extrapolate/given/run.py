@@ -33,7 +33,7 @@ from ropelab.experiments.extrapolate.pairs import (
 from ropelab.trials import grid
 from ropelab.trials.cells import ask_all
 from ropelab.trials.comparisons import Pair, compared
-from ropelab.trials.given import AskedOfGiven, InThisProcess
+from ropelab.trials.given import AskedOfGiven, WithOneModel
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
 
 LEARNED = 0.5
@@ -45,7 +45,7 @@ Measured = dict[str, pd.DataFrame]
 
 def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Ask and compare; the head of this file says what each table holds."""
-    here = replace(context, engine=InThisProcess())
+    here = replace(context, engine=WithOneModel())
     asked = {task: cells(config, task) for task in config.tasks}
     estimate.check([cell for group in asked.values() for cell in group], config, context)
     tables: dict[str, pd.DataFrame] = {}
