@@ -26,7 +26,7 @@ from ropelab.trials.tokens import TokenText
 NeedleName = Literal["passkey", "multikey"]
 KEYS = {"passkey": 1, "multikey": 4}
 """How many keys are hidden; one is asked for."""
-NAMES = ("amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "heron")
+NAMES = ("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet")
 """What keys are told apart by where there are several."""
 LEAST_TEXT = 0.5
 """The least share of a context that has to be text of the corpus."""

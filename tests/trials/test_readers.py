@@ -52,7 +52,7 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
     reader = under("dynamic_ntk")
     model = model_with(reader.method.encoding(GEOMETRY, 64))
     measured = texts.measure(model, reader, nothing)
-    tokens, _ = documents(texts.corpus, 257, 2)
+    tokens, _ = texts.corpus.documents(257, 2)
     for start, end in texts.buckets:
         model.encoding = reader.method.encoding(GEOMETRY, end)
         expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)

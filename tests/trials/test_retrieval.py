@@ -3,12 +3,8 @@
 import pandas as pd
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import one_hot
 
 from ropelab.context import Context
-from ropelab.encoding.base import Encoding
-from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.matcher import ngram_predictions
 from ropelab.lm.source import KEY
 from ropelab.trials.corpora import CorpusRef
@@ -16,32 +12,9 @@ from ropelab.trials.grid import Place, distances, places, retrieval_contexts
 from ropelab.trials.readers import AsTrained
 from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
 from ropelab.trials.text import SEARCH_SEED
+from tests.trials.certain import Certain, looking_back
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
-
-
-class Certain(nn.Module):
-    """A model by construction: it is sure of one next token, and knows nothing where that is -1."""
-
-    size = type("Size", (), {"vocabulary": VOCABULARY})
-
-    def __init__(self, predictions) -> None:
-        super().__init__()
-        self.encoding = Encoding()
-        self.predictions = predictions
-        self.head = nn.Linear(VOCABULARY + 1, VOCABULARY, bias=False)
-        nn.init.eye_(self.head.weight)
-
-    def hidden(self, tokens):
-        """The prediction of the token after each, from those up to it."""
-        known = nn.functional.pad(tokens, (0, 1))
-        following = self.predictions(known)[:, 1:]
-        return one_hot(following.where(following >= 0, VOCABULARY), VOCABULARY + 1).float()
-
-
-def looking_back(distance: int) -> Certain:
-    """A model that repeats what stood exactly so far back."""
-    return Certain(lambda tokens: tokens.roll(distance, dims=1))
 
 
 @pytest.fixture(scope="module")

@@ -82,6 +82,10 @@ class GivenConfig(Config):
     @classmethod
     def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Refuse what the model answers itself or what only training has; fill in the length."""
+        from ropelab.hf.facts import facts_of
+
+        if not values.get("hf"):
+            return values
         facts = facts_of(str(values["hf"]))
         ours = {SPELLED.get(name, name): value for name, value in values.items()}
         for name in list(ours):

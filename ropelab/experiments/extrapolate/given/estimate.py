@@ -43,28 +43,35 @@ class Cost:
         return sum(self.linear * n + self.quadratic * n * n for n in lengths)
 
 
-def check(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Say how long the cells that are left will take, if it is long.
+def check_room(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
+    """Refuse what cannot be computed, if anything is left to compute.
 
     Raises:
         InputError: a pass needs more memory than allowed, or no method can be put in.
     """
-    left = context.unfinished(cells)
-    if not left:
+    if not context.unfinished(cells):
         return
-    asked = [cell for cell in left if isinstance(cell, AskedOfGiven)]
-    model = asked[0].subject.model()
+    model = cells[0].subject.model()
     if model.closed and config.methods:
         raise InputError(f"{config.hf} takes no methods ({model.closed}); give none")
-    cost = measured_cost(model)
+    _seconds(model, LONGER)  # what is not in memory before the first pass is after it
     needed = memory(model, config.test_len)
     if config.limit_memory is not None and needed > config.limit_memory:
         raise InputError(
             f"reading {config.test_len} tokens needs about {_size(needed)}, more than "
             f"--limit-memory {_size(config.limit_memory)}"
         )
-    seconds = cost.of(n for cell in asked for n in lengths(cell))
+
+
+def announce(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
+    """Say how long the cells that are left will take, if it is long."""
+    left = [cell for cell in cells if context.unfinished([cell])]
+    if not left:
+        return
+    model = left[0].subject.model()
+    seconds = measured_cost(model).of(n for cell in left for n in lengths(cell))
     if seconds >= WORTH_SAYING:
+        needed = memory(model, config.test_len)
         say(f"this takes about {_time(seconds)} and {_size(needed)} of memory")
 
 

@@ -82,6 +82,24 @@ def cells(config: GivenConfig, task: str) -> list[AskedOfGiven]:
     return found
 
 
+def probe(config: GivenConfig, task: str) -> AskedOfGiven | None:
+    """What shows whether a task is decidable: as shipped, inside the trained length; text is.
+
+    For copying, from half of that length back; for keys, at all depths.
+    """
+    asked, length = question(config, task), config.facts.train_len
+    if isinstance(asked, Copying):
+        asked = replace(asked, places=(grid.Place(length // 2, length),))
+    elif isinstance(asked, Needles):
+        asked = replace(asked, contexts=(length,))
+    else:
+        return None
+    shipped = next(rows(config))
+    return AskedOfGiven(
+        subject=config.given(), trial=asked, reader=shipped.reader, labels=labels(shipped)
+    )
+
+
 def labels(row: Row) -> tuple[tuple[str, object], ...]:
     """The first columns of its rows; nothing was drawn and nothing tuned."""
     return ("method", row.method), ("factor", row.factor), ("seed", 0), ("arm", "zero_shot")

@@ -21,9 +21,8 @@ def answer(tables: Tables) -> str:
     """The recommendation, what retrieval says, what it costs, and what to write down."""
     model = tables["model"].iloc[0]
     # An empty text comes back from disk as a missing value.
-    advice = [
-        row for _, row in tables["recommendation"].fillna({"alike": "", "emit": ""}).iterrows()
-    ]
+    recommended = tables["recommendation"].astype({"alike": object, "emit": object})
+    advice = [row for _, row in recommended.fillna({"alike": "", "emit": ""}).iterrows()]
     sentences = [_sentence(row, model, first=number == 0) for number, row in enumerate(advice)]
     sentences += [*_costs(tables, advice), *_windows(model), *_emits(advice)]
     return " ".join([*sentences, said(tables["comparisons"])])

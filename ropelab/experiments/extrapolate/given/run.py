@@ -20,9 +20,9 @@ import pandas as pd
 
 from ropelab.context import Context
 from ropelab.experiments.extrapolate.given import estimate
-from ropelab.experiments.extrapolate.given.advice import recommendation
+from ropelab.experiments.extrapolate.given.advice import UNDECIDABLE, recommendation
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.experiments.extrapolate.given.plan import cells, window_of
+from ropelab.experiments.extrapolate.given.plan import cells, probe, window_of
 from ropelab.experiments.extrapolate.pairs import (
     ABOUT,
     ROW,
@@ -33,7 +33,7 @@ from ropelab.experiments.extrapolate.pairs import (
 from ropelab.trials import grid
 from ropelab.trials.cells import ask_all
 from ropelab.trials.comparisons import Pair, compared
-from ropelab.trials.given import AskedOfGiven, WithOneModel
+from ropelab.trials.given import WithOneModel
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
 
 LEARNED = 0.5
@@ -46,42 +46,28 @@ Measured = dict[str, pd.DataFrame]
 def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Ask and compare; the head of this file says what each table holds."""
     here = replace(context, engine=WithOneModel())
-    asked = {task: cells(config, task) for task in config.tasks}
-    estimate.check([cell for group in asked.values() for cell in group], config, context)
+    probes = {task: asked for task in config.tasks if (asked := probe(config, task))}
+    estimate.check_room([*probes.values(), *cells(config, config.tasks[0])], config, here)
+    first = {task: ask_all([asked], here)[asked.trial.name] for task, asked in probes.items()}
+    missed = {task: values for task, values in first.items() if not is_learned(values)}
+    asked = {task: cells(config, task) for task in config.tasks if task not in missed}
+    estimate.announce([cell for group in asked.values() for cell in group], config, here)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
-    for task, group in asked.items():
-        measured, status = _asked(group, config.facts.train_len, here)
-        tables |= _tables(task, measured, status, config)
-        pairs += _pairs(task, measured, config) if status == "ok" else ()
+    for task in config.tasks:
+        measured = missed.get(task) or ask_all(asked[task], here)[task]
+        tables |= _tables(task, measured, UNDECIDABLE if task in missed else "ok", config)
+        pairs += _pairs(task, measured, config) if task not in missed else ()
     tables = {n: t.assign(train_len_tokens=config.facts.train_len) for n, t in tables.items()}
     tables["comparisons"] = compared(pairs, ABOUT)
     tables["recommendation"] = recommendation(config, tables)
     return {"model": _model(config), **tables}
 
 
-def _asked(group: list[AskedOfGiven], train_len: int, context: Context) -> tuple[Measured, str]:
-    """The values of a task, and whether it is decidable; if not, of the first row alone."""
-    name = group[0].trial.name
-    first = ask_all(group[:1], context)[name]
-    if not is_learned(first, train_len):
-        return first, "undecidable"
-    return ask_all(group, context)[name], "ok"
-
-
-def is_learned(measured: Measured, train_len: int) -> bool:
-    """Whether the model finds, as shipped, what lies inside its trained length.
-
-    For copying, half of that length back; for keys, at all depths.
-    """
-    if "trials" in measured:
-        inside = measured["trials"].query("context_tokens == @train_len")
-        inside = inside[inside["distance_tokens"] == train_len // 2]
-    elif "answers" in measured:
-        inside = measured["answers"].query("context_tokens == @train_len")
-    else:
-        return True
-    return bool(inside["correct"].sum() >= LEARNED * inside["trials"].sum())
+def is_learned(measured: Measured) -> bool:
+    """Whether enough of what was asked for is found."""
+    found = measured["trials" if "trials" in measured else "answers"]
+    return bool(found["correct"].sum() >= LEARNED * found["trials"].sum())
 
 
 def _tables(task: str, measured: Measured, status: str, config: GivenConfig) -> Measured:
