@@ -47,7 +47,7 @@ def _panel(ax: Axes, rows: pd.DataFrame) -> None:
     for (y, x), value in np.ndenumerate(values):
         color = "black" if value > 0.5 else "white"
         ax.text(x, y, f"{value:.2g}", ha="center", va="center", color=color, fontsize=9)
-    ax.set_xticks(range(len(wide.columns)), [tokens_label(n) for n in wide.columns])
+    ax.set_xticks(range(len(wide.columns)), [tokens_label(n) for n in wide.columns.tolist()])
     ax.set_yticks(range(len(wide.index)), [f"{depth:g}" for depth in wide.index])
     ax.grid(visible=False)
 

@@ -46,10 +46,10 @@ Measured = dict[str, pd.DataFrame]
 def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Ask and compare; the head of this file says what each table holds."""
     here = replace(context, engine=WithOneModel())
-    probes = {task: asked for task in config.tasks if (asked := probe(config, task))}
+    probes = {task: first for task in config.tasks if (first := probe(config, task))}
     estimate.check_room([*probes.values(), *cells(config, config.tasks[0])], config, here)
-    first = {task: ask_all([asked], here)[asked.trial.name] for task, asked in probes.items()}
-    missed = {task: values for task, values in first.items() if not is_learned(values)}
+    inside = {task: ask_all([cell], here)[task] for task, cell in probes.items()}
+    missed = {task: values for task, values in inside.items() if not is_learned(values)}
     asked = {task: cells(config, task) for task in config.tasks if task not in missed}
     estimate.announce([cell for group in asked.values() for cell in group], config, here)
     tables: dict[str, pd.DataFrame] = {}
