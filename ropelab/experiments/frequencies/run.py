@@ -7,6 +7,7 @@ from ropelab.experiments.frequencies import tables
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.experiments.frequencies.plan import questions
 from ropelab.experiments.frequencies.representable import representable, schemes_table
+from ropelab.literature.judge import judged
 from ropelab.trials.cells import ask_all, train_all
 
 
@@ -20,4 +21,5 @@ def run(config: FrequenciesConfig, context: Context) -> dict[str, pd.DataFrame]:
     found["comparisons"] = tables.comparisons(measured, config)
     if config.bands:
         found["removed"] = tables.removed(measured, config)
+    found["literature"] = judged("frequencies", config.model_dump(mode="json"), found)
     return found

@@ -124,8 +124,8 @@ def _returns(tables: Tables) -> Iterator[str]:
     rows = table[(table["scheme"] == "single") & (table["channel"] == "pair")]
     for row in rows[rows["returns_at_position"].notna()].head(1).to_dict("records"):
         yield (
-            f"Position {int(row['returns_at_position'])} has the code of position 0 again, apart from "
-            f"any rounding: {row['distinct_codes']} codes for {row['positions']} positions."
+            f"Position {int(row['returns_at_position'])} has the code of position 0 again, apart "
+            f"from any rounding: {row['distinct_codes']} codes for {row['positions']} positions."
         )
 
 
