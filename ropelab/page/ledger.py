@@ -101,17 +101,13 @@ def _note(run: Shown, source: str) -> Note:
         about=" ".join(filter(None, (str(first["author"]), year))),
         link=_safe(str(first["link"])),
         lines=tuple(
-            Line(row.lines, row.sentence, row.english, row.verdict, row.why, _ids(row.id))
-            for row in page(tables).itertuples()
+            Line(*row[:-1], tuple(filter(None, row[-1].split(", "))))
+            for row in page(tables).astype(str).to_numpy().tolist()
         ),
         questions=tuple(
             (str(row.quote), str(row.english), str(row.answer)) for row in asked.itertuples()
         ),
     )
-
-
-def _ids(claims: str) -> tuple[str, ...]:
-    return tuple(filter(None, claims.split(", ")))
 
 
 def _safe(link: str) -> str:

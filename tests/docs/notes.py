@@ -12,9 +12,9 @@ from tests.docs.reference import table
 NOTES = tuple(sorted(source for source in SOURCES if source.isdecimal()))
 TABLES = ("claims", "passages", "questions", "rest")
 HEAD = """\
-Every line of this text, with what decides it: `ropelab claims --source {source}` of the committed
-results. Written by `python -m tests.docs_numbers --write`; `ropelab claims --id ID` shows everything
-that was measured for one. Lines without a verdict make no claim of their own.
+Every line of this text, with what decides it: `ropelab claims --source {source}`, here from the
+committed results (`python -m tests.docs_numbers --write` writes this page). `ropelab claims --id ID`
+shows all that was measured for a claim. Lines without a verdict make no claim of their own.
 """
 
 
