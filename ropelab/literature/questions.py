@@ -53,9 +53,9 @@ QUESTIONS = (
             "模型训练时最大长度是 2048,但推理时想处理 8192 个 token 怎么办?",
             "the model was trained at 2048; what if it is to read 8192 tokens?",
         ),
-        "As it is, slow pairs meet angles that they never saw ({unseen-angles}); a scaling method "
-        "such as YaRN keeps them inside ({yarn-seen-angles}); what that is worth is for "
-        "`ropelab extrapolate --train-len 2048 --test-len 8192` to say.",
+        "As it is, slow pairs meet angles that they never saw ({unseen-angles}). YaRN slows them "
+        "until they meet none and multiplies every logit by {yarn-seen-angles}; the other methods, "
+        "and what each is worth, are in `ropelab extrapolate --train-len 2048 --test-len 8192`.",
     ),
     Question(
         Passage(

@@ -101,8 +101,8 @@ def _note(run: Shown, source: str) -> Note:
         about=" ".join(filter(None, (str(first["author"]), year))),
         link=_safe(str(first["link"])),
         lines=tuple(
-            Line(*row[:-1], tuple(filter(None, row[-1].split(", "))))
-            for row in page(tables).astype(str).to_numpy().tolist()
+            Line(lines, sentence, english, verdict, why, tuple(filter(None, ids.split(", "))))
+            for lines, sentence, english, verdict, why, ids in page(tables).to_numpy().tolist()
         ),
         questions=tuple(
             (str(row.quote), str(row.english), str(row.answer)) for row in asked.itertuples()

@@ -13,8 +13,9 @@ NOTES = tuple(sorted(source for source in SOURCES if source.isdecimal()))
 TABLES = ("claims", "passages", "questions", "rest")
 HEAD = """\
 Every line of this text, with what decides it: `ropelab claims --source {source}`, here from the
-committed results (`python -m tests.docs_numbers --write` writes this page). `ropelab claims --id ID`
-shows all that was measured for a claim. Lines without a verdict make no claim of their own.
+committed results (`python -m tests.docs_numbers --write` writes this page). `ropelab claims
+--id ID` shows all that was measured for a claim. Lines without a verdict make no claim of their
+own.
 """
 
 
@@ -53,6 +54,6 @@ def _row(*cells: object) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is inside a table."""
-    for mark in "\\|*_<[`$":
+    for mark in "\\|*_<[$":
         text = text.replace(mark, f"\\{mark}")
     return text
