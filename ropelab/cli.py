@@ -24,6 +24,7 @@ from ropelab import cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
+from ropelab.notices import say
 
 if TYPE_CHECKING:
     from ropelab.context import Engine
@@ -239,7 +240,7 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
     progress = silent if quiet else loud
-    notice = None if quiet else terminal.say
+    notice = None if quiet else say
     return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
 
 

@@ -13,14 +13,25 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "looks", "machine", "stats", "tables"),
+    (
+        "errors",
+        "files",
+        "folders",
+        "labels",
+        "looks",
+        "machine",
+        "manifest",
+        "notices",
+        "stats",
+        "tables",
+    ),
     ("config", "cells"),
     ("context",),
     ("rope",),
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("methods", "literature", "runtimes"),
+    ("methods", "literature", "runtimes", "hf"),
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
