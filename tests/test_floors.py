@@ -33,7 +33,7 @@ FLOORS = (
     ("numerics",),
     ("encoding",),
     ("lm",),
-    ("methods", "literature", "runtimes"),
+    ("methods", "literature", "runtimes", "hf"),
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
