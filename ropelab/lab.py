@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -17,7 +18,8 @@ from ropelab.context import Context, Engine, InThisProcess, Progress, silent
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
-from ropelab.tables import Tables, read_tables, sha256_of
+from ropelab.notices import say
+from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,29 +118,57 @@ class Lab:
             context = Context(progress=self.progress, engine=self.engine)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
-        store.check_writable(self.results)
         for name, values in config.requires():
             self.carry_out(*self.prepare(name, values))
         identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
+        with suppress(DamagedError):  # said by whoever makes it again
+            run = None if self.force else self._stored(experiment, identity, folder)
+            if run and not self._to_draw(folder):
+                return run
+        store.check_writable(self.results)
         with locked(folder, self.waiting):
-            manifest = None if self.force else store.find(folder, identity)
-            if manifest is None:
-                self._make(experiment, identity, folder)
-            run = self._read(experiment, config, folder, reused=manifest is not None)
-            if manifest is not None and self._draws(manifest):
-                store.add_figures(folder, run.figures())
+            return self._under_lock(experiment, identity, folder)
+
+    def _under_lock(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run:
+        """The run, made or drawn where another process has not done so by now."""
+        try:
+            run = None if self.force else self._stored(experiment, identity, folder)
+        except DamagedError as error:
+            say(f"{error}: the run is made again")
+            run = None
+        if run is None:
+            self._make(experiment, identity, folder)
+            made = self._stored(experiment, identity, folder)
+            if made is None:
+                raise DamagedError(f"what was just written to {folder} cannot be read back")
+            return replace(made, reused=False)
+        if self._to_draw(folder):
+            store.add_figures(folder, run.figures())
         return run
 
-    def _draws(self, manifest: Mapping[str, Any]) -> bool:
-        return self.redraw or (self.figures and manifest["figures"] is None)
+    def _stored(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run | None:
+        """The finished run of that folder, None without one, DamagedError for what is none now."""
+        found = store.find(folder, identity)
+        if found is None:
+            return None
+        tables = found[1]
+        answer = experiment.answer(tables)
+        return Run(experiment, identity.config, tables, answer, folder, reused=True)
+
+    def _to_draw(self, folder: Path) -> bool:
+        """Whether a stored run lacks figures that are wanted, or has some that are damaged."""
+        manifest = store.read_manifest(folder)
+        if manifest is None or self.redraw:
+            return self.redraw
+        drawn = manifest["figures"] is not None and store.has_whole_figures(folder, manifest)
+        return self.figures and not drawn
 
     def _identity(self, experiment: Experiment, config: Config, label: Label) -> store.Identity:
         assert self.results is not None
         stored = {
             str(folder.relative_to(self.results)): sha256_of(folder / "manifest.json")
-            for folder, manifest in store.finished(self.results)
-            if manifest["experiment"] in config.reads()
+            for folder, _, _ in store.undamaged(self.results, config.reads())
         }
         inputs = {**config.inputs(), **stored}
         return store.Identity(experiment.name, experiment.version, config, inputs, label)
@@ -177,10 +207,6 @@ class Lab:
             lambda name: store.stored_runs(results, name, experiments.load(name).version),
             engine=self.engine,
         )
-
-    def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:
-        tables = read_tables(folder / "tables")
-        return Run(experiment, config, tables, experiment.answer(tables), folder, reused)
 
 
 def _optional(**entries: Any) -> dict[str, Any]:
