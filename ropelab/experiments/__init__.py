@@ -14,18 +14,27 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ropelab.config import Config
 from ropelab.errors import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ropelab.config import Config
     from ropelab.context import Context
     from ropelab.tables import Tables
 
 # In the order in which a newcomer would ask.
-NAMES = ("precision", "freqs", "base", "base-empirical", "extrapolate", "encodings", "claims")
+NAMES = (
+    "precision",
+    "freqs",
+    "base",
+    "base-empirical",
+    "extrapolate",
+    "encodings",
+    "frequencies",
+    "claims",
+)
 
 
 @dataclass(frozen=True)
@@ -36,16 +45,16 @@ class Experiment:
     question: str
     cannot_show: str
     version: int
-    config: type[Config]
+    config: "type[Config]"
 
-    def check(self, config: Config) -> None:
+    def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
         name = f"{_package(self.name)}.plan"
         planned = getattr(import_module(name), "plan", None) if find_spec(name) else None
         if planned is not None:
             planned(config)
 
-    def run(self, config: Config, context: "Context") -> "Mapping[str, pd.DataFrame]":
+    def run(self, config: "Config", context: "Context") -> "Mapping[str, pd.DataFrame]":
         """Compute the tables."""
         return self._part("run", "run")(config, context)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Context, Needs
+from ropelab.context import Advance, Context, Needs, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.trained import VERSION, Training
 from ropelab.lm.training import operations_of_training, operations_per_token
@@ -58,6 +58,11 @@ class Trial(Protocol):
     def steps(self) -> int: ...
 
     @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text it may be made of."""
+        ...
+
+    @property
     def windows(self) -> Sequence[tuple[int, int]]:
         """What is read, roughly: how many rows of how many tokens, pass by pass."""
         ...
@@ -99,7 +104,13 @@ class Trained:
     def needs(self) -> Needs:
         """Every measurement waits for its model."""
         operations = operations_of_training(self.training.size, self.training.recipe)
-        return Needs(operations, gpu=self.device == "cuda", awaited=True)
+        return Needs(
+            operations,
+            gpu=self.device == "cuda",
+            awaited=True,
+            folders=self.training.folders,
+            supplies=self.training.task.supplies,
+        )
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """`loss`: the training loss of each step, in nats per scored token."""
@@ -159,7 +170,12 @@ class Asked:
             rows * length * self._operations_per_token(length)
             for rows, length in self.trial.windows
         )
-        return Needs(operations, gpu=self.device == "cuda")
+        return Needs(
+            operations,
+            gpu=self.device == "cuda",
+            folders=self.subject.folders if isinstance(self.subject, Training) else (),
+            supplies=self.trial.supplies,
+        )
 
     def _operations_per_token(self, length: int) -> float:
         if isinstance(self.subject, Training):
