@@ -13,7 +13,7 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "folders", "labels", "looks", "machine", "stats", "tables"),
+    ("errors", "estimate", "folders", "labels", "looks", "machine", "stats", "tables"),
     ("config", "cells"),
     ("context",),
     ("rope",),
