@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Any, Protocol
 
 import pandas as pd
@@ -26,6 +27,24 @@ class Progress(Protocol):
     def __call__(
         self, description: str, total: float | None = None
     ) -> AbstractContextManager[Advance]: ...
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What it takes to compute a cell, as far as that can be told before.
+
+    Attributes:
+        operations: of its matrix products; of two cells the longer one is begun first.
+        memory_bytes: at its peak, the libraries included. Training the small model at 2048 tokens
+            took 2.9 GB at most.
+        gpu: whether it is computed on a GPU.
+        awaited: whether other cells wait for it; such a one is begun before all others.
+    """
+
+    operations: float = 0.0
+    memory_bytes: int = 3_000_000_000
+    gpu: bool = False
+    awaited: bool = False
 
 
 class Cell(Protocol):
@@ -53,6 +72,11 @@ class Cell(Protocol):
     @property
     def title(self) -> str:
         """What a person is told while it is computed."""
+        ...
+
+    @property
+    def needs(self) -> Needs:
+        """What it takes, for whoever decides where and when it is computed."""
         ...
 
     def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
@@ -97,14 +121,17 @@ class Engine(Protocol):
 
 
 class InThisProcess:
-    """Computes cells one after another, without any other process."""
+    """Computes cells one after another, also those of several runs, without any other process."""
+
+    def __init__(self) -> None:
+        self._turn = Lock()
 
     def compute(self, cells: Sequence[Cell], context: "Context") -> None:
         """See `Engine.compute`."""
         failures = Failures()
         for cell in cells:
             try:
-                with one_thread():
+                with self._turn, one_thread():
                     context.compute(cell)
             except RopelabError as error:
                 failures.add(error)

@@ -73,6 +73,16 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def one_gpu(number: int) -> Iterator[None]:
+    """The GPU that `cuda` means while the block runs; what it kept of its memory is then free."""
+    import torch
+
+    with torch.cuda.device(number):
+        yield
+        torch.cuda.empty_cache()
+
+
 def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object]:
     """Matrix products in `dtype` on a device while the block runs."""
     import torch

@@ -8,7 +8,7 @@ all runs are trained side by side, and nothing else has to be safe for threads.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Queue
-from threading import Lock, Thread
+from threading import Condition, Lock, Thread
 
 from ropelab.config import Config, Label
 from ropelab.context import Cell, Context, Engine
@@ -46,16 +46,20 @@ def _side_by_side(
 
     The threads are daemons: whoever interrupts does not wait until each has the turn once more.
     """
-    turn = Lock()
-    shared = replace(lab, engine=GivingWay(lab.engine, turn))
+    turn, start = Lock(), Start([number for number in plans if _trains(plans[number])])
     finished: Queue[tuple[int, Run | BaseException]] = Queue()
 
     def one(number: int) -> None:
         try:
+            if not _trains(plans[number]):
+                start.wait()
             with turn:
-                finished.put((number, shared.carry_out(*plans[number])))
+                engine = GivingWay(lab.engine, turn, start, number)
+                finished.put((number, replace(lab, engine=engine).carry_out(*plans[number])))
         except BaseException as error:
             finished.put((number, error))
+        finally:
+            start.ready(number)
 
     for number in plans:
         Thread(target=one, args=(number,), daemon=True).start()
@@ -73,17 +77,45 @@ def _side_by_side(
         raise
 
 
+class Start:
+    """The first cells of all runs that train are begun together, so that the longest is first.
+
+    Args:
+        expected: numbers of the runs that are waited for.
+    """
+
+    def __init__(self, expected: Sequence[int]) -> None:
+        self._expected = set(expected)
+        self._changed = Condition()
+
+    def ready(self, number: int) -> None:
+        """A run knows its first cells, or has ended without."""
+        with self._changed:
+            self._expected.discard(number)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until all of them are ready."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._expected)
+
+
 @dataclass(frozen=True)
 class GivingWay:
     """An engine during whose work another run has the turn."""
 
     engine: Engine
     turn: Lock
+    start: Start
+    number: int
 
     def compute(self, cells: Sequence[Cell], context: Context) -> None:
         """See `Engine.compute`."""
         self.turn.release()
         try:
+            if cells:
+                self.start.ready(self.number)
+                self.start.wait()
             self.engine.compute(cells, context)
         finally:
             self.turn.acquire()
@@ -91,6 +123,10 @@ class GivingWay:
     def stop(self) -> None:
         """End what is being computed."""
         self.engine.stop()
+
+
+def _trains(plan: Plan) -> bool:
+    return hasattr(plan[1], "dtype")
 
 
 def _order(plans: Sequence[Plan]) -> tuple[list[int], list[int]]:
@@ -106,4 +142,4 @@ def _order(plans: Sequence[Plan]) -> tuple[list[int], list[int]]:
         if not alone and plan not in [plans[earlier] for earlier in first]:
             first.append(number)
     later = [number for number in range(len(plans)) if number not in first]
-    return sorted(first, key=lambda number: not hasattr(plans[number][1], "dtype")), later
+    return sorted(first, key=lambda number: not _trains(plans[number])), later

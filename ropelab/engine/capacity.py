@@ -1,15 +1,14 @@
-"""How many workers this machine has room for."""
+"""How many cells this machine has room for at once: cores, memory, GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from math import inf
 from pathlib import Path
 
 import psutil
 from loky import cpu_count
 
-BYTES_OF_A_WORKER = 3_000_000_000
-"""What a worker may need: training the small model at 2048 tokens took 2.9 GB at most (torch and
-its libraries 0.4, the corpus and what it is sampled from 0.2, the rest activations and what the
-allocator keeps). A cell that needs more says so by `memory_bytes`."""
+from ropelab.context import Needs
 
 
 def cores() -> int:
@@ -23,17 +22,76 @@ def available_memory() -> int:
     return min(free, _free_in_container(Path("/sys/fs/cgroup"), free))
 
 
-def workers_for(asked: int | None, memory_bytes: Sequence[int]) -> int:
-    """As many workers as asked, or as there are cores, but no more than memory allows.
+def visible_gpus() -> int:
+    """The GPUs that this process may use: CUDA_VISIBLE_DEVICES counts."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+class Machine:
+    """This machine as room for cells.
+
+    Args:
+        workers: processes that compute side by side.
+        memory_bytes: what their cells may need together; one alone may need more.
+        cells_per_gpu: how many cells share a GPU.
+        gpus: tells how many there are, when the first cell needs one.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        memory_bytes: float = inf,
+        cells_per_gpu: int = 1,
+        gpus: Callable[[], int] = visible_gpus,
+    ) -> None:
+        self.workers = workers
+        self._free_bytes = memory_bytes
+        self._per_gpu, self._gpus = cells_per_gpu, gpus
+        self._running = 0
+
+    @cached_property
+    def _on_gpu(self) -> list[int]:
+        """How many cells each GPU computes."""
+        return [0] * max(1, self._gpus())
+
+    def take(self, needs: Needs) -> int | None:
+        """Reserve a place, on the GPU with the fewest cells; None if there is no room."""
+        full = self._running == self.workers
+        if full or (self._running and needs.memory_bytes > self._free_bytes):
+            return None
+        gpu = self._on_gpu.index(min(self._on_gpu)) if needs.gpu else 0
+        if needs.gpu and self._on_gpu[gpu] == self._per_gpu:
+            return None
+        self._count(needs, gpu, 1)
+        return gpu
+
+    def give_back(self, needs: Needs, gpu: int) -> None:
+        """Free a place again."""
+        self._count(needs, gpu, -1)
+
+    def _count(self, needs: Needs, gpu: int, change: int) -> None:
+        self._running += change
+        self._free_bytes -= change * needs.memory_bytes
+        if needs.gpu:
+            self._on_gpu[gpu] += change
+
+
+def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
+    """Room for as many cells as asked, or as there are cores, but no more than memory allows.
+
+    A GPU computes one cell at a time, unless more workers are asked for than there are GPUs.
 
     Args:
         asked: what the user wants; taken as it is.
-        memory_bytes: what each cell needs.
+        needs: those of the cells that come first; the smallest tells how many may fit.
     """
     if asked is not None:
-        return asked
-    room = available_memory() // max(memory_bytes, default=BYTES_OF_A_WORKER)
-    return max(1, min(cores(), room, len(memory_bytes) or 1))
+        return Machine(asked, cells_per_gpu=asked)
+    memory = available_memory()
+    room = memory // min((each.memory_bytes for each in needs), default=1)
+    return Machine(max(1, min(cores(), room)), memory)
 
 
 def _free_in_container(group: Path, otherwise: int) -> int:

@@ -7,16 +7,22 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 
 from loky import ProcessPoolExecutor
 from loky.backend import get_context
+from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
 from ropelab.cells import Cells
 from ropelab.context import Cell, Context
+from ropelab.engine.capacity import Machine
 from ropelab.engine.messages import Board, Outbox, Reporter
-from ropelab.machine import one_thread
+from ropelab.engine.schedule import Job, Schedule
+from ropelab.machine import one_gpu, one_thread
 
+LOST = (BrokenProcessPool, ShutdownExecutorError)
+"""How a future ends whose worker is gone."""
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a worker looks whether the process that started it is still there."""
 
@@ -35,32 +41,52 @@ class Crew:
     """Worker processes with one torch thread each.
 
     Args:
-        workers: how many.
+        room: how many, and what they have to compute with.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, room: Machine) -> None:
         context = get_context("loky")
         self._queue = context.SimpleQueue()
         self._executor = ProcessPoolExecutor(
-            workers,
+            room.workers,
             context=context,
             initializer=begin_work,
             initargs=(self._queue, os.getpid()),
             env=ENVIRONMENT,
         )
+        self._schedule = Schedule(room, self._start)
         self._tickets = itertools.count()
         self._boards: dict[int, Board] = {}
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+        self._executor.submit(prepare).add_done_callback(self._open)
 
     def submit(self, cell: Cell, cells: Cells, board: Board) -> "tuple[int, Future[None]]":
-        """Hand a cell to the next free worker; its ticket and its future."""
-        ticket = next(self._tickets)
-        self._boards[ticket] = board
-        return ticket, self._executor.submit(work, ticket, cell, cells.root, cells.again)
+        """Hand a cell in; its ticket and its future."""
+        job = Job(next(self._tickets), cell, cell.needs, cells)
+        self._boards[job.ticket] = board
+        self._schedule.add(job)
+        return job.ticket, job.outcome
+
+    def _open(self, prepared: "Future[None]") -> None:
+        """Workers are there; meanwhile the cells of all runs have been handed in."""
+        self._end_with(prepared)
+        self._schedule.open()
+
+    def _start(self, job: Job, gpu: int) -> "Future[None]":
+        root, again = job.cells.root, job.cells.again
+        future = self._executor.submit(work, job.ticket, job.cell, root, again, gpu)
+        future.add_done_callback(self._end_with)
+        return future
+
+    def _end_with(self, future: "Future[None]") -> None:
+        """When a worker is lost, all are: what waits ends with the same error."""
+        if isinstance(error := future.exception(), LOST):
+            self._schedule.close(error)
 
     def dismiss(self, grace_seconds: float = 0.0) -> None:
         """Stop all workers: a training step may end and be kept within the grace, then they go."""
+        self._schedule.close(ShutdownExecutorError())
         processes = self.processes()
         if grace_seconds:
             _tell(processes, signal.SIGINT)
@@ -98,12 +124,17 @@ def begin_work(outbox: Outbox, parent: int) -> None:
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
-def work(ticket: int, cell: Cell, root: Path, again: str) -> None:
-    """In a worker: compute one cell and keep it on disk."""
+def prepare() -> None:
+    """In a worker: load what takes seconds."""
+    import torch  # noqa: F401
+
+
+def work(ticket: int, cell: Cell, root: Path, again: str, gpu: int) -> None:
+    """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
     assert _outbox is not None
     reporter = Reporter(_outbox, ticket)
     try:
-        with one_thread():
+        with one_thread(), one_gpu(gpu) if cell.needs.gpu else nullcontext():
             Context(progress=reporter, cells=Cells(root, again)).compute(cell)
     finally:
         reporter.say("ended")

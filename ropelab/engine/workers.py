@@ -11,11 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import as_completed
 
-from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
-
 from ropelab.context import Cell, Context, Failures
-from ropelab.engine.capacity import BYTES_OF_A_WORKER, workers_for
-from ropelab.engine.crew import Crew
+from ropelab.engine.capacity import machine_for
+from ropelab.engine.crew import LOST, Crew
 from ropelab.engine.messages import Board
 from ropelab.errors import MachineError, RopelabError
 
@@ -23,7 +21,6 @@ TRIES = 3
 """How often a cell is begun whose worker dies under it."""
 GRACE_SECONDS = 1.5
 """After an interrupt a training step may end and be kept for so long; then workers are killed."""
-LOST = (BrokenProcessPool, ShutdownExecutorError)
 
 
 class Workers:
@@ -102,8 +99,7 @@ class Workers:
             if self._stopped:
                 raise KeyboardInterrupt
             if self._crew is None:
-                needs = [getattr(cell, "memory_bytes", BYTES_OF_A_WORKER) for cell in cells]
-                self._crew = Crew(workers_for(self._count, needs))
+                self._crew = Crew(machine_for(self._count, [cell.needs for cell in cells]))
             return self._crew
 
     def _replace(self, crew: Crew, lost: list[Cell]) -> None:

@@ -179,10 +179,20 @@ def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
 
     Without it, the short windows of the beginning promise an end that the long ones do not keep.
     """
-    windows = [recipe.window_at(step) for step in range(recipe.steps)]
-    operations = [operations_per_token(size, window) for window in windows]
+    operations = _operations_of_steps(size, recipe)
     average = sum(operations) / recipe.steps
     return [each / average for each in operations]
+
+
+def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
+    """Operations of all steps."""
+    return recipe.tokens_per_step * sum(_operations_of_steps(size, recipe))
+
+
+def _operations_of_steps(size: ModelSize, recipe: Recipe) -> list[int]:
+    """Per token, step by step."""
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    return [operations_per_token(size, window) for window in windows]
 
 
 def operations_per_token(size: ModelSize, window: int) -> int:

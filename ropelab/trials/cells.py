@@ -12,11 +12,17 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Context
+from ropelab.context import Advance, Context, Needs
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.trained import VERSION, Training
+from ropelab.lm.training import operations_of_training, operations_per_token
 from ropelab.machine import DtypeName, computing_in
 from ropelab.trials.readers import Reader
+
+FORWARD = 1 / 3
+"""The share of the forward pass in the operations of a training step."""
+OPERATIONS_OF_A_GIVEN_MODEL = 2e8
+"""Per token, for one's own model: those of 100 million parameters."""
 
 Labels = Mapping[str, object]
 """Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
@@ -51,6 +57,11 @@ class Trial(Protocol):
     @property
     def steps(self) -> int: ...
 
+    @property
+    def windows(self) -> Sequence[tuple[int, int]]:
+        """What is read, roughly: how many rows of how many tokens, pass by pass."""
+        ...
+
     def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Values per document or sequence."""
         ...
@@ -83,6 +94,12 @@ class Trained:
     def title(self) -> str:
         """What is said while it is computed."""
         return f"{self.called or self.training.task.name}, seed {self.training.seed}"
+
+    @property
+    def needs(self) -> Needs:
+        """Every measurement waits for its model."""
+        operations = operations_of_training(self.training.size, self.training.recipe)
+        return Needs(operations, gpu=self.device == "cuda", awaited=True)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """`loss`: the training loss of each step, in nats per scored token."""
@@ -134,6 +151,20 @@ class Asked:
         """What is said while it is computed."""
         who = next(iter(dict(self.labels).values()))
         return f"{self.trial.name}, seed {self.subject.seed}, {who}"
+
+    @property
+    def needs(self) -> Needs:
+        """Forward passes over all that is read; a search of parameters is not counted."""
+        operations = sum(
+            rows * length * self._operations_per_token(length)
+            for rows, length in self.trial.windows
+        )
+        return Needs(operations, gpu=self.device == "cuda")
+
+    def _operations_per_token(self, length: int) -> float:
+        if isinstance(self.subject, Training):
+            return operations_per_token(self.subject.size, length) * FORWARD
+        return OPERATIONS_OF_A_GIVEN_MODEL
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """The values of the trial, per document or sequence."""

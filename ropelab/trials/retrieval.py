@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance
+from ropelab.context import Advance, Needs
 from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import Readable, correct, token_losses
 from ropelab.lm.matcher import ngram_predictions
@@ -100,6 +100,11 @@ class Retrieval:
         """How many times a measurement advances."""
         return len(self.places)
 
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """How many rows of how many tokens are read, pass by pass."""
+        return [(self.sequences, place.context) for place in self.places]
+
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`trials`: tokens found again in each sequence, by distance and context."""
         found = []
@@ -153,6 +158,11 @@ class Matched:
     def title(self) -> str:
         """What is said while it is computed."""
         return f"{self.trial.name}, without a model"
+
+    @property
+    def needs(self) -> Needs:
+        """Little beside what a model takes."""
+        return Needs()
 
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
         """`matched`: n_gram_tokens, then the columns of `trials`."""

@@ -64,6 +64,11 @@ class Texts:
         return self.documents
 
     @property
+    def windows(self) -> list[tuple[int, int]]:
+        """How many rows of how many tokens are read, pass by pass."""
+        return [(self.documents, length) for length in {self.length, *self.contexts}]
+
+    @property
     def length(self) -> int:
         """How many tokens of a document are predicted."""
         return self.buckets[-1][1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.context import Context, Needs
 from ropelab.errors import MachineError
 
 
@@ -29,6 +29,10 @@ class Sum:
     @property
     def title(self) -> str:
         return f"sum {self.seed}"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         import torch

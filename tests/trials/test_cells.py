@@ -4,6 +4,7 @@ import pickle
 from dataclasses import fields, replace
 
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.config import build
 from ropelab.context import Context
@@ -16,7 +17,7 @@ from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.lm.source import Mixture
 from ropelab.lm.trained import Training
-from ropelab.trials.cells import ask_all, train_all
+from ropelab.trials.cells import Trained, ask_all, train_all
 from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.given import Given
 from ropelab.trials.grid import Place
@@ -219,3 +220,29 @@ def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
     source = replace(CorpusRef.of(corpora[0], 257), fingerprint="another")
     with pytest.raises(MachineError, match="changed while the run was going on"):
         source.corpus()
+
+
+@pytest.mark.parametrize("lab", ["encodings", "base-empirical"])
+def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
+    """Within a factor of three: attention is counted in halves, and all of a block is computed."""
+    config_class, questions, values = LABS[lab]
+    values = {**values, "corpus": corpora[0], "seeds": "0"}
+    asked = questions(build(config_class, values))
+    first = {cell.kind: cell for cell in asked if cell.labels[0] == asked[0].labels[0]}
+    context = Context()
+    trained = Trained(training=asked[0].subject, device="cpu")
+    for cell in (trained, *first.values()):
+        with FlopCounterMode(display=False) as counter:
+            cell.tables(context)
+        assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
+    assert trained.needs.awaited
+    assert not any(cell.needs.awaited for cell in first.values())
+
+
+def test_cells_need_a_gpu_where_they_compute_on_one(corpora):
+    config_class, questions, values = LABS["encodings"]
+    (asked, *_) = questions(build(config_class, {**values, "corpus": corpora[0]}))
+    trained = Trained(training=asked.subject, device="cpu")
+    assert not (asked.needs.gpu or trained.needs.gpu)
+    assert replace(asked, device="cuda").needs.gpu
+    assert replace(trained, device="cuda").needs.gpu

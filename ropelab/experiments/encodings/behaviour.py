@@ -36,6 +36,11 @@ class Behaviour:
         """What the values depend on besides the model."""
         return {"task": self.task.key, "length": self.length}
 
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """How many rows of how many tokens are read, pass by pass."""
+        return [(TEXTS * (2 + SHUFFLES), self.length)]
+
     def measure(
         self, model: LanguageModel, reader: Reader, advance: Advance
     ) -> dict[str, pd.DataFrame]:
