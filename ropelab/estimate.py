@@ -22,7 +22,7 @@ YEAR = 365.25 * DAY
 WORTH_A_CALIBRATION = 10.0
 """Shorter work, in seconds, is not estimated any closer."""
 COSINES = 1 << 18
-SECONDS_OF_COSINES = 2.0e-3
+SECONDS_OF_COSINES = 1.75e-3
 """What COSINES cosines in float64 take on the machine whose rates are known."""
 
 

@@ -15,7 +15,7 @@ PACKAGE = Path(ropelab.__file__).parent
 FLOORS = (
     ("errors", "estimate", "folders", "labels", "looks", "machine", "stats", "tables"),
     ("config", "cells"),
-    ("context",),
+    ("context", "lookahead"),
     ("rope",),
     ("numerics",),
     ("encoding",),
@@ -26,6 +26,7 @@ FLOORS = (
     ("store", "terminal"),
     ("lab", "desk", "drawn", "export", "gallery", "listing", "page", "signature"),
     ("together",),
+    ("sweeps",),
     ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
