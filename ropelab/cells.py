@@ -1,10 +1,12 @@
 """Cells: one model, one method, one seed. Each is kept under the hash of its own small config.
 
 An interrupted experiment keeps the cells it finished, and a changed config repeats only the cells
-that changed.
+that changed. A cell carries the hash of every table; one that is not as it was written is computed
+again, and said.
 """
 
 import json
+import os
 import shutil
 import tempfile
 import weakref
@@ -15,8 +17,23 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.folders import Waiting, fingerprint, locked, replaced, say_nothing
-from ropelab.tables import read_tables, write_tables
+from ropelab.files import read_regular
+from ropelab.folders import (
+    Waiting,
+    fingerprint,
+    locked,
+    remove,
+    replaced,
+    replaced_file,
+    say_nothing,
+)
+from ropelab.notices import say
+from ropelab.tables import DamagedError, read_tables, write_tables
+
+FILE = "cell.json"
+"""Of each cell: kind, version and key, which name its folder, and the hashes of its tables."""
+LARGEST = 2**24
+"""Bytes that this may take."""
 
 
 class Cells:
@@ -57,19 +74,24 @@ class Cells:
         """
         folder = self._folder(kind, version, key)
         with locked(folder, self._waiting):
-            if self._finished(folder):
+            tables = self._read_again(folder)
+            if tables is not None:
                 self._reused += folder not in self._made
-                return read_tables(folder)
-            tables = make()
+                return tables
+            made = make()
             with replaced(folder) as fresh:
-                write_tables(tables, fresh)
-                self._describe(fresh, kind, version, key)
+                hashes = write_tables(made, fresh)
+                tables = read_tables(fresh, hashes)
+                self._describe(fresh, kind, version, key, hashes)
             self._note(folder)
-        return read_tables(folder)
+        return tables
 
     def finished(self, *, kind: str, version: int, key: Mapping[str, Any]) -> bool:
-        """Whether the tables of a cell are there and need not be made anew."""
-        return self._finished(self._folder(kind, version, key))
+        """Whether the tables of a cell are there, undamaged, and need not be made anew."""
+        try:
+            return self._read(self._folder(kind, version, key)) is not None
+        except DamagedError:
+            return False
 
     def note_computed(self, *, kind: str, version: int, key: Mapping[str, Any]) -> None:
         """Count a cell that another process computed for this one."""
@@ -86,35 +108,80 @@ class Cells:
 
     @contextmanager
     def directory(self, *, kind: str, version: int, key: Mapping[str, Any]) -> Iterator[Path]:
-        """A locked folder of one cell that keeps its own files, such as training checkpoints."""
+        """A locked folder of one cell that keeps its own files, such as training checkpoints.
+
+        Whoever keeps files there sees for himself that they are read back as they were written.
+        """
         folder = self._folder(kind, version, key)
         with locked(folder, self._waiting):
-            if folder.exists() and not self._current(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True, exist_ok=True)
-            self._describe(folder, kind, version, key)
+            described = _described(folder)
+            if described is None or not self._is_current(described):
+                if not folder.is_dir() or self.again:
+                    remove(folder)
+                folder.mkdir(parents=True, exist_ok=True)
+                self._describe(folder, kind, version, key, {})
+            for leftover in folder.glob(".*.new"):
+                remove(leftover)
             yield folder
 
     def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
         return self.root / kind / fingerprint({"version": version, **key})
 
-    def _finished(self, folder: Path) -> bool:
-        return (folder / "cell.json").exists() and self._current(folder)
-
-    def _current(self, folder: Path) -> bool:
-        """Whether a cell may be used: any may, unless this run makes all of them anew."""
-        if not self.again:
-            return True
+    def _read_again(self, folder: Path) -> dict[str, pd.DataFrame] | None:
+        """The tables of a finished cell; what is damaged is said, and is to be made again."""
         try:
-            described = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
-        return described.get("again") == self.again
+            return self._read(folder)
+        except DamagedError as error:
+            say(f"{error}: computed again")
+            return None
 
-    def _describe(self, folder: Path, kind: str, version: int, key: Mapping[str, Any]) -> None:
-        about = {"kind": kind, "version": version, "key": key, "again": self.again}
+    def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
+        """The tables of a finished cell that may be used, None where there is none.
+
+        Raises:
+            DamagedError: there is one, but not as it was written.
+        """
+        if not os.path.lexists(folder):
+            return None
+        described = _described(folder)
+        if described is None:
+            raise DamagedError(f"{folder / FILE} is not what was written")
+        return read_tables(folder, described["tables"]) if self._is_current(described) else None
+
+    def _is_current(self, described: Mapping[str, Any]) -> bool:
+        """Whether a cell may be used: any may, unless this run makes all of them anew."""
+        return not self.again or described["again"] == self.again
+
+    def _describe(
+        self,
+        folder: Path,
+        kind: str,
+        version: int,
+        key: Mapping[str, Any],
+        hashes: Mapping[str, str],
+    ) -> None:
+        about = {
+            "kind": kind,
+            "version": version,
+            "key": key,
+            "again": self.again,
+            "tables": hashes,
+        }
         text = json.dumps(about, indent=2, sort_keys=True)
-        (folder / "cell.json").write_text(text + "\n", encoding="utf-8")
+        with replaced_file(folder / FILE) as fresh:
+            fresh.write_text(text + "\n", encoding="utf-8")
+
+
+def _described(folder: Path) -> dict[str, Any] | None:
+    """What a cell says of itself, None if that is not what was written for this folder."""
+    try:
+        about = json.loads(read_regular(folder / FILE, LARGEST))
+        name = fingerprint({"version": about["version"], **about["key"]})
+        hashed = all(isinstance(code, str) for code in about["tables"].values())
+        ours = hashed and (about["kind"], name) == (folder.parent.name, folder.name)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return about if ours and isinstance(about.get("again"), str) else None
 
 
 def _temporary(owner: object) -> Path:

@@ -24,6 +24,7 @@ from ropelab import cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, RopelabError
 from ropelab.experiments import Experiment
+from ropelab.notices import say
 
 if TYPE_CHECKING:
     from ropelab.context import Engine
@@ -73,10 +74,17 @@ WorkerCount = Annotated[
         "cores, and room in memory]",
     ),
 ]
+NoLimits = Annotated[
+    bool,
+    typer.Option(
+        "--no-limits", help="Also work of more than a day, or of more memory than there is."
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
     "force": (Force, False),
+    "no_limits": (NoLimits, False),
     "redraw": (Redraw, False),
     "format": (Formats, "png"),
     "style": (Style, "screen"),
@@ -192,6 +200,7 @@ def _run_one(
     config: Path | None,
     results: Path,
     force: bool,
+    no_limits: bool,
     redraw: bool,
     format: str,
     style: str,
@@ -204,6 +213,7 @@ def _run_one(
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
+    lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _workers(workers) as engine:
         run = replace(lab, engine=engine).carry_out(*plan, label)
@@ -239,7 +249,7 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
     progress = silent if quiet else loud
-    notice = None if quiet else terminal.say
+    notice = None if quiet else say
     return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
 
 

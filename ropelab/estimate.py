@@ -117,31 +117,28 @@ def duration(seconds: float) -> str:
 
     >>> [duration(s) for s in (40, 80, 720, 5400, 90000, 300000, 4e9, 1e30)]
     ['40 seconds', '1 minute', '12 minutes', '1.5 hours', '25 hours', '3.5 days', '127 years', \
-'more than a million years']
+'a million years or more']
     """
     if seconds > 1e6 * YEAR:
-        return "more than a million years"
-    for unit, length, upto in (
-        ("second", 1.0, MINUTE),
-        ("minute", MINUTE, 90 * MINUTE),
-        ("hour", HOUR, 36 * HOUR),
-        ("day", DAY, 2 * YEAR),
-        ("year", YEAR, math.inf),
-    ):
-        if seconds < upto:
-            count = seconds / length
-            digits = 1 if unit in ("hour", "day") and count < 10 else 0
-            number = f"{round(count, digits):g}"
-            return f"{number} {unit}{'' if number == '1' else 's'}"
-    raise AssertionError
+        return "a million years or more"
+    units = (("second", 1.0), ("minute", MINUTE), ("hour", HOUR), ("day", DAY), ("year", YEAR))
+    ends = (MINUTE, 90 * MINUTE, 36 * HOUR, 2 * YEAR, math.inf)
+    unit, length = next(u for u, end in zip(units, ends, strict=True) if seconds < end)
+    count = seconds / length
+    number = f"{round(count, 1 if unit in ('hour', 'day') and count < 10 else 0):g}"
+    return f"{number} {unit}{'' if number == '1' else 's'}"
 
 
 def size(amount: float) -> str:
     """An amount of memory as people say it.
 
     >>> size(2.93e9), size(6.4e8), size(1.2e13)
-    ('2.9 GB', '640 MB', '12000 GB')
+    ('2.9 GB', '640 MB', '12 TB')
     """
-    if amount < 1e9:
-        return f"{amount / 1e6:.0f} MB"
-    return f"{amount / 1e9:.{1 if amount < 1e11 else 0}f} GB"
+    unit, length = next(
+        (unit, length)
+        for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
+        if amount >= length or unit == "MB"
+    )
+    count = amount / length
+    return f"{count:,.{1 if count < 10 else 0}f} {unit}"

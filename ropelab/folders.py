@@ -1,11 +1,12 @@
-"""Folders that are there whole or not at all, whatever interrupts the writing."""
+"""Files and folders that are there whole or not at all, whatever interrupts the writing."""
 
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,15 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) -> Iterator[None]:
     """Hold `folder` for this process; a second one waits. What a dead one left is removed.
 
+    The lock's file goes with the lock. It is unlinked while it is held, so whoever gets a lock on a
+    file that has no name any more (the library looks) tries again with the file of that name.
+
     Args:
         waiting: called once if another process holds the folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    file = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -42,6 +47,8 @@ def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) 
         _recover(folder)
         yield
     finally:
+        with suppress(OSError):
+            file.unlink()
         lock.release()
 
 
@@ -57,10 +64,9 @@ def replaced(folder: Path) -> Iterator[Path]:
     try:
         yield fresh
         _flush(fresh)
-        if folder.exists():
+        if os.path.lexists(folder):
             folder.rename(old)
         fresh.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
     finally:
         _recover(folder)
 
@@ -75,29 +81,41 @@ def _recover(folder: Path) -> None:
     if old.exists() and not folder.exists():
         old.rename(folder)
     for leftover in (fresh, old):
-        if leftover.exists():
-            shutil.rmtree(leftover)
+        remove(leftover)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _flush(folder: Path) -> None:
     """Ask the disk for every file before the rename makes them visible."""
     for path in folder.rglob("*"):
         if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            flush(path)
+
+
+def flush(path: Path) -> None:
+    """Ask the disk for a file; Windows does that only for one that is open for writing."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
 
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield an empty sibling file that takes the place of `path` when the block succeeds."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
+    """Yield the name of a sibling file that takes the place of `path` when the block succeeds.
+
+    Nobody holds a lock here: the name is random, so that two writers never share it.
+    """
+    fresh = path.with_name(f".{secrets.token_hex(8)}.new")
     try:
         yield fresh
-        with fresh.open("rb") as written:
-            os.fsync(written.fileno())
+        flush(fresh)
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
 """Carry out one experiment: validate, find a finished run or make one, store it, hand it over."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -13,11 +14,14 @@ from uuid import uuid4
 from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, Label, build
-from ropelab.context import Context, Engine, InThisProcess, Progress, silent
+from ropelab.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
-from ropelab.tables import Tables, read_tables, sha256_of
+from ropelab.notices import say
+from ropelab.outlook import free_memory, outlook, workers_for
+from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +90,9 @@ class Lab:
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
         engine: where cells are computed.
+        workers: how many processes compute them, for estimates; None: as many as fit.
+        limits: refuse work that takes more than a day, or more memory than there is.
+        foretold: what the work costs has been said already.
     """
 
     results: Path | None = None
@@ -96,6 +103,9 @@ class Lab:
     waiting: Waiting = say_nothing
     notice: Callable[[str], None] | None = None
     engine: Engine = field(default_factory=InThisProcess)
+    workers: int | None = 1
+    limits: bool = True
+    foretold: bool = False
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -114,39 +124,69 @@ class Lab:
         """A finished run of that config, made now, under that label, if it does not exist yet."""
         if self.results is None:
             context = Context(progress=self.progress, engine=self.engine)
+            self._weigh(experiment, config, context)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
-        store.check_writable(self.results)
         for name, values in config.requires():
             self.carry_out(*self.prepare(name, values))
         identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
+        with suppress(DamagedError):  # said by whoever makes it again
+            run = None if self.force else self._stored(experiment, identity, folder)
+            if run and not self._to_draw(folder):
+                return run
+        store.check_writable(self.results)
         with locked(folder, self.waiting):
-            manifest = None if self.force else store.find(folder, identity)
-            if manifest is None:
-                self._make(experiment, identity, folder)
-            run = self._read(experiment, config, folder, reused=manifest is not None)
-            if manifest is not None and self._draws(manifest):
-                store.add_figures(folder, run.figures())
+            return self._under_lock(experiment, identity, folder)
+
+    def _under_lock(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run:
+        """The run, made or drawn where another process has not done so by now."""
+        try:
+            run = None if self.force else self._stored(experiment, identity, folder)
+        except DamagedError as error:
+            say(f"{error}: the run is made again")
+            run = None
+        if run is None:
+            self._make(experiment, identity, folder)
+            made = self._stored(experiment, identity, folder)
+            if made is None:
+                raise DamagedError(f"what was just written to {folder} cannot be read back")
+            return replace(made, reused=False)
+        if self._to_draw(folder):
+            store.add_figures(folder, run.figures())
         return run
 
-    def _draws(self, manifest: Mapping[str, Any]) -> bool:
-        return self.redraw or (self.figures and manifest["figures"] is None)
+    def _stored(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run | None:
+        """The finished run of that folder, None without one, DamagedError for what is none now."""
+        found = store.find(folder, identity)
+        if found is None:
+            return None
+        tables = found[1]
+        answer = experiment.answer(tables)
+        return Run(experiment, identity.config, tables, answer, folder, reused=True)
+
+    def _to_draw(self, folder: Path) -> bool:
+        """Whether a stored run lacks figures that are wanted, or has some that are damaged."""
+        manifest = store.read_manifest(folder)
+        if manifest is None or self.redraw:
+            return self.redraw
+        drawn = manifest["figures"] is not None and store.has_whole_figures(folder, manifest)
+        return self.figures and not drawn
 
     def _identity(self, experiment: Experiment, config: Config, label: Label) -> store.Identity:
         assert self.results is not None
         stored = {
             str(folder.relative_to(self.results)): sha256_of(folder / "manifest.json")
-            for folder, manifest in store.finished(self.results)
-            if manifest["experiment"] in config.reads()
+            for folder, _, _ in store.undamaged(self.results, config.reads())
         }
         inputs = {**config.inputs(), **stored}
         return store.Identity(experiment.name, experiment.version, config, inputs, label)
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
+        context = self.context()
+        self._weigh(experiment, identity.config, context)
         self._announce(identity.config)
-        context = self._context()
         tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
         about = {
@@ -162,13 +202,45 @@ class Lab:
         }
         store.save(folder, identity, tables, run.figures() if self.figures else None, about)
 
+    def is_finished(
+        self, experiment: Experiment, config: Config, label: Label | None = None
+    ) -> bool:
+        """Whether a run of that config is there and will be used; nothing is written."""
+        if self.results is None or self.force:
+            return False
+        identity = self._identity(experiment, config, label or Label())
+        try:
+            return store.find(identity.folder(self.results), identity) is not None
+        except DamagedError:
+            return False
+
+    def foretell(self, estimate: Estimate, cells: Sequence[Cell]) -> None:
+        """Say what work costs that takes more than a minute.
+
+        Args:
+            cells: those that are still to be computed.
+        Raises:
+            InputError: it takes more than a day, or more memory than there is.
+        """
+        workers = workers_for(self.workers, cells)
+        if self.limits:
+            refuse_beyond(estimate, workers, free_memory())
+        if self.notice and (line := told(estimate, workers)):
+            self.notice(line)
+
+    def _weigh(self, experiment: Experiment, config: Config, context: Context) -> None:
+        if not self.foretold:
+            ahead = outlook(experiment, config, context)
+            self.foretell(ahead.estimate, ahead.left)
+
     def _announce(self, config: Config) -> None:
         """Tell how a training run computes, so that a slow machine is no surprise."""
         dtype, device = getattr(config, "dtype", None), getattr(config, "device", "")
         if self.notice and dtype:
             self.notice(about_dtype(dtype, device))
 
-    def _context(self) -> Context:
+    def context(self) -> Context:
+        """What a run gets that is kept in the results folder."""
         results = self.results
         assert results is not None
         return Context(
@@ -178,25 +250,30 @@ class Lab:
             engine=self.engine,
         )
 
-    def _read(self, experiment: Experiment, config: Config, folder: Path, reused: bool) -> Run:
-        tables = read_tables(folder / "tables")
-        return Run(experiment, config, tables, experiment.answer(tables), folder, reused)
-
 
 def _optional(**entries: Any) -> dict[str, Any]:
     """Manifest entries that only some experiments have."""
     return {name: entry for name, entry in entries.items() if entry}
 
 
-def run(name: str, *, results: str | Path | None = None, force: bool = False, **values: Any) -> Run:
+def run(
+    name: str,
+    *,
+    results: str | Path | None = None,
+    force: bool = False,
+    limits: bool = True,
+    **values: Any,
+) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
     Args:
         results: a results folder in which the run is kept and found again; None: in memory.
         force: run again what is finished.
+        limits: refuse what takes more than a day, or more memory than there is.
         values: the fields of the experiment's config, as on the command line.
     Raises:
-        InputError: a value that is not allowed.
+        InputError: a value that is not allowed, or work beyond the limits.
     """
-    lab = Lab(results=Path(results) if results is not None else None, force=force)
+    folder = Path(results) if results is not None else None
+    lab = Lab(results=folder, force=force, limits=limits)
     return lab.carry_out(*lab.prepare(name, values))

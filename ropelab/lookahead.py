@@ -6,6 +6,7 @@ cells must not depend on the results of others, and their phases come before wha
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ EMULATED = 0.1
 """bfloat16 without matrix units for it, against float32."""
 
 
-class ResultsNeeded(Exception):
+class NeedsResultsError(Exception):
     """The run cannot go on without results."""
 
 
@@ -33,10 +34,10 @@ class NoResults(list[Tables]):
     """What a phase gives that computed nothing: whoever looks at it ends the listing."""
 
     def __iter__(self) -> Iterator[Tables]:
-        raise ResultsNeeded
+        raise NeedsResultsError
 
     def __getitem__(self, place: Any) -> Any:
-        raise ResultsNeeded
+        raise NeedsResultsError
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,8 @@ def cells_ahead(
         cells: where they are kept; nothing is written there.
     """
     listing = Listing(cells=cells)
-    try:
+    with suppress(NeedsResultsError):
         run(config, listing)
-    except ResultsNeeded:
-        pass
     return listing.phases
 
 

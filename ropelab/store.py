@@ -10,30 +10,40 @@ import math
 import os
 import platform
 import re
+import secrets
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import tomli_w
+from pydantic import TypeAdapter
 
 from ropelab.config import Config, Label
 from ropelab.context import Stored
 from ropelab.errors import InputError
+from ropelab.files import read_regular
 from ropelab.folders import fingerprint, replaced
-from ropelab.tables import Tables, read_tables, sha256_of, unit_of, write_tables
+from ropelab.manifest import Manifest
+from ropelab.notices import say_once
+from ropelab.tables import DamagedError, Tables, read_tables, unit_of, write_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 1
+LARGEST = 2**26
+"""Bytes that a manifest may take."""
+MANIFEST = TypeAdapter(Manifest)
 DOTS_PER_INCH = 150
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
@@ -99,7 +109,7 @@ def check_writable(results: Path) -> None:
     Raises:
         InputError: it is not a folder, or this user may not write there.
     """
-    probe = results / f".writable-{os.getpid()}"
+    probe = results / f".writable-{secrets.token_hex(8)}"
     try:
         results.mkdir(parents=True, exist_ok=True)
         probe.touch()
@@ -126,7 +136,8 @@ def save(
             measurements.
     """
     with replaced(folder) as fresh:
-        write_tables(tables, fresh / "tables")
+        hashes = write_tables(tables, fresh / "tables")
+        read_tables(fresh / "tables", hashes)
         (fresh / "config.toml").write_text(to_toml(identity), encoding="utf-8")
         numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
         (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
@@ -134,7 +145,7 @@ def save(
             **identity.facts(),
             **about,
             **surroundings(),
-            "tables": _describe_tables(tables, fresh / "tables"),
+            "tables": _describe_tables(tables, hashes),
             "figures": None if figures is None else _save_figures(figures, fresh),
         }
         _write_manifest(fresh, manifest)
@@ -199,55 +210,102 @@ def to_toml(identity: Identity) -> str:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, None where there is none that can be read."""
+    """The manifest of a finished run, None where there is none that can be read.
+
+    A manifest.json that is not of this program's making is left alone, and said once.
+    """
+    path = folder / "manifest.json"
     try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        manifest = json.loads(read_regular(path, LARGEST))
+        MANIFEST.validate_python(manifest)
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except (OSError, ValueError, RecursionError):
+        say_once(f"left out: {path} is not the manifest of a finished run")
+        return None
+    return manifest
 
 
-def find(folder: Path, identity: Identity) -> dict[str, Any] | None:
-    """The manifest of a finished run that still answers `identity`, None where there is none."""
+def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:
+    """Manifest and tables of a finished run that still answers `identity`, None without one.
+
+    Raises:
+        DamagedError: there is one, but its tables are not as they were written.
+    """
     manifest = read_manifest(folder)
     if manifest is None:
         return None
     same = all(manifest.get(key) == value for key, value in identity.facts().items())
-    return manifest if same and _undamaged(folder, manifest) else None
+    return (manifest, tables_of(folder, manifest)) if same else None
 
 
-def _undamaged(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    paths = {
-        folder / "tables" / f"{name}.csv": t["sha256"] for name, t in manifest["tables"].items()
-    }
-    return all(path.exists() and sha256_of(path) == code for path, code in paths.items())
+def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """The tables of a finished run, each checked against the manifest.
+
+    Raises:
+        DamagedError: one is gone, or is not what was written.
+    """
+    hashes = {name: table["sha256"] for name, table in manifest["tables"].items()}
+    return read_tables(folder / "tables", hashes)
+
+
+def has_whole_figures(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether all figures of a run are there and whole; a PNG carries checksums of its own."""
+    return all(_is_whole(folder / name) for name in manifest["figures"])
+
+
+def _is_whole(path: Path) -> bool:
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(read_regular(path))) as picture:
+            picture.verify()
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return True
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """All finished runs of an experiment below `results`, by folder name.
 
-    Runs of another version of the experiment are left out: their numbers mean something else.
+    Runs of another version of the experiment are left out: their numbers mean something else. So
+    are, with a line that says so, those whose tables are damaged.
     """
     return [
-        Stored(experiment, manifest["config"], read_tables(folder / "tables"), str(folder))
-        for folder, manifest in finished(results)
-        if (manifest["experiment"], manifest["version"]) == (experiment, version)
+        Stored(experiment, manifest["config"], tables, str(folder))
+        for folder, manifest, tables in undamaged(results, {experiment})
+        if manifest["version"] == version
     ]
+
+
+def undamaged(
+    results: Path, experiments: Container[str]
+) -> Iterator[tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]]:
+    """Folder, manifest and tables of the finished runs of some experiments."""
+    for folder, manifest in finished(results):
+        if manifest["experiment"] in experiments:
+            try:
+                yield folder, manifest, tables_of(folder, manifest)
+            except DamagedError as error:
+                say_once(f"left out: {error}; the command in its manifest makes it again")
 
 
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every finished run below `results`: its folder and its manifest."""
     for path in sorted(results.glob("*/*/manifest.json")):
+        if path.parent.name.startswith("."):
+            continue
         manifest = read_manifest(path.parent)
-        if manifest is not None and not path.parent.name.startswith("."):
+        if manifest is not None:
             yield path.parent, manifest
 
 
-def _describe_tables(tables: Tables, folder: Path) -> dict[str, Any]:
+def _describe_tables(tables: Tables, hashes: Mapping[str, str]) -> dict[str, Any]:
     return {
         name: {
             "rows": len(table),
             "columns": {str(column): unit_of(str(column)) for column in table.columns},
-            "sha256": sha256_of(folder / f"{name}.csv"),
+            "sha256": hashes[name],
         }
         for name, table in tables.items()
     }
@@ -278,16 +336,21 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """The commit of the checkout that holds this package, and whether it was changed since."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+    """The commit of the checkout that this file is tracked in, and whether it was changed since.
+
+    An installed package may lie inside a checkout of something else, and the environment may name
+    another repository (GIT_DIR): neither says where these lines come from.
+    """
+    here = Path(__file__)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    ask = partial(subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True)
     try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", "."], capture_output=True, text=True
-        )
+        tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
+        commit = ask(["git", "rev-parse", "HEAD"])
+        changes = ask(["git", "status", "--porcelain", "--", "."])
     except OSError:
         return {"commit": None, "dirty": None}
-    if commit.returncode:
+    if tracked.returncode or commit.returncode:
         return {"commit": None, "dirty": None}
     return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
 
@@ -300,17 +363,13 @@ def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def command_of(identity: Identity) -> str:
-    """What to type to make this run again."""
-    flags = []
+    """What to type to make this run again, quoted for a shell."""
+    words = ["ropelab", identity.experiment]
     for name, value in identity.config.changed().items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
+            words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            flags.append(f"--{flag} {_quoted(text)}")
-    return " ".join(["ropelab", identity.experiment, *flags])
-
-
-def _quoted(text: str) -> str:
-    return text if re.fullmatch(r"[\w.,=+/@:-]+", text) else f"'{text}'"
+            words += [f"--{flag}", text]
+    return shlex.join(words)

@@ -2,10 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from ropelab.errors import MachineError
+from ropelab.files import read_regular
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -38,19 +42,44 @@ def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
-def write_tables(tables: Tables, folder: Path) -> None:
-    """Write each table as `<name>.csv`; floats as the shortest text that reads back the same."""
+class DamagedError(MachineError):
+    """Something that was stored is gone, or is not what was written."""
+
+
+def write_tables(tables: Tables, folder: Path) -> dict[str, str]:
+    """Write each table as `<name>.csv`; floats as the shortest text that reads back the same.
+
+    Returns:
+        The sha256 of each file, by the name of its table.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    return {name: sha256_of(folder / f"{name}.csv") for name in tables}
 
 
-def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Read back what `write_tables` wrote; an empty cell is a missing value, nothing else is."""
-    return {
-        path.stem: pd.read_csv(path, keep_default_na=False, na_values=[""])
-        for path in sorted(folder.glob("*.csv"))
-    }
+def read_tables(folder: Path, hashes: Mapping[str, str]) -> dict[str, pd.DataFrame]:
+    """Read back what `write_tables` wrote; an empty cell is a missing value, nothing else is.
+
+    Args:
+        hashes: the sha256 of each table's file, as `write_tables` gave them.
+    Raises:
+        DamagedError: a file is not there, or is not the one that was written.
+    """
+    return {name: _read(folder / f"{name}.csv", hashes[name]) for name in sorted(hashes)}
+
+
+def _read(path: Path, written: str) -> pd.DataFrame:
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
+    if hashlib.sha256(content).hexdigest() != written:
+        raise DamagedError(f"{path} is not what was written")
+    try:
+        return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
+    except ValueError as error:
+        raise DamagedError(f"{path} is no table ({error})") from None
 
 
 def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:

@@ -24,17 +24,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ropelab.context import Advance
+from ropelab.notices import say
 
 UNBOUNDED = 10_000
 GAP = 2
 READABLE = 14
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds after which the first of them tells the time left
-
-
-def say(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def say_waiting(folder: Path) -> None:

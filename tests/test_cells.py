@@ -1,5 +1,9 @@
 """Cells are made once, found again by their config alone, and never half-written."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -82,3 +86,62 @@ def test_what_was_there_before_is_counted_apart(tmp_path):
     for seed in (0, 1, 1):
         cells.tables(kind="eval", version=1, key={"seed": seed}, make=Maker())
     assert cells.counts() == {"computed": 1, "reused": 1}
+
+
+SAME = {"kind": "eval", "version": 1, "key": {"seed": 0}}
+SPOIL = {
+    "a digit": lambda path: path.write_bytes(path.read_bytes().replace(b"1", b"2", 1)),
+    "a cut": lambda path: path.write_bytes(path.read_bytes()[:-2]),
+    "empty": lambda path: path.write_bytes(b""),
+    "gone": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("file", ["t.csv", "cell.json"])
+@pytest.mark.parametrize("spoil", SPOIL)
+def test_a_damaged_cell_is_computed_again_and_said(tmp_path, capsys, file, spoil):
+    whole = Cells(tmp_path).tables(**SAME, make=Maker(1.5))["t"]
+    (folder,) = (tmp_path / "eval").iterdir()
+    spoilt = SPOIL[spoil]
+    if (file, spoil) == ("cell.json", "a digit"):  # one that counts, not just any
+        spoilt = lambda path: path.write_text(path.read_text().replace(": 0", ": 1"))  # noqa: E731
+    spoilt(folder / file)
+    assert not Cells(tmp_path).finished(**SAME)
+    make = Maker(1.5)
+    pd.testing.assert_frame_equal(Cells(tmp_path).tables(**SAME, make=make)["t"], whole)
+    assert make.calls == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert file in line
+    assert line.endswith("computed again")
+    assert Cells(tmp_path).finished(**SAME)
+
+
+def test_a_cell_that_lies_under_another_name_is_not_taken_for_it(tmp_path, capsys):
+    Cells(tmp_path).tables(**SAME, make=Maker(1.0))
+    (folder,) = (tmp_path / "eval").iterdir()
+    other = {**SAME, "key": {"seed": 1}}
+    Cells(tmp_path).tables(**other, make=Maker(2.0))
+    (copy,) = (path for path in (tmp_path / "eval").iterdir() if path != folder)
+    shutil.rmtree(copy)
+    shutil.copytree(folder, copy)
+    assert Cells(tmp_path).tables(**other, make=Maker(2.0))["t"].x[0] == 2.0
+    assert "computed again" in capsys.readouterr().err
+
+
+def test_cells_leave_no_lock_files(tmp_path):
+    Cells(tmp_path).tables(**SAME, make=Maker())
+    with Cells(tmp_path).directory(kind="model", version=1, key={}) as folder:
+        (folder / ".left by a dead process.new").touch()
+    with Cells(tmp_path).directory(kind="model", version=1, key={}):
+        pass
+    files = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert files == ["cell.json", "cell.json", "t.csv"]
+
+
+def test_a_cell_tells_what_it_is(tmp_path):
+    Cells(tmp_path).tables(**SAME, make=Maker())
+    (file,) = (tmp_path / "eval").glob("*/cell.json")
+    about = json.loads(file.read_text())
+    assert (about["kind"], about["version"], about["key"]) == ("eval", 1, {"seed": 0})
+    assert list(about["tables"]) == ["t"]

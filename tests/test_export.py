@@ -15,7 +15,6 @@ from ropelab.errors import InputError
 from ropelab.lab import Lab
 from ropelab.page.shown import find_runs
 from ropelab.store import metrics_of
-from ropelab.tables import read_tables
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 (FOLDER,) = (REFERENCE / "extrapolate").glob("extrapolate-*")
@@ -98,4 +97,4 @@ def test_every_run_keeps_its_metrics(tmp_path):
     assert json.loads((run.folder / "metrics.json").read_text()) == {
         "base=500000.0/length_tokens": 0
     }
-    assert set(read_tables(run.folder / "tables")) == {"toy"}
+    assert set(find_runs([run.folder])[0].tables) == {"toy"}

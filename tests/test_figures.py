@@ -14,7 +14,7 @@ from ropelab import drawn, experiments
 from ropelab.errors import InputError
 from ropelab.figures.style import label_points, token_axis, use_style
 from ropelab.lab import Run
-from ropelab.tables import read_tables
+from ropelab.store import tables_of
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]
@@ -32,7 +32,7 @@ def test_titles_stay_inside(folder):
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
         pytest.skip(f"the reference of {experiment.name} is of an earlier version")
-    run = Run(experiment, experiment.config(), read_tables(folder / "tables"), "")
+    run = Run(experiment, experiment.config(), tables_of(folder, manifest), "")
     for figure in run.figures().values():
         figure.draw_without_rendering()
         ax = figure.axes[0]

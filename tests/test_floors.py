@@ -13,7 +13,19 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors", "estimate", "folders", "labels", "looks", "machine", "stats", "tables"),
+    (
+        "errors",
+        "estimate",
+        "files",
+        "folders",
+        "labels",
+        "looks",
+        "machine",
+        "manifest",
+        "notices",
+        "stats",
+        "tables",
+    ),
     ("config", "cells"),
     ("context", "lookahead"),
     ("rope",),
@@ -24,7 +36,7 @@ FLOORS = (
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
-    ("lab", "desk", "drawn", "export", "gallery", "listing", "page", "signature"),
+    ("lab", "desk", "drawn", "export", "gallery", "listing", "outlook", "page", "signature"),
     ("together",),
     ("sweeps",),
     ("cli", "cli_results"),

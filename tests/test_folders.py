@@ -9,7 +9,7 @@ from ropelab.folders import fingerprint, locked, replaced
 
 
 def contents(folder):
-    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock"))
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_folder_appears_when_the_block_ends(tmp_path):

@@ -2,17 +2,27 @@
 
 import json
 import math
+import os
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ropelab import store
-from ropelab.config import Label, take_label
+from ropelab.config import Config, Label, take_label
 from ropelab.errors import InputError
 from ropelab.lab import Lab
 from tests.toy import Toy, ToyConfig, toy
+
+
+class NamedConfig(Config):
+    """A field that holds any text."""
+
+    name: str = ""
 
 
 @pytest.fixture
@@ -131,6 +141,113 @@ def test_redraw_makes_only_the_figures_again(lab):
     assert replace(lab, redraw=True).carry_out(toy(), ToyConfig()).reused
     assert (run.folder / "figures/toy.png").exists()
     assert Toy.runs == 1
+
+
+@pytest.mark.parametrize("damage", ["cut short", "a bit", "gone", "a folder"])
+def test_a_damaged_figure_is_drawn_again(lab, damage):
+    run = lab.carry_out(toy(), ToyConfig())
+    figure = run.folder / "figures/toy.png"
+    whole = figure.read_bytes()
+    figure.unlink()
+    if damage == "a folder":
+        figure.mkdir()
+    elif damage != "gone":
+        half = len(whole) // 2
+        spoilt = {"cut short": whole[:-20], "a bit": whole[:half] + b"?" + whole[half + 1 :]}
+        figure.write_bytes(spoilt[damage])
+    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert figure.read_bytes() == whole
+    assert Toy.runs == 1
+
+
+def test_a_damaged_table_is_said_and_the_run_made_again(lab, capsys):
+    run = lab.carry_out(toy(), ToyConfig())
+    (run.folder / "tables/toy.csv").write_text("base,length_tokens\n1,1\n")
+    assert store.stored_runs(lab.results, "toy", 1) == []
+    assert "left out" in capsys.readouterr().err
+    assert lab.carry_out(toy(), ToyConfig()).tables["toy"].base[0] == 1e4
+    assert capsys.readouterr().err.endswith("is not what was written: the run is made again\n")
+
+
+def test_reading_a_finished_run_writes_nothing(lab, monkeypatch):
+    run = lab.carry_out(toy(), ToyConfig())
+
+    def refuse(*_, **__):
+        raise AssertionError("something was written")
+
+    for name in ("mkdir", "touch", "rename", "unlink", "write_text"):
+        monkeypatch.setattr(f"pathlib.Path.{name}", refuse)
+    again = lab.carry_out(toy(), ToyConfig())
+    assert again.reused
+    assert again.tables["toy"].equals(run.tables["toy"])
+
+
+FOREIGN = ["[]", "{}", '{"experiment": "toy"}', "not JSON", "[" * 100_000, '{"tables": 3}', "\0"]
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=lambda text: text[:10])
+def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
+    whole = lab.carry_out(toy(), ToyConfig())
+    foreign = lab.results / "toy" / "foreign" / "manifest.json"
+    foreign.parent.mkdir()
+    foreign.write_text(text)
+    for _ in range(2):
+        assert [run.path for run in store.stored_runs(lab.results, "toy", 1)] == [str(whole.folder)]
+    assert capsys.readouterr().err.count("left out") == 1
+    assert foreign.read_text() == text
+
+
+def test_names_in_a_manifest_stay_inside_its_folder(lab):
+    folder = lab.carry_out(toy(), ToyConfig()).folder
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for changes in ({"figures": ["../x.png"]}, {"tables": {"../x": manifest["tables"]["toy"]}}):
+        (folder / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+        assert store.read_manifest(folder) is None
+
+
+def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
+    text = f"x'; touch {tmp_path}/pasted; echo 'y $(touch {tmp_path}/pasted)"
+    identity = store.Identity("toy", 1, NamedConfig(name=text), {}, Label())
+    command = store.command_of(identity).replace("ropelab", "printf '%s\n'", 1)
+    told = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert told.stdout.splitlines() == ["toy", "--name", text]
+    assert not (tmp_path / "pasted").exists()
+
+
+def git(folder, *arguments):
+    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A repository with one commit, and a copy of the package in it that it does not track."""
+    git(tmp_path, "init")
+    (tmp_path / "tracked").touch()
+    git(tmp_path, "add", "tracked")
+    git(tmp_path, "-c", "user.name=x", "-c", "user.email=x", "commit", "-m", "x")
+    shutil.copytree(Path(store.__file__).parent, tmp_path / "venv" / "ropelab")
+    return tmp_path
+
+
+ASK = "from ropelab import store; print(store._commit())"
+
+
+def test_a_package_inside_another_repository_claims_no_commit(checkout):
+    told = subprocess.run(
+        [sys.executable, "-c", ASK], cwd=checkout / "venv", capture_output=True, text=True
+    )
+    assert told.stdout == "{'commit': None, 'dirty': None}\n", told.stderr
+
+
+def test_the_commit_is_not_that_of_git_dir(checkout):
+    head = ["git", "rev-parse", "HEAD"]
+    here = Path(store.__file__).parents[1]
+    ours = subprocess.run(head, cwd=here, capture_output=True, text=True).stdout.strip()
+    environment = {**os.environ, "GIT_DIR": str(checkout / ".git"), "PYTHONPATH": str(here)}
+    told = subprocess.run(
+        [sys.executable, "-c", ASK], env=environment, cwd=here, capture_output=True, text=True
+    )
+    assert f"'commit': {ours or None!r}" in told.stdout
 
 
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path):

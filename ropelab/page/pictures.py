@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ropelab.terminal import say
+from ropelab.notices import say
 
 WIDTH = 800
 COLORS = 40

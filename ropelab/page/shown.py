@@ -13,10 +13,10 @@ import pandas as pd
 from ropelab import store
 from ropelab.config import split_list
 from ropelab.errors import InputError
-from ropelab.tables import read_tables
-from ropelab.terminal import format_value, say
+from ropelab.notices import say
+from ropelab.tables import DamagedError
+from ropelab.terminal import format_value
 
-NEEDED = ("experiment", "question", "answer", "cannot_show", "command", "summary", "tables")
 PACKAGES = "packages"
 
 
@@ -36,9 +36,8 @@ class Shown:
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
         """The tables that have rows, in the order of the manifest."""
-        found = read_tables(self.folder / "tables")
-        listed = [name for name in self.manifest["tables"] if name in found]
-        return {name: found[name] for name in listed if len(found[name])}
+        found = store.tables_of(self.folder, self.manifest)
+        return {name: found[name] for name in self.manifest["tables"] if len(found[name])}
 
     @property
     def settings(self) -> list[tuple[str, str]]:
@@ -125,10 +124,7 @@ def _runs_in(path: Path) -> Iterator[Shown]:
 
 def _what_is_wrong(run: Shown) -> str:
     """Why a run cannot be shown; empty if it can."""
-    missing = [key for key in NEEDED if key not in run.manifest]
-    if missing:
-        return f"its manifest has no '{missing[0]}'"
     try:
         return "" if run.tables and run.label else "it has no table with rows"
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (DamagedError, ValueError) as error:
         return " ".join(str(error).split())

@@ -104,7 +104,7 @@ class Trained:
         training = self.training
         return Needs(
             operations_of_training(training.size, training.recipe),
-            max(MEMORY, bytes_of_training(training.size, training.recipe, training.encoding().fused)),
+            max(MEMORY, bytes_of_training(training.size, training.recipe, training.fused)),
             training.dtype,
             gpu=self.device == "cuda",
             awaited=True,

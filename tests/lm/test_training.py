@@ -164,10 +164,40 @@ def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(tmp_path, monkeypa
     assert checkpoints.load_checkpoint(tmp_path, model, []) == [1.0]
 
 
-def test_a_damaged_checkpoint_is_an_error_that_says_what_to_do(tmp_path):
-    (tmp_path / FILE).write_bytes(b"not a checkpoint")
+def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path):
+    checkpoints.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
     with pytest.raises(MachineError, match="delete it to start over"):
         checkpoints.load_checkpoint(tmp_path, fresh_model(), [])
+
+
+def flip(path: Path, places: range) -> None:
+    content = bytearray(path.read_bytes())
+    for place in places:
+        content[place % len(content)] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a bit of the weights": lambda path: flip(path, range(-40, -39)),
+    "200 bits": lambda path: flip(path, range(0, 200 * 97, 97)),
+    "a letter of the header": lambda path: flip(path, range(30, 31)),
+    "a cut": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no checkpoint": lambda path: path.write_bytes(b"not a checkpoint"),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_said_and_training_begins_again(
+    tmp_path, uninterrupted, capsys, damage
+):
+    DAMAGE[damage](tmp_path / "whole" / FILE)
+    assert_same(uninterrupted, trained(tmp_path / "whole"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("is not what was written: training begins again")
+    assert_same(uninterrupted, trained(tmp_path / "whole"))
+    assert capsys.readouterr().err == ""
 
 
 def test_the_window_doubles_over_the_first_half():

@@ -63,15 +63,22 @@ def passages():
 def write_run(results, name, tables, command, **changes):
     """A run's folder as the store would write it, without figures."""
     folder = results / changes.get("experiment", "toy") / name
-    write_tables(tables, folder / "tables")
+    hashes = write_tables(tables, folder / "tables")
     manifest = {
+        "schema": 1,
         "experiment": "toy",
+        "version": 1,
+        "inputs": {},
+        "commit": None,
         "question": f"What is it for {NASTY}?",
         "answer": f"It is {name}.",
         "cannot_show": "anything else",
         "command": command,
         "summary": [{"method": NASTY, "accuracy": 0.123456}],
-        "tables": {table: {"rows": len(rows)} for table, rows in tables.items()},
+        "tables": {
+            table: {"rows": len(rows), "columns": {}, "sha256": hashes[table]}
+            for table, rows in tables.items()
+        },
         "figures": [],
         "config": {"corpus": NASTY, "seeds": [0, 1, 2]},
         "start": "2026-01-02T03:04:05+00:00",

@@ -185,8 +185,11 @@ def _change(folder, **changes):
 
 
 def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
-    run = write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["cut.png"])
-    (run / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    run = write_run(
+        tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/cut.png"]
+    )
+    (run / "figures").mkdir()
+    (run / "figures/cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     text = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
     assert "<img" not in text.split("<script")[0]
     assert "cut.png" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""Reading files that may be anything: what is not a regular file is refused, never waited for."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """The content of a regular file.
+
+    A pipe would be waited for and a device such as /dev/zero read without end.
+
+    Args:
+        most: bytes that it may have; None for any number.
+    Raises:
+        OSError: it is not there, not a regular file, too large, or cannot be read.
+    """
+    kind = path.stat().st_mode
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(kind):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    with path.open("rb") as file:
+        content = file.read(-1 if most is None else most + 1)
+    if most is not None and len(content) > most:
+        raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
+    return content
