@@ -12,6 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,23 @@ FILE = "cell.json"
 """Of each cell: kind, version and key, which name its folder, and the hashes of its tables."""
 LARGEST = 2**24
 """Bytes that this may take."""
+
+
+@dataclass(frozen=True)
+class CellName:
+    """What identifies a cell: its kind, its version, and everything its values depend on."""
+
+    kind: str
+    version: int
+    key: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """The folder of a cell on its way to another machine: names of files and what is in them."""
+
+    name: CellName
+    files: Mapping[str, bytes]
 
 
 class Cells:
@@ -123,6 +141,25 @@ class Cells:
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
+
+    def packed(self, name: CellName) -> Parcel | None:
+        """The folder of a cell as it is now; None if there is none that may be used."""
+        folder = self._folder(name.kind, name.version, name.key)
+        with locked(folder, self._waiting):
+            described = _described(folder)
+            if described is None or not self._is_current(described):
+                return None
+            files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+            content = {path.name: path.read_bytes() for path in files if path.is_file()}
+        return Parcel(name, content)
+
+    def unpack(self, parcel: Parcel) -> None:
+        """Put the folder of a cell in its place, whole or not at all."""
+        name = parcel.name
+        folder = self._folder(name.kind, name.version, name.key)
+        with locked(folder, self._waiting), replaced(folder) as fresh:
+            for file, content in parcel.files.items():
+                (fresh / file).write_bytes(content)
 
     def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
         return self.root / kind / fingerprint({"version": version, **key})

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from ropelab.cells import Cells
+from ropelab.cells import CellName, Cells
 from ropelab.errors import RopelabError
 from ropelab.folders import fingerprint
 from ropelab.machine import one_thread
@@ -29,6 +29,18 @@ class Progress(Protocol):
     ) -> AbstractContextManager[Advance]: ...
 
 
+class Supply(Protocol):
+    """Something besides other cells that a cell reads, such as a corpus; hashable and picklable."""
+
+    def content(self) -> Any:
+        """What is read, where it can be had."""
+        ...
+
+    def provide(self, content: Any) -> None:
+        """Make a process on another machine read this instead."""
+        ...
+
+
 @dataclass(frozen=True)
 class Needs:
     """What it takes to compute a cell, as far as that can be told before.
@@ -40,6 +52,8 @@ class Needs:
         dtype: the number format of those products.
         gpu: whether it is computed on a GPU.
         awaited: whether other cells wait for it; such a one is begun before all others.
+        folders: those of other cells that are read, or left behind for others.
+        supplies: what else is read from disk.
     """
 
     operations: float = 0.0
@@ -47,6 +61,8 @@ class Needs:
     dtype: str = "float32"
     gpu: bool = False
     awaited: bool = False
+    folders: tuple[CellName, ...] = ()
+    supplies: tuple[Supply, ...] = ()
 
 
 class Cell(Protocol):

@@ -1,13 +1,14 @@
 """Cells are made once, found again by their config alone, and never half-written."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from ropelab.cells import Cells
+from ropelab.cells import CellName, Cells, Parcel
 
 
 class Maker:
@@ -145,3 +146,33 @@ def test_a_cell_tells_what_it_is(tmp_path):
     about = json.loads(file.read_text())
     assert (about["kind"], about["version"], about["key"]) == ("eval", 1, {"seed": 0})
     assert list(about["tables"]) == ["t"]
+
+
+def test_a_cell_travels_in_a_parcel_to_the_cells_of_another_machine(tmp_path):
+    here, there = Cells(tmp_path / "here"), Cells(tmp_path / "there")
+    name = CellName("copy", 1, {"seed": 0})
+    assert here.packed(name) is None
+    table = pd.DataFrame({"seed": [0], "value": [0.1 + 0.2]})
+    here.tables(kind="copy", version=1, key={"seed": 0}, make=lambda: {"values": table})
+    parcel = pickle.loads(pickle.dumps(here.packed(name)))
+    there.unpack(parcel)
+    assert there.packed(name) == parcel
+    assert there.finished(kind="copy", version=1, key={"seed": 0})
+
+
+def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
+    cells = Cells(tmp_path)
+    name = CellName("model", 1, {"seed": 0})
+    with cells.directory(kind="model", version=1, key={"seed": 0}) as folder:
+        (folder / "checkpoint").write_text("half done")
+        (folder / "leftover").write_text("old")
+    described = cells.packed(name).files["cell.json"]
+    cells.unpack(Parcel(name, {"checkpoint": b"done", "cell.json": described}))
+    assert cells.packed(name).files == {"checkpoint": b"done", "cell.json": described}
+
+
+def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
+    name = CellName("copy", 1, {"seed": 0})
+    Cells(tmp_path).tables(kind="copy", version=1, key={"seed": 0}, make=dict)
+    assert Cells(tmp_path).packed(name) is not None
+    assert Cells(tmp_path, again="a new run").packed(name) is None

@@ -15,13 +15,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ropelab.config import Config
 from ropelab.errors import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from ropelab.config import Config
     from ropelab.context import Context
     from ropelab.estimate import Estimate
     from ropelab.tables import Tables
@@ -38,20 +38,20 @@ class Experiment:
     question: str
     cannot_show: str
     version: int
-    config: type[Config]
+    config: "type[Config]"
 
-    def check(self, config: Config) -> None:
+    def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
         planned = self._optional("plan", "plan")
         if planned is not None:
             planned(config)
 
-    def estimate(self, config: Config) -> "Estimate | None":
+    def estimate(self, config: "Config") -> "Estimate | None":
         """What a run costs, from its config alone; None where it is that of its cells."""
         estimated = self._optional("estimate", "estimate")
         return estimated(config) if estimated else None
 
-    def run(self, config: Config, context: "Context") -> "Mapping[str, pd.DataFrame]":
+    def run(self, config: "Config", context: "Context") -> "Mapping[str, pd.DataFrame]":
         """Compute the tables."""
         return self._part("run", "run")(config, context)
 

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from ropelab.context import Context
+from ropelab.cells import CellName
+from ropelab.context import Context, Supply
 from ropelab.encoding.base import Encoding
 from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.lm.training import Data, Recipe, train
@@ -29,12 +30,14 @@ class Task:
         vocabulary: number of different tokens.
         batches: makes the batch of a step from a seed, the step, the window and the rows.
         key: what identifies those batches, json-able.
+        supplies: what they are made from.
     """
 
     name: str
     vocabulary: int
     batches: Callable[[int, int, int, int], Any]
     key: dict[str, Any]
+    supplies: tuple[Supply, ...] = ()
 
     def data(self, seed: int) -> Data:
         """The batches of one training seed."""
@@ -81,6 +84,12 @@ class Training:
             "dtype": self.dtype,
             **start,
         }
+
+    @property
+    def folders(self) -> tuple[CellName, ...]:
+        """Where its weights lie, and those of the models that it starts from."""
+        starts = self.start.folders if self.start else ()
+        return (*starts, CellName("model", VERSION, self.key))
 
     def untrained(self, context: Context, device: str = "cpu") -> LanguageModel:
         """The model at step 0."""

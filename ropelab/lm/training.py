@@ -10,11 +10,9 @@ state, and a continued run ends in the same weights as an uninterrupted one.
 """
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
+from ropelab import interrupts
 from ropelab.context import Advance
 from ropelab.errors import MachineError
 from ropelab.lm.batch import Batch
@@ -172,7 +171,7 @@ def train(
     if len(losses) >= recipe.steps:
         return losses
     work = work_of_steps(model.size, recipe)
-    with progress(sum(work[len(losses) :])) as advance, held_interrupt() as interrupted:
+    with progress(sum(work[len(losses) :])) as advance, interrupts.held() as interrupted:
         saved = time.monotonic()
         while len(losses) < recipe.steps:
             step = len(losses)
@@ -256,21 +255,3 @@ def check_finite(losses: list[float], vocabulary: int) -> None:
             f"training diverged at step {len(losses)}: loss {losses[-1]:.4g}, when knowing nothing "
             f"gives {nothing:.4g}; lower the learning rate"
         )
-
-
-@contextmanager
-def held_interrupt() -> Iterator[Callable[[], bool]]:
-    """Hold Ctrl-C back until a step is complete; the yielded function tells whether it came.
-
-    Interrupted inside a step, the weights would be half updated and the run could not be continued
-    exactly. Only the main thread receives signals; elsewhere nothing is held.
-    """
-    arrived = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield arrived.is_set
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: arrived.set())
-    try:
-        yield arrived.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)

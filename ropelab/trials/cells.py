@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Context, Needs
+from ropelab.context import Advance, Context, Needs, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.memory import bytes_of_reading, bytes_of_training
 from ropelab.lm.trained import VERSION, Training
@@ -59,6 +59,11 @@ class Trial(Protocol):
 
     @property
     def steps(self) -> int: ...
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text it may be made of."""
+        ...
 
     @property
     def windows(self) -> Sequence[tuple[int, int]]:
@@ -108,6 +113,8 @@ class Trained:
             training.dtype,
             gpu=self.device == "cuda",
             awaited=True,
+            folders=training.folders,
+            supplies=training.task.supplies,
         )
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
@@ -168,7 +175,14 @@ class Asked:
             rows * length * self._operations_per_token(length)
             for rows, length in self.trial.windows
         )
-        return Needs(operations, self._bytes(), self.dtype, gpu=self.device == "cuda")
+        return Needs(
+            operations,
+            self._bytes(),
+            self.dtype,
+            gpu=self.device == "cuda",
+            folders=self.subject.folders if isinstance(self.subject, Training) else (),
+            supplies=self.trial.supplies,
+        )
 
     def _bytes(self) -> int:
         if not isinstance(self.subject, Training):

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import MachineError
+from ropelab.hf.tokens import tokenized
 from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
-from ropelab.lm.huggingface import tokenized
 from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
@@ -42,7 +42,16 @@ class CorpusRef:
         Raises:
             MachineError: it is not the text it was when the run began.
         """
-        return _read_once(self)
+        return _provided.get(self) or _read_once(self)
+
+    def content(self) -> Corpus:
+        """The text, for a process on another machine."""
+        return self.corpus()
+
+    def provide(self, content: Corpus) -> None:
+        """Take this for the text, on a machine that need not have it."""
+        _provided.clear()
+        _provided[self] = content
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
         """Windows of the text that is learned from, at places that the seed draws."""
@@ -55,6 +64,7 @@ class CorpusRef:
             vocabulary=VOCABULARY,
             batches=Batches(self, mixture),
             key={"corpus": self.fingerprint, "mixture": asdict(mixture)},
+            supplies=(self,),
         )
 
 
@@ -72,6 +82,10 @@ class Batches:
 def read(path: str, piece: int) -> Corpus:
     """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
     return read_corpus(Path(path) if path else None, piece)
+
+
+_provided: dict[CorpusRef, Corpus] = {}
+"""In a process that has been given its text: the last one."""
 
 
 @lru_cache(maxsize=2)

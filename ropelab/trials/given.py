@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.context import Context
-from ropelab.lm.huggingface import HuggingFaceModel, fingerprint_of
+from ropelab.hf.fingerprint import fingerprint_of
+from ropelab.hf.model import HuggingFaceModel
 
 
 @dataclass(frozen=True)

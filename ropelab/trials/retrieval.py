@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance, Needs
+from ropelab.context import Advance, Needs, Supply
 from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import Readable, correct, token_losses
 from ropelab.lm.matcher import ngram_predictions
@@ -101,6 +101,11 @@ class Retrieval:
         return len(self.places)
 
     @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text that contexts may be made of."""
+        return (self.corpus,)
+
+    @property
     def windows(self) -> list[tuple[int, int]]:
         """How many rows of how many tokens are read, pass by pass."""
         return [(self.sequences, place.context) for place in self.places]
@@ -162,7 +167,7 @@ class Matched:
     @property
     def needs(self) -> Needs:
         """Little beside what a model takes."""
-        return Needs()
+        return Needs(supplies=self.trial.supplies)
 
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
         """`matched`: n_gram_tokens, then the columns of `trials`."""

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance
+from ropelab.context import Advance, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.readers import Reader
@@ -62,6 +62,11 @@ class Texts:
     def steps(self) -> int:
         """How many times a measurement advances."""
         return self.documents
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """Where the documents are from."""
+        return (self.corpus,)
 
     @property
     def windows(self) -> list[tuple[int, int]]:

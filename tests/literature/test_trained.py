@@ -213,6 +213,60 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
 
 
+def seeded(losses: dict[str, tuple[float, ...]], unlearned=()) -> Stored:
+    """A stored run of the encodings lab whose models had these losses at the trained length."""
+    rows = [
+        {"encoding": name, "seed": seed, "context_tokens": 512, "nll_nats_per_byte": loss}
+        for name, of_seeds in losses.items()
+        for seed, loss in enumerate(of_seeds)
+    ]
+    copied = [
+        ("copy accuracy", name, 1, 0.1 if name in unlearned else 0.98) for name in {*losses, "rope"}
+    ]
+    tables = {
+        "last_window": pd.DataFrame(rows),
+        "quality": pd.DataFrame(
+            copied, columns=["metric", "encoding", "times_trained_len", "value"]
+        ),
+    }
+    config = {"train_len": 512, "test_len": 2048, "seeds": [0, 1, 2], "documents": 50}
+    return Stored("encodings", config, tables, "somewhere")
+
+
+LOW, HIGH, NOISY = (1.90, 1.91, 1.92), (2.10, 2.11, 2.13), (1.80, 2.10, 1.85)
+HARDLY_HIGHER = (1.91, 1.92, 1.93)
+
+
+@pytest.mark.parametrize(
+    ("id_", "mine", "other"),
+    [
+        ("learned-worse", "learned", "sinusoidal"),
+        ("values-without-positions", "rope_values", "rope"),
+    ],
+)
+def test_a_higher_loss_is_decided_by_pairs_of_seeds(id_, mine, other):
+    def verdict(first, second, **more):
+        run = seeded({mine: first, other: second}, **more)
+        return find(id_).verdict(runs=(run,))
+
+    assert verdict(HIGH, LOW) == HOLDS
+    assert verdict(LOW, HIGH) == WRONG
+    assert verdict(NOISY, LOW) == OPEN
+    assert verdict(HIGH[:1], LOW[:1]) == OPEN
+    assert verdict(HIGH, LOW, unlearned=(mine,)) == OPEN
+
+
+def test_four_terms_must_gain_more_than_nothing():
+    def verdict(two, four):
+        run = seeded({"deberta": two, "transformer_xl": four})
+        return find("middle-terms-suffice").verdict(runs=(run,))
+
+    assert verdict(LOW, LOW) == HOLDS
+    assert verdict(HARDLY_HIGHER, LOW) == HOLDS
+    assert verdict(HIGH, LOW) == WRONG
+    assert verdict(NOISY, LOW) == OPEN
+
+
 def bases(law, contexts=5, head_dim=128, pairs=64) -> Stored:
     """A stored run of the base lab whose bounds follow a law."""
     lengths = [1024 * 2**i for i in range(contexts)]
@@ -428,6 +482,9 @@ SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step
 
 
 NOT_IN_SMALL_RUNS = {
+    "learned-worse",
+    "middle-terms-suffice",
+    "values-without-positions",
     "base-bound-fit",
     "base-bound-predicts",
     "extension-beats-window",

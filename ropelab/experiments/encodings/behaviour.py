@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance
+from ropelab.context import Advance, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
 from ropelab.trials.cells import Trial
@@ -35,6 +35,11 @@ class Behaviour:
     def key(self) -> dict[str, Any]:
         """What the values depend on besides the model."""
         return {"task": self.task.key, "length": self.length}
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """Those of the task."""
+        return self.task.supplies
 
     @property
     def windows(self) -> list[tuple[int, int]]:

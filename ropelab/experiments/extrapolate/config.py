@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
-from ropelab.experiments.extrapolate.facts import read_facts
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+from ropelab.hf.facts import read_facts
 from ropelab.methods.registry import named
 from ropelab.trials.config import (
     CorpusPath,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.facts import vocabulary_of
+from ropelab.hf.facts import vocabulary_of
 from ropelab.labels import WINDOW
 from ropelab.lm.model import ModelSize
 from ropelab.lm.source import Mixture

@@ -1,0 +1,173 @@
+"""What a model's configuration says about positions, as its own configuration class reads it.
+
+Names of keys differ between architectures and years (`rotary_pct`, `rope_theta` beside or inside
+`rope_scaling`, layer types with a base each); transformers' classes bring them into one form, which
+is read here. What the loaded model turns out to hold is compared with these facts later.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ropelab.errors import InputError
+from ropelab.hf.folder import checked_config
+from ropelab.hf.library import import_transformers, refusing
+
+FULL = "full_attention"
+SCALED = ("yarn", "llama3", "longrope")
+"""Rope types whose parameters name the length that the model was trained at before."""
+
+COUNTS = (
+    "max_position_embeddings",
+    "num_attention_heads",
+    "hidden_size",
+    "vocab_size",
+    "num_hidden_layers",
+)
+"""What every language model's configuration names, however it is spelled in its config.json."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """One model's positions.
+
+    Attributes:
+        model_type: transformers' name of the architecture.
+        train_len: the length before any scaling that the checkpoint ships with, in tokens.
+        claimed_len: the length that the configuration names, in tokens.
+        base, rotary_dim: of the unscaled frequencies, of the layers that read the whole context.
+        rope_type: how the checkpoint scales them, `default` for not at all.
+        windows: the windows of layers that do not read the whole context, in tokens.
+        windowed_layers: how many such layers there are.
+        layers: how many layers there are.
+        vocabulary: how many different tokens there are.
+    """
+
+    model_type: str
+    train_len: int
+    claimed_len: int
+    base: float
+    rotary_dim: int
+    rope_type: str
+    windows: tuple[int, ...]
+    windowed_layers: int
+    layers: int
+    vocabulary: int
+
+
+def read_facts(folder: str) -> dict[str, Any]:
+    """train_len, base and head_dim (its rotated part) of a model.
+
+    Raises:
+        InputError: there is no readable configuration of a language model with rotary positions.
+    """
+    facts = facts_of(folder)
+    return {"train_len": facts.train_len, "base": facts.base, "head_dim": facts.rotary_dim}
+
+
+def vocabulary_of(folder: str) -> int:
+    """How many different tokens a model knows."""
+    return facts_of(folder).vocabulary
+
+
+def facts_of(folder: str) -> ModelFacts:
+    """Everything that a folder's configuration says about positions.
+
+    Raises:
+        InputError: as for `read_facts`.
+    """
+    path = Path(folder) / "config.json"
+    with refusing("no configuration of a language model in", path):
+        return _from_text(path, configuration(Path(folder)).get_text_config(decoder=True))
+
+
+def configuration(folder: Path) -> Any:
+    """transformers' configuration object of a folder.
+
+    Raises:
+        InputError: there is none, or it is of no known architecture.
+    """
+    status = (folder / "config.json").stat() if (folder / "config.json").is_file() else None
+    stamp = (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+    return _configuration(folder, stamp)
+
+
+@lru_cache(maxsize=4)
+def _configuration(folder: Path, stamp: object) -> Any:
+    checked_config(folder)
+    transformers = import_transformers()
+    with refusing("no configuration of a language model in", folder):
+        return transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+
+
+def _from_text(path: Path, text: Any) -> ModelFacts:
+    rope = rope_parameters(text)
+    for name in COUNTS:
+        _check_count(path, name, getattr(text, name, None))
+    claimed: int = text.max_position_embeddings
+    windowed = windowed_layers(text)
+    return ModelFacts(
+        model_type=text.model_type,
+        train_len=trained_length(rope, claimed),
+        claimed_len=claimed,
+        base=float(rope.get("rope_theta") or 10000.0),
+        rotary_dim=rotary_dim(text, rope),
+        rope_type=rope.get("rope_type", "default"),
+        windows=tuple(sorted(set(windowed))),
+        windowed_layers=len(windowed),
+        layers=text.num_hidden_layers,
+        vocabulary=text.vocab_size,
+    )
+
+
+def rope_parameters(text: Any) -> dict[str, Any]:
+    """The rotary parameters of the layers that read the whole context."""
+    rope = getattr(text, "rope_parameters", None) or {}
+    nested = {kind: part for kind, part in rope.items() if isinstance(part, dict)}
+    return nested.get(FULL, {}) if nested else rope
+
+
+def trained_length(rope: dict[str, Any], claimed: int) -> int:
+    """The length before scaling: named by the scaling if it names one, else the claimed one."""
+    if rope.get("rope_type") in SCALED:
+        return int(rope.get("original_max_position_embeddings") or claimed)
+    return claimed
+
+
+def rotary_dim(text: Any, rope: dict[str, Any]) -> int:
+    """How many features of a head are turned."""
+    own = getattr(text, "rotary_dim", None)
+    if own and not rope:
+        return int(own)
+    if getattr(text, "is_heterogeneous", False):
+        text = text.per_layer_config[FULL]
+    head = (
+        getattr(text, "qk_rope_head_dim", None)
+        or getattr(text, "head_dim", None)
+        or text.hidden_size // text.num_attention_heads
+    )
+    return int(head * (rope.get("partial_rotary_factor") or 1.0))
+
+
+def windowed_layers(text: Any) -> list[int]:
+    """The window of each layer that has one, in tokens."""
+    layers = int(text.num_hidden_layers)
+    sizes = {
+        "sliding_attention": getattr(text, "sliding_window", None),
+        "chunked_attention": getattr(text, "attention_chunk_size", None),
+    }
+    if getattr(text, "use_sliding_window", True) is False:
+        sizes["sliding_attention"] = None
+    kinds = getattr(text, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention"] * layers
+    return [int(size) for kind in kinds if (size := sizes.get(kind)) and size > 0]
+
+
+def _check_count(path: Path, name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        said = "names no" if value is None else f"has {value!r} as its"
+        raise InputError(f"{path} {said} {name}; it must be a whole number of at least 1")

@@ -1,0 +1,183 @@
+"""A causal language model of transformers behind the interface that evaluation uses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ropelab.encoding.base import Encoding
+from ropelab.encoding.rope import Rope
+from ropelab.errors import InputError
+from ropelab.hf.facts import facts_of
+from ropelab.hf.head import Head, layers_name
+from ropelab.hf.library import refusing
+from ropelab.hf.load import ModelDtype, load
+from ropelab.hf.rotary import SoftmaxFactor, holders
+from ropelab.hf.shipped import AS_SHIPPED, AsShipped
+from ropelab.rope.frequencies import Geometry
+
+LONGEST_PASS = 8192
+"""Tokens that are read at once; longer contexts are read in parts, whose keys are kept."""
+SCORES_PER_PART = 2**25
+"""A part holds so many tokens that its mask of earlier ones stays below this (32 MiB)."""
+PROBE = 24
+"""Tokens of the passes that show whether a model can be served."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What evaluation needs to know of a model's shape."""
+
+    vocabulary: int
+
+
+class HuggingFaceModel:
+    """A causal language model whose rotary frequencies can be exchanged.
+
+    As loaded it reads as shipped. `model.encoding = Rope(...)` exchanges the frequencies, the
+    attention factor and the softmax factor; `model.encoding = AS_SHIPPED` puts back what the
+    checkpoint has. The weights and the windows of layers never change.
+
+    Args:
+        path: the folder that `save_pretrained` wrote.
+        device: where it computes, unless `device_map` spreads it.
+        dtype: the number format of its weights; rotary angles are float32 in any.
+    Raises:
+        InputError: transformers is missing, the folder cannot be read, or the architecture has no
+            rotary frequencies or cannot be taken apart.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str = "cpu",
+        dtype: ModelDtype = "float32",
+        device_map: str | None = None,
+    ) -> None:
+        self.path, self.facts = path, facts_of(str(path))
+        self.lm = load(path, device, dtype, device_map)
+        self.text = self.lm.config.get_text_config(decoder=True)
+        self.rotary = holders(self.lm)
+        self.softmax = SoftmaxFactor(self.lm, self.text)
+        if not self.rotary:
+            raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
+        self._encoding: Encoding = AS_SHIPPED
+        with refusing("cannot take apart the model in", path):
+            self.head, self.layers = Head(self.lm), getattr(self.lm, layers_name(self.lm))
+            self.size = Size(self.facts.vocabulary)
+            self.closed = self._objection()
+            self._check_passes()
+        self.encoding = AS_SHIPPED
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding last put in."""
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, encoding: Encoding) -> None:
+        if isinstance(encoding, AsShipped):
+            ends = [holder.longest for holder in self.rotary if holder.longest]
+            self._encoding = AsShipped(min(ends) - 1 if ends else None)
+            return
+        if not isinstance(encoding, Rope):
+            raise InputError(f"{encoding.name} changes attention, which this model does not allow")
+        if self.closed:
+            raise InputError(f"{self.path}: no method can be put in, because {self.closed}")
+        self._encoding = encoding
+
+    def shipped_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Put AS_SHIPPED in, and group rising lengths that one pass over the longest serves.
+
+        A checkpoint whose scaling follows the length (dynamic NTK, LongRoPE) reads each context
+        as one of its own length. Lengths beyond what the checkpoint is defined for are left out.
+        """
+        self.encoding = AS_SHIPPED
+        last = self.encoding.max_position
+        defined = [length for length in lengths if last is None or length <= last + 1]
+        for _, group in groupby(defined, self._signature):
+            yield list(group)
+
+    def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
+        """What the head turns into logits."""
+        self._put_in(tokens.shape[1])
+        try:
+            return self._read(tokens, LONGEST_PASS)
+        finally:
+            self._restore()
+
+    def _signature(self, length: int) -> tuple[object, ...]:
+        return tuple(holder.signature(length) for holder in self.rotary)
+
+    def _put_in(self, length: int) -> None:
+        last = self._encoding.max_position
+        if last is not None and length > last + 1:
+            raise InputError(f"{self.path}: as shipped it reads no more than {last + 1} tokens")
+        for holder in self.rotary:
+            if isinstance(self._encoding, Rope):
+                holder.exchange(self._encoding.plan, length)
+            else:
+                holder.ship(length)
+        if isinstance(self._encoding, Rope):
+            self.softmax.exchange()
+
+    def _restore(self) -> None:
+        for holder in self.rotary:
+            holder.restore()
+        self.softmax.restore()
+
+    def _read(self, tokens: Tensor, longest: int) -> Tensor:
+        """Last hidden states of one pass, or of parts whose keys and values are kept."""
+        length = tokens.shape[1]
+        if length <= longest or not self.in_parts:
+            return self._last(tokens, use_cache=False)
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=self.text)
+        size = max(1, min(longest // 2, SCORES_PER_PART // length))
+        parts = [
+            self._last(part, past_key_values=cache, use_cache=True)
+            for part in tokens.split(size, dim=1)
+        ]
+        return torch.cat(parts, dim=1)
+
+    def _last(self, tokens: Tensor, **more: object) -> Tensor:
+        hidden: Tensor = self.layers(tokens, **more).last_hidden_state
+        return hidden
+
+    def _objection(self) -> str:
+        """Why no method can be put in, empty if one can."""
+        facts = self.facts
+        geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+        return next((said for h in self.rotary if (said := h.objection(geometry))), "")
+
+    @torch.inference_mode()
+    def _check_passes(self) -> None:
+        """Refuse models whose logits are not ours; see whether parts give the same as a whole."""
+        device = self.head.weight.device
+        tokens = torch.arange(PROBE, device=device)[None] % self.size.vocabulary
+        self.in_parts = False
+        whole = self.hidden(tokens)
+        ours, theirs = self.head(whole).float(), self.lm(tokens, use_cache=False).logits.float()
+        if not theirs.isfinite().all():
+            raise InputError(f"{self.path}: its logits are not finite numbers")
+        if not close(ours, theirs, self.lm.dtype):
+            raise InputError(f"{self.path}: this architecture changes its logits after the head")
+        self.in_parts = True
+        try:
+            parts = self._read(tokens, PROBE // 2)
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+            self.in_parts = False
+        else:
+            self.in_parts = close(parts.float(), whole.float(), self.lm.dtype)
+
+
+def close(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> bool:
+    """Whether two results differ by no more than a number format explains."""
+    tolerance = 1e-3 if dtype == torch.float32 else 5e-2
+    spread = float(theirs.std()) or 1.0
+    return float((ours - theirs).abs().max()) <= tolerance * max(spread, 1e-6)

@@ -1,0 +1,139 @@
+"""As shipped is what transformers makes of the untouched checkpoint, whatever was in before."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from ropelab.errors import InputError
+from ropelab.hf.model import HuggingFaceModel
+from ropelab.hf.shipped import AS_SHIPPED
+from tests.hf.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens
+
+LATENT = {
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_group": 1,
+    "topk_group": 1,
+    "num_key_value_heads": 4,
+    "head_dim": None,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
+LONG = {
+    "rope_type": "longrope",
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "factor": 4.0,
+    "original_max_position_embeddings": TRAINED,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": TRAINED,
+}
+CHECKPOINTS = {
+    "llama3": ("llama", {"rope_parameters": LLAMA3}),
+    "yarn": ("qwen2", {"rope_parameters": YARN}),
+    "dynamic": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
+    "longrope": (
+        "phi3",
+        {
+            "rope_parameters": LONG,
+            "original_max_position_embeddings": TRAINED,
+            "head_dim": None,
+        },
+    ),
+    "latent": (
+        "deepseek_v3",
+        {**LATENT, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
+    ),
+    "windows": ("mistral", {"sliding_window": 24}),
+    "layer types": (
+        "gemma3_text",
+        {"sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"]},
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CHECKPOINTS)
+def shipped(request, tmp_path_factory):
+    """A checkpoint, its folder, and transformers' own model of it."""
+    model_type, changes = CHECKPOINTS[request.param]
+    folder = saved(tmp_path_factory.mktemp("shipped"), model_type, **changes)
+    return HuggingFaceModel(folder), folder, AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@pytest.mark.parametrize("length", [40, 200, 100])
+def test_as_shipped_is_the_untouched_checkpoint(shipped, length):
+    model, folder, _ = shipped
+    model.encoding = rope(folder, "ntk", 256)
+    moved = logits(model, tokens(length))
+    model.encoding = AS_SHIPPED
+    fresh = AutoModelForCausalLM.from_pretrained(folder).eval()
+    reference = theirs(fresh, tokens(length))
+    assert apart(logits(model, tokens(length)), reference) < 1e-5
+    assert apart(moved, reference) > 1e-3
+
+
+def test_unscaled_is_the_checkpoint_without_its_scaling(shipped, tmp_path):
+    model, folder, reference = shipped
+    model.encoding = rope(folder, "unscaled", TRAINED)
+    plain = reference.config
+    text = plain.get_text_config(decoder=True)
+    if "full_attention" not in text.rope_parameters:
+        theta = text.rope_parameters["rope_theta"]
+        text.rope_parameters = {"rope_type": "default", "rope_theta": theta}
+    unscaled = AutoModelForCausalLM.from_config(plain).eval()
+    unscaled.load_state_dict(reference.state_dict())
+    assert apart(logits(model, tokens(200)), theirs(unscaled, tokens(200))) < 1e-4
+
+
+def test_a_long_context_read_in_parts_is_read_as_one(shipped):
+    model, folder, _ = shipped
+    read = tokens(200)
+    for encoding in (AS_SHIPPED, rope(folder, "yarn", 256)):
+        model.encoding = encoding
+        model._put_in(200)
+        with torch.inference_mode():
+            whole, parts = model._read(read, 200), model._read(read, 64)
+        model._restore()
+        assert model.in_parts
+        assert apart(parts, whole) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"),
+    [
+        ("yarn", [[32, 64, 128, 256]]),
+        ("dynamic", [[32, 64], [128], [256]]),
+        ("longrope", [[32, 64], [128, 256]]),
+    ],
+)
+def test_lengths_share_a_pass_where_the_checkpoint_reads_them_alike(name, groups, tmp_path):
+    model_type, changes = CHECKPOINTS[name]
+    model = HuggingFaceModel(saved(tmp_path, model_type, **changes))
+    assert list(model.shipped_passes([32, 64, 128, 256])) == groups
+
+
+def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
+    model = HuggingFaceModel(saved(tmp_path, "gptj", rotary_dim=8, head_dim=None))
+    assert list(model.shipped_passes([32, 64, 128])) == [[32, 64]]
+    with pytest.raises(InputError, match="as shipped it reads no more than 64 tokens"):
+        model.hidden(tokens(65))
+    model.encoding = rope(tmp_path, "pi", 128)
+    assert model.hidden(tokens(128)).isfinite().all()
+
+
+def test_a_method_for_another_geometry_is_refused(tmp_path):
+    model = HuggingFaceModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
+    with pytest.raises(InputError, match="turns 2 pairs of features, not 8"):
+        model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
+        model.hidden(tokens(80))

@@ -1,0 +1,95 @@
+"""Tiny random models of many architectures, saved as real ones are."""
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import AutoModelForCausalLM
+from transformers import PreTrainedTokenizerFast as FastTokenizer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from ropelab.encoding.rope import Rope
+from ropelab.hf.facts import facts_of
+from ropelab.methods.language import parse_scaling
+from ropelab.rope.frequencies import Geometry
+
+TRAINED = 64
+VOCABULARY = 97
+SHAPE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": TRAINED,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+
+
+def config(model_type, **changes):
+    """A configuration of a tiny model, by transformers' name of its architecture."""
+    values = {k: v for k, v in {**SHAPE, **changes}.items() if v is not None}
+    return CONFIG_MAPPING[model_type](**values)
+
+
+def untouched(model_type, **changes):
+    """A random model as transformers builds it, with weights large enough for positions to tell."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config(model_type, **changes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=2.0 * parameter.shape[-1] ** -0.5)
+    return model.eval()
+
+
+def saved(folder, model_type, **changes):
+    """The folder of such a model."""
+    untouched(model_type, **changes).save_pretrained(folder)
+    return folder
+
+
+def rope(folder, method, length, factor=4.0):
+    """The encoding of a scaling method for the model in a folder."""
+    facts = facts_of(str(folder))
+    geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+    return Rope(parse_scaling(method, factor).plan(geometry, length))
+
+
+def tokens(length, rows=2, vocabulary=VOCABULARY):
+    """Random tokens [rows, length]."""
+    return torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(1))
+
+
+@torch.inference_mode()
+def logits(model, read):
+    """Logits of a model behind our interface."""
+    return model.head(model.hidden(read))
+
+
+@torch.inference_mode()
+def theirs(model, read):
+    """Logits of transformers' own forward pass."""
+    return model(read, use_cache=False).logits
+
+
+def apart(ours, reference):
+    """The largest difference of two results over the spread of the second."""
+    return float((ours - reference).abs().max() / reference.std())
+
+
+def write_byte_tokenizer(folder, bos=False):
+    """A tokenizer for which every byte is a token; with `bos` it begins texts with `<s>` (256)."""
+    alphabet = {symbol: n for n, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = {"bos_token": "<s>"} if bos else {}
+    if bos:
+        tokenizer.add_special_tokens(["<s>"])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 256)]
+        )
+    FastTokenizer(tokenizer_object=tokenizer, **special).save_pretrained(folder)
