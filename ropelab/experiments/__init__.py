@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from ropelab.tables import Tables
 
 # In the order in which a newcomer would ask.
-NAMES = ("precision", "freqs", "base", "base-empirical", "extrapolate", "encodings", "claims")
+NAMES = (
+    "precision",
+    "freqs",
+    "base",
+    "base-empirical",
+    "extrapolate",
+    "encodings",
+    "frequencies",
+    "claims",
+)
 
 
 @dataclass(frozen=True)
