@@ -152,7 +152,10 @@ class HuggingFaceModel:
     def _objection(self) -> str:
         """Why no method can be put in, empty if one can."""
         facts = self.facts
-        geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+        try:
+            geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+        except InputError as error:
+            return str(error)
         return next((said for h in self.rotary if (said := h.objection(geometry))), "")
 
     @torch.inference_mode()

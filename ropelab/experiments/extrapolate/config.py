@@ -90,7 +90,7 @@ class ExtrapolateConfig(TrialConfig):
     @classmethod
     def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Length, base and head of `hf` are those of its config.json; it is read in float32."""
-        if not values.get("hf"):
+        if not (values.get("hf") and isinstance(values["hf"], str)):
             return values
         facts = read_facts(values["hf"])
         for name, fact in facts.items():
