@@ -18,6 +18,7 @@ ACROSS = 4
 
 def depth_by_length(table: pd.DataFrame, task: str) -> Figure:
     """Share found in every cell, its place in the text downwards and the length to the right."""
+    contexts = sorted(table["context_tokens"].unique().tolist())
     panels = list(table.assign(label=row_labels(table)).groupby("label", sort=False))
     down = math.ceil(len(panels) / ACROSS)
     figure, axes = plt.subplots(
@@ -29,7 +30,7 @@ def depth_by_length(table: pd.DataFrame, task: str) -> Figure:
         sharey=True,
     )
     for ax, (label, rows) in zip(axes.flat, panels, strict=False):
-        _panel(ax, rows)
+        _panel(ax, rows, contexts)
         ax.set_title(str(label), size=9)
     for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
@@ -40,14 +41,17 @@ def depth_by_length(table: pd.DataFrame, task: str) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, rows: pd.DataFrame) -> None:
+def _panel(ax: Axes, rows: pd.DataFrame, contexts: list[int]) -> None:
+    """One way of reading; a context that it was not asked in stays empty."""
     wide = rows.pivot_table(index="depth_percent", columns="context_tokens", values="accuracy")
+    wide = wide.reindex(columns=contexts)
     values = wide.to_numpy()
     ax.imshow(values, cmap="cividis", vmin=0, vmax=1, aspect="auto")
     for (y, x), value in np.ndenumerate(values):
         color = "black" if value > 0.5 else "white"
-        ax.text(x, y, f"{value:.2g}", ha="center", va="center", color=color, fontsize=9)
-    ax.set_xticks(range(len(wide.columns)), [tokens_label(n) for n in wide.columns.tolist()])
+        if not np.isnan(value):
+            ax.text(x, y, f"{value:.2g}", ha="center", va="center", color=color, fontsize=9)
+    ax.set_xticks(range(len(wide.columns)), [tokens_label(n) for n in contexts])
     ax.set_yticks(range(len(wide.index)), [f"{depth:g}" for depth in wide.index])
     ax.grid(visible=False)
 

@@ -58,7 +58,7 @@ class Copying:
             hits = []
             for row in batch.tokens.split(1):
                 passes = reader.passes(model, [place.context])
-                hits += [answered(model, row, scored)[1] for _ in passes]
+                hits += [answered(model, reader.seen(row), scored)[1] for _ in passes]
                 advance(1)
             if hits:
                 found.append(per_sequence(torch.cat(hits), place))

@@ -115,7 +115,7 @@ class Needles:
             for number in range(len(self.depths) * self.sequences):
                 needle = self.needle(context, number)
                 for _ in reader.passes(model, [context]):
-                    losses, right = answered(model, needle.tokens, needle.answer)
+                    losses, right = answered(model, reader.seen(needle.tokens), needle.answer)
                     said = (int(right.all()), -float(losses.sum()))
                     records.append((*self._about(context, number), needle.distance, *said))
                 advance(1)

@@ -120,14 +120,14 @@ def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, 
     asked = {"tasks": "copy,passkey", "methods": "pi", "depths": "0,100", "test_len": 700}
     tables = run(config(**asked, hf=str(longer), dtype="float32"), Context())
     keys = tables["passkey_accuracy"]
-    assert len(keys) == 2 * 2 * 2
-    assert set(keys["method"]) == {"as_shipped", "pi"}
+    assert len(keys) == 2 * 2 * 2 + 2
+    assert set(keys["method"]) == {"as_shipped", "pi", "sliding_window"}
     assert (keys["status"] == "ok").all()
     assert (keys["log_probability_nats"] < 0).all()
     compared_by = set(tables["comparisons"]["metric"])
     assert compared_by == {"copy_accuracy", "passkey_accuracy", "passkey_log_probability"}
     assert {"passkey_depth_by_length", "copy_heatmap"} <= set(draw(tables))
-    assert list(report.summary(tables)["method"]) == ["as_shipped", "pi ×1.16667"]
+    assert list(report.summary(tables)["method"]) == ["as_shipped", "pi ×1.16667", "sliding_window"]
     assert "finds the pass key" in report.answer(tables)
 
 
@@ -243,7 +243,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
         ({"seeds": "0,1"}, "seeds is about training"),
         ({"preset": "base"}, "preset is about training"),
         ({"arms": "finetuned"}, "arms is about training"),
-        ({"methods": "rerope"}, "cannot be read by rerope"),
+        ({"methods": "drope"}, "cannot be read by drope, which trains or searches"),
         ({"test_len": 32}, r"test_len must be at least the model's trained length \(64\), got 32"),
         ({"tasks": "hidden"}, "unknown tasks 'hidden'"),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),

@@ -73,8 +73,8 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, p
     torch.testing.assert_close(token_losses(model, tokens), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_encoding_of_attention_is_refused(saved):
-    with pytest.raises(InputError, match="changes attention"):
+def test_an_encoding_that_no_checkpoint_has_is_refused(saved):
+    with pytest.raises(InputError, match="nope is no way to read a model"):
         HuggingFaceModel(saved).encoding = Encoding()
 
 

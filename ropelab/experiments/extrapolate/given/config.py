@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from ropelab.config import SPELLINGS, AsList, Config, Count, Names, Naturals, read_number
-from ropelab.methods.registry import FREQUENCIES, named
 from ropelab.trials.config import On, TestLen
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ class GivenConfig(Config):
     test_len: TestLen = Field(description="length it is measured at, by default twice its own")
     methods: Names = Field(
         DEFAULT_METHODS,
-        description=f"methods with their knobs, of {named(FREQUENCIES)}; as_shipped, the model as "
-        "its configuration has it, is always measured too",
+        description="the same methods, but for those that train or search; as_shipped, the model "
+        "as its configuration has it, is always measured too",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy", "passkey"),
@@ -110,8 +109,11 @@ class GivenConfig(Config):
         if not self.tasks or max(self.depths) > 100:
             raise ValueError("tasks must name at least one, and depths are percents, 0 to 100")
         for method in self.parsed_methods():
-            if method.acts_on != "frequencies" or not method.is_tunable:
-                raise ValueError(f"a model given by hf cannot be read by {method.label}")
+            if not _reads_as_trained(method):
+                raise ValueError(
+                    f"a model given by hf cannot be read by {method.label}, which trains or "
+                    "searches"
+                )
         return self
 
     def changed(self) -> dict[str, Any]:
@@ -155,6 +157,13 @@ class GivenConfig(Config):
         from ropelab.trials.tokens import TokenText
 
         return TokenText.of(self.corpus, self.hf, self.bos, self.packed)
+
+
+def _reads_as_trained(method: "Method") -> bool:
+    """Whether a method needs neither training nor a search."""
+    from ropelab.methods.method import Reading
+
+    return isinstance(method, Reading) and not method.recalibration
 
 
 def _agree(name: str, value: object, fact: float) -> None:

@@ -47,13 +47,13 @@ def check_room(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Cont
     """Refuse what cannot be computed, if anything is left to compute.
 
     Raises:
-        InputError: a pass needs more memory than allowed, or no method can be put in.
+        InputError: a pass needs more memory than allowed, or a method cannot be put in.
     """
     if not context.unfinished(cells):
         return
     model = cells[0].subject.model()
-    if model.closed and config.methods:
-        raise InputError(f"{config.hf} takes no methods ({model.closed}); give none")
+    for cell in cells:  # a method that the model does not take is refused when it is put in
+        next(cell.reader.passes(model, [config.facts.train_len]), None)
     _seconds(model, LONGER)  # what is not in memory before the first pass is after it
     needed = memory(model, config.test_len)
     if config.limit_memory is not None and needed > config.limit_memory:
@@ -98,10 +98,11 @@ def lengths(cell: AskedOfGiven) -> Iterator[int]:
             yield from _of_one_text(asked, cell.reader)
     elif isinstance(asked, Copying):
         for place in asked.places:
-            yield from [place.context] * asked.sequences
+            yield from [_seen(place.context, cell.reader)] * asked.sequences
     elif isinstance(asked, Needles):
         for context in asked.contexts:
-            yield from [context] * (asked.sequences * len(asked.depths))
+            seen = _seen(context, cell.reader)
+            yield from [seen] * (asked.sequences * len(asked.depths))
 
 
 def _of_one_text(asked: Texts, reader: Reader) -> Iterator[int]:
@@ -111,6 +112,11 @@ def _of_one_text(asked: Texts, reader: Reader) -> Iterator[int]:
         return
     yield from (ends[-1] for ends in reader.passes(_Nobody(), [end for _, end in asked.buckets]))
     yield from (context for context in asked.contexts if context != asked.length)
+
+
+def _seen(context: int, reader: Reader) -> int:
+    """How many tokens are read to answer a question at the end of a context."""
+    return reader.seen(torch.empty(1, context + 1)).shape[1] - 1
 
 
 class _Nobody(SimpleNamespace):

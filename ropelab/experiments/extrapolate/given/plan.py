@@ -7,7 +7,7 @@ from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.labels import AS_SHIPPED, WINDOW
 from ropelab.trials import grid
 from ropelab.trials.copying import Copying
-from ropelab.trials.given import AskedOfGiven, Question
+from ropelab.trials.given import AskedOfGiven
 from ropelab.trials.needles import Needles
 from ropelab.trials.readers import AsShipped, Reader, Sliding, Under
 from ropelab.trials.text import Texts
@@ -41,7 +41,7 @@ def window_of(config: GivenConfig) -> int:
     return claimed if claimed < config.test_len else config.facts.train_len
 
 
-def question(config: GivenConfig, task: str) -> Question:
+def question(config: GivenConfig, task: str) -> Texts | Copying | Needles:
     """What the model is asked in a task."""
     train, test, text = config.facts.train_len, config.test_len, config.text()
     contexts = tuple(grid.retrieval_contexts(train, test))
@@ -68,18 +68,20 @@ def question(config: GivenConfig, task: str) -> Question:
 def cells(config: GivenConfig, task: str) -> list[AskedOfGiven]:
     """A task under every row, as shipped first."""
     asked, subject = question(config, task), config.given()
-    found = [
-        AskedOfGiven(subject=subject, trial=asked, reader=row.reader, labels=labels(row))
-        for row in rows(config)
+    last = at_the_end(asked, config.test_len)
+    pairs = [*((row, asked) for row in rows(config)), (window_row(config), last)]
+    return [
+        AskedOfGiven(subject=subject, trial=trial, reader=row.reader, labels=labels(row))
+        for row, trial in pairs
     ]
-    if isinstance(asked, Texts):
-        window, at_the_end = window_row(config), replace(asked, contexts=(config.test_len,))
-        found.append(
-            AskedOfGiven(
-                subject=subject, trial=at_the_end, reader=window.reader, labels=labels(window)
-            )
-        )
-    return found
+
+
+def at_the_end(asked: Texts | Copying | Needles, test_len: int) -> Texts | Copying | Needles:
+    """What a sliding window is asked: the same, in the longest context only."""
+    if isinstance(asked, Copying):
+        places = tuple(place for place in asked.places if place.context == test_len)
+        return replace(asked, places=places)
+    return replace(asked, contexts=(test_len,))
 
 
 def probe(config: GivenConfig, task: str) -> AskedOfGiven | None:
