@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from ropelab.context import Context
 from ropelab.lm.matcher import ngram_predictions
