@@ -83,9 +83,10 @@ class GivenConfig(Config):
         """Refuse what the model answers itself or what only training has; fill in the length."""
         from ropelab.hf.facts import facts_of
 
-        if not values.get("hf"):
-            return values
-        facts = facts_of(str(values["hf"]))
+        hf = values.get("hf")
+        if not isinstance(hf, str):
+            return {"test_len": SHORTEST, **values}  # what is wrong is hf and nothing else
+        facts = facts_of(hf)
         ours = {SPELLED.get(name, name): value for name, value in values.items()}
         for name in list(ours):
             if name in FOLLOWS:
@@ -93,7 +94,7 @@ class GivenConfig(Config):
             elif name in TRAINING:
                 raise ValueError(f"{name} is about training, and what hf names is not trained")
         if ours.get("dtype", "auto") == "auto":
-            ours["dtype"] = _checkpoint_dtype(str(values["hf"]))
+            ours["dtype"] = _checkpoint_dtype(hf)
         return {"test_len": REACH * facts.train_len, **ours}
 
     @model_validator(mode="after")
