@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
+from ropelab.config import AsList, Base, Count, EvenCount, Names, Natural, read_number
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 from ropelab.hf.facts import read_facts
 from ropelab.methods.registry import named
@@ -66,6 +66,11 @@ class ExtrapolateConfig(TrialConfig):
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
+    search: Natural = Field(
+        0,
+        description="evaluations in which the knobs of every method that has some, and LongRoPE's "
+        "factors, are searched on the trained model, on sequences that are not tested; 0: none",
+    )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     preset: Literal["small", "base", "large"] = Field(
@@ -113,6 +118,10 @@ class ExtrapolateConfig(TrialConfig):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.hf and (set(self.tasks) - {"text", "copy"} or self.arms != ("zero_shot",)):
             raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
+        if self.search and self.hf:
+            raise ValueError("search is for models trained here, not for one given by hf")
+        if self.search and "zero_shot" not in self.arms:
+            raise ValueError("search chooses knobs for the zero_shot arm, which arms leaves out")
         closed = [m.label for m in methods if m.acts_on != "frequencies" or not m.is_tunable]
         if self.hf and closed:
             raise ValueError(f"a model given by hf cannot be read by {closed[0]}")
