@@ -19,7 +19,7 @@ from ropelab.figures.style import (
     tokens_label,
     trained_length_line,
 )
-from ropelab.labels import AS_SHIPPED, WINDOW, name_in, row_labels
+from ropelab.labels import AS_SHIPPED, SEARCHED, WINDOW, name_in, row_labels
 from ropelab.tables import Tables, in_longest_context
 
 WIDE = (8.0, 4.5)
@@ -29,7 +29,11 @@ WORDS = {
     "recall": ("key and its value", "looks up keys"),
     "nearer": ("nearer of two values", "tells the nearer value"),
 }
-HOW = {"zero_shot": "without fine-tuning", "finetuned": "after fine-tuning"}
+HOW = {
+    "zero_shot": "without fine-tuning",
+    SEARCHED: "knobs searched on this model",
+    "finetuned": "after fine-tuning",
+}
 ROW = ["method", "factor", "arm"]
 CEILING = 0.3
 """Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line."""
@@ -44,7 +48,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     losses = [name for name in ("text_nll", "last_window") if name in tables]
     measured = {name: tables[name] for name in (*accuracies, *losses)}
     tried = set().union(*(table["arm"][~_is_baseline(table)] for table in measured.values()))
-    arms = [arm for arm in ("zero_shot", "finetuned") if arm in tried] or ["zero_shot"]
+    arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
     figures: dict[str, Figure] = {}
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
@@ -54,7 +58,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     for task in FOUND:
         if f"{task}_accuracy" in tables:
             figures[f"{task}_depth_by_length"] = depth_by_length(tables[f"{task}_accuracy"], task)
-    if len(arms) == 2:
+    if {"zero_shot", "finetuned"} <= set(arms):
         figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
 

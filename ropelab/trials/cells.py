@@ -178,7 +178,8 @@ class Asked:
         computing = computing_in(self.dtype, self.device)
         with context.progress(self.title, self.trial.steps) as advance, computing:
             reader = self.reader.found(self.trial.search_loss, model)
-            return self.trial.measure(model, reader, advance)
+            tables = self.trial.measure(model, reader, advance)
+        return {**tables, "searched": pd.DataFrame([reader.chosen])} if reader.chosen else tables
 
 
 def train_all(asked: Iterable[Asked], context: Context) -> None:

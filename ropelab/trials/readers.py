@@ -17,8 +17,9 @@ from ropelab.lm.evaluation import (
     sliding_losses,
     token_losses,
 )
-from ropelab.methods.method import Method, Reading
+from ropelab.methods.method import Method, Reading, Scaled
 from ropelab.rope.frequencies import Geometry
+from ropelab.rope.scaling.plan import as_typed
 
 
 class Reader(ABC):
@@ -53,6 +54,11 @@ class Reader(ABC):
         """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
         return self
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What a search chose, and the losses of its first and best candidate; empty: no search."""
+        return {}
+
 
 @dataclass(frozen=True)
 class AsTrained(Reader):
@@ -82,10 +88,14 @@ class AsShipped(Reader):
 
 @dataclass(frozen=True)
 class Under(Reader):
-    """By a method made for contexts longer than the trained one."""
+    """By a method made for contexts longer than the trained one.
+
+    tried: the losses of the candidates among which the method was searched.
+    """
 
     method: Method
     geometry: Geometry
+    tried: tuple[float, ...] = ()
 
     @property
     def key(self) -> dict[str, Any]:
@@ -103,10 +113,26 @@ class Under(Reader):
             yield served
 
     def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
-        def loss_under(method: Method) -> float:
-            return loss(model, replace(self, method=method))
+        tried: list[float] = []
 
-        return replace(self, method=self.method.found(self.geometry, loss_under))
+        def loss_under(method: Method) -> float:
+            tried.append(loss(model, replace(self, method=method)))
+            return tried[-1]
+
+        method = self.method.found(self.geometry, loss_under)
+        return replace(self, method=method, tried=tuple(tried))
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        if not self.tried:
+            return {}
+        scaling = self.method.scaling if isinstance(self.method, Scaled) else self.method
+        return {
+            "chosen": as_typed(scaling),
+            "evaluations": len(self.tried),
+            "first_nll_nats_per_token": self.tried[0],
+            "chosen_nll_nats_per_token": min(self.tried),
+        }
 
 
 @dataclass(frozen=True)

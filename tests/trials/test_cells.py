@@ -114,6 +114,7 @@ OTHER = {
     "seeds": "1",
     "documents": 4,
     "sequences": 3,
+    "search": 3,
     "dtype": "bfloat16",
 }
 NO_OWN_VALUE = {"device", "hf", "draws"}

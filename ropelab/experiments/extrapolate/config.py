@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from ropelab.config import AsList, Base, Config, Count, EvenCount, Names
+from ropelab.config import AsList, Base, Config, Count, EvenCount, Names, Natural
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 from ropelab.methods.registry import named
@@ -69,6 +69,11 @@ class ExtrapolateConfig(TrialConfig):
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
+    search: Natural = Field(
+        0,
+        description="evaluations in which the knobs of every method that has some, and LongRoPE's "
+        "factors, are searched on the trained model, on sequences that are not tested; 0: none",
+    )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     preset: Literal["small", "base", "large"] = Field(
@@ -120,6 +125,8 @@ class ExtrapolateConfig(TrialConfig):
         methods = self.parsed_methods()
         if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
+        if self.search and "zero_shot" not in self.arms:
+            raise ValueError("search chooses knobs for the zero_shot arm, which arms leaves out")
         return self
 
     @property

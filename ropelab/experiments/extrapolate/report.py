@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given import report as given
-from ropelab.labels import WINDOW, row_labels
+from ropelab.labels import SEARCHED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
 from ropelab.trials.comparisons import said
 
@@ -72,7 +72,9 @@ def _retrieval(tables: Tables, task: str) -> str:
     trained_len = int(table["train_len_tokens"].iloc[0])
     if not _learned(table, trained_len):
         return f"{DOING[task]} was not learned inside {trained_len} tokens: no verdict on it."
-    accuracy = _by_label(in_longest_context(table), "distance_tokens", "accuracy")
+    longest = in_longest_context(table)
+    published, searched = longest[longest["arm"] != SEARCHED], longest[longest["arm"] == SEARCHED]
+    accuracy = _by_label(published, "distance_tokens", "accuracy")
     distance = min(2 * trained_len, int(accuracy.columns[-1]))
     at = accuracy[distance].sort_values(ascending=False, kind="stable")
     context = table["context_tokens"].max()
@@ -80,7 +82,12 @@ def _retrieval(tables: Tables, task: str) -> str:
     best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
     sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
     plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
-    return f"{sentence}{plain}."
+    if searched.empty:
+        return f"{sentence}{plain}."
+    found = _by_label(searched, "distance_tokens", "accuracy")[distance]
+    return (
+        f"{sentence}{plain}; with knobs searched on the model {found.idxmax()} {found.max():.2f}."
+    )
 
 
 def _learned(table: pd.DataFrame, trained_len: int) -> bool:
@@ -92,7 +99,9 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
 
 
 def _text(tables: Tables) -> str:
-    losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
+    table = tables["text_nll"]
+    published = table[table["arm"] != SEARCHED]
+    losses = _by_label(published, "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
     methods = losses.drop(index=WINDOW)
     best, window = str(methods.idxmin()), losses[WINDOW]
     verdict = _verdict(tables, best)

@@ -5,6 +5,7 @@ last_window    loss of the same final tokens after growing contexts, mean over d
 text_by_kind   loss at the end of the longest context, by kind of document
 copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
                share of what was found again, by distance and length of context
+searched       what a search of knobs chose, and the losses it went by
 matched        the same without a model: what followed the last 1, 2 or 3 tokens before
 comparisons    every pair of rows under every metric
 literature     what was published and this run speaks about, judged
@@ -34,7 +35,10 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
     train_all(asked, context)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
+    searched: list[pd.DataFrame] = []
     for task, measured in ask_all(asked, context).items():
+        if "searched" in measured:
+            searched.append(measured.pop("searched").assign(task=task))
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
@@ -45,6 +49,8 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
             pairs += retrieval_pairs(f"{task}_accuracy", measured["trials"])
     for name, table in tables.items():
         tables[name] = table.assign(train_len_tokens=config.train_len)
+    if searched:
+        tables["searched"] = pd.concat(searched, ignore_index=True)
     if retrieval := [task for task in config.tasks if task != "text"]:
         tables["matched"] = matched([trial(config, task) for task in retrieval], context)
     tables["comparisons"] = compared(pairs, ABOUT)

@@ -25,7 +25,7 @@ DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 SHORTEST = 64
 """Below this many tokens rotary geometry and the grids of positions degenerate."""
 SPELLED = {theirs: ours for ours, theirs in SPELLINGS.items()}
-TRAINING = ("preset", "steps", "arms", "seeds", "finetune_steps", "finetune_len")
+TRAINING = ("preset", "steps", "arms", "seeds", "finetune_steps", "finetune_len", "search")
 """Fields of the same command that only models trained here have."""
 FOLLOWS = {"train_len": "train_len", "base": "base", "head_dim": "rotary_dim"}
 """Fields that a model given answers itself, and where its facts have them."""
