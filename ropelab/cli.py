@@ -3,11 +3,8 @@
 Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
-import errno
 import inspect
-import json
 import os
-import signal
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +19,10 @@ from pydantic.fields import FieldInfo
 import ropelab
 from ropelab import cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
-from ropelab.errors import InputError, RopelabError, unknown_name
+from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.notices import say
+from ropelab.outcome import print_document, print_line, status_of
 
 if TYPE_CHECKING:
     from ropelab.context import Engine
@@ -37,8 +35,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted; of audit, "
-    "emit and check: 3 something found.",
+    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted, "
+    "143 terminated; of audit, emit and check: 3 something found.",
 )
 
 Results = Annotated[
@@ -89,10 +87,17 @@ Address = Annotated[
         help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
     ),
 ]
+NoLimits = Annotated[
+    bool,
+    typer.Option(
+        "--no-limits", help="Also work of more than a day, or of more memory than there is."
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
     "force": (Force, False),
+    "no_limits": (NoLimits, False),
     "redraw": (Redraw, False),
     "format": (Formats, "png"),
     "style": (Style, "screen"),
@@ -120,7 +125,7 @@ def _add_command(experiment: Experiment) -> None:
         common = {name: given.pop(name) for name in flags}
         _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
-    fields = experiment.config.model_fields
+    fields = experiment.config.flags()
     others = spellings(experiment.config)
     parameters = [
         _parameter(name, _option(name, field, others.get(name)), None)
@@ -212,6 +217,7 @@ def _run_one(
     config: Path | None,
     results: Path,
     force: bool,
+    no_limits: bool,
     redraw: bool,
     format: str,
     style: str,
@@ -226,6 +232,7 @@ def _run_one(
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
+    lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _engine(engine, workers, address) as started:
         run = replace(lab, engine=started).carry_out(*plan, label)
@@ -318,7 +325,7 @@ def print_json(run: "Run") -> None:
         "tables": {name: to_records(table) for name, table in run.tables.items()},
         "run": str(run.folder),
     }
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    print_document(document)
 
 
 @app.command("methods")
@@ -330,7 +337,7 @@ def list_methods(json_: Json = False) -> None:
 
     table = catalogue()
     if json_:
-        print(json.dumps({"tables": {"methods": to_records(table)}}, ensure_ascii=False))
+        print_document({"tables": {"methods": to_records(table)}})
     else:
         terminal.show_records(table, title="method")
 
@@ -354,11 +361,12 @@ def run_configs(
     address: Address = None,
 ) -> None:
     """Run every config given, reuse what is finished, and write an index and a page of all runs."""
-    from ropelab.gallery import write_index
+    from ropelab.gallery import check_name, write_index
     from ropelab.page.report import write_report
     from ropelab.page.shown import find_runs
     from ropelab.together import carry_out_all
 
+    check_name(index)
     draw_more = _more_figures(format, style)
     lab = _lab(results, force, redraw, True, quiet)
     files = _toml_files(paths)
@@ -368,10 +376,10 @@ def run_configs(
         for count, (number, run) in enumerate(finished, 1):
             draw_more(run)
             if not quiet:
-                typer.echo(f"[{count}/{len(plans)}] {files[number]}")
-                typer.echo(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
-    typer.echo(f"index: {write_index(results, index)}")
-    typer.echo(f"page: {write_report(find_runs([results]), results / 'index.html')}")
+                print_line(f"[{count}/{len(plans)}] {files[number]}")
+                print_line(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    print_line(f"index: {write_index(results, index)}")
+    print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 
 
 def _toml_files(paths: Sequence[Path]) -> list[Path]:
@@ -415,37 +423,4 @@ cli_results.add_to(app)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a traceback."""
-    signal.signal(signal.SIGTERM, _stop)
-    try:
-        status = app(arguments, prog_name="ropelab", standalone_mode=False)
-    except RopelabError as error:
-        sys.exit(_fail(str(error), error.exit_status))
-    except typer.TyperException as error:
-        sys.exit(_fail(error.format_message(), error.exit_code))
-    except KeyboardInterrupt:
-        status = 130
-    except OSError as error:
-        sys.exit(_machine_failure(error))
-    if status == 130:
-        _fail("interrupted; finished parts are kept and the same command continues", 130)
-    sys.exit(status if isinstance(status, int) else 0)
-
-
-def _machine_failure(error: OSError) -> int:
-    """Status and message of a failing machine; what is no such failure is a bug and is raised."""
-    if error.errno == errno.EPIPE:
-        return 1
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES):
-        raise error
-    where = f" ({error.filename})" if error.filename else ""
-    return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
-
-
-def _fail(message: str, status: int) -> int:
-    print(f"ropelab: {' '.join(message.split())}", file=sys.stderr)
-    return status
-
-
-def _stop(signal_number: int, frame: types.FrameType | None) -> NoReturn:
-    """Let a termination clean up like Ctrl-C does."""
-    raise SystemExit(128 + signal_number)
+    sys.exit(status_of(lambda: app(arguments, prog_name="ropelab", standalone_mode=False)))

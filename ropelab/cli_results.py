@@ -1,12 +1,14 @@
 """The commands for what has been run, and for what a browser computes: report, explore, export."""
 
-import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ropelab.errors import InputError
+from ropelab.notices import printable
+from ropelab.outcome import print_document, print_line
 
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
@@ -30,7 +32,7 @@ def report(
     from ropelab.page.shown import find_runs
 
     path = output or (Path("report.html") if runs else results / "index.html")
-    typer.echo(f"page: {write_report(find_runs(runs or [results]), path, title)}")
+    print_line(f"page: {write_report(find_runs(runs or [results]), path, title)}")
 
 
 def explore(
@@ -41,7 +43,7 @@ def explore(
     """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle errors."""
     from ropelab.page.explore import write_explore
 
-    typer.echo(f"page: {write_explore(output)}")
+    print_line(f"page: {write_explore(output)}")
 
 
 def export(
@@ -71,10 +73,11 @@ def export(
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.chosen(found, table or ())
     if output is None:
-        typer.echo(export.text_of(found, tables, format_), nl=False)
+        text = export.text_of(found, tables, format_)
+        typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
     else:
         for path in export.write_tables(found, tables, format_, output):
-            typer.echo(path)
+            print_line(path)
 
 
 def models(
@@ -88,7 +91,7 @@ def models(
     table = listing.models()
     if as_json:
         rows = store.to_records(table)
-        typer.echo(json.dumps({"tables": {"models": rows}}, ensure_ascii=False, allow_nan=False))
+        print_document({"tables": {"models": rows}})
     else:
         terminal.show_table(table, terminal.console())
 

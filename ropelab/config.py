@@ -22,6 +22,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.errors import InputError, unknown_name
@@ -96,9 +97,15 @@ def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
     return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
-Count = Annotated[int, BeforeValidator(read_number), Field(ge=1)]
-EvenCount = Annotated[int, BeforeValidator(read_number), Field(ge=2), AfterValidator(_even)]
-Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0)]
+LARGEST = 2**53
+"""Whole numbers beyond this are not exact in float64, in which positions are computed."""
+WIDEST = 2**20
+"""Features of a head or a model; the widest heads in use have a few hundred."""
+Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
+EvenCount = Annotated[
+    int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
+]
+Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
@@ -143,6 +150,16 @@ class Config(BaseModel):
         others = {name: value for name, value in values.items() if name != PARTIAL}
         head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
         return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
+
+    @classmethod
+    def chosen_by(cls, values: Mapping[str, Any]) -> "type[Config]":
+        """The class of config that these values are meant for, where a command has several."""
+        return cls
+
+    @classmethod
+    def flags(cls) -> dict[str, FieldInfo]:
+        """The fields that the flags of the command are made of."""
+        return dict(cls.model_fields)
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
@@ -219,6 +236,7 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"^(Input|Value) should have", "must have", text)
     text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
     text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
+    text = text.replace("a valid string", "text")
     text = text.replace("a valid boolean, unable to interpret input", "true or false")
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
@@ -232,10 +250,12 @@ class Label:
     Attributes:
         name: the name of its config file, for the run's folder.
         title: heads its entry in the gallery.
+        origin: the file, and the case in it, that asked for the run: named in errors.
     """
 
     name: str = field(default="", compare=False)
     title: str = field(default="", compare=False)
+    origin: str = field(default="", compare=False)
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
@@ -243,7 +263,7 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
     title = values.get("title", "")
     if not isinstance(title, str):
         raise InputError(f"{path}: title must be text, got {title!r}")
-    return Label(path.stem, title), {k: v for k, v in values.items() if k != "title"}
+    return Label(path.stem, title, str(path)), {k: v for k, v in values.items() if k != "title"}
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
@@ -260,6 +280,8 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(f"cannot read the config file {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for a config") from None
     experiment = values.pop("experiment", None)
     if not isinstance(experiment, str):
         raise InputError(f'{path} must name its experiment: experiment = "precision"')

@@ -1,7 +1,5 @@
 """The commands for the model on the desk: audit, emit, check. They print and keep nothing."""
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +7,9 @@ import typer
 
 from ropelab.config import read_number, split_list
 from ropelab.errors import InputError, unknown_name
+from ropelab.folders import replaced_file
+from ropelab.notices import say
+from ropelab.outcome import print_document, print_line
 
 if TYPE_CHECKING:
     from ropelab.experiments.audit import Audit
@@ -112,7 +113,8 @@ def draw_figures(audits: "list[Audit]", folder: Path) -> None:
             raise InputError(f"--figures {place} is a file, not a folder") from None
         with use_style():
             for name, figure in draw(one.tables).items():
-                figure.savefig(place / f"{name}.png", dpi=150, metadata={"Software": None})
+                with replaced_file(place / f"{name}.png") as fresh:
+                    figure.savefig(fresh, format="png", dpi=150, metadata={"Software": None})
 
 
 def emit(
@@ -151,10 +153,10 @@ def emit(
     else:
         for emission in emissions:
             if len(emissions) > 1:
-                print(f"# {emission.target}")
-            print(emission.text)
+                print_line(f"# {emission.target}")
+            print_line(emission.text)
             for loss in emission.lost:
-                print(f"ropelab: {emission.target} cannot hold {loss}", file=sys.stderr)
+                say(f"ropelab: {emission.target} cannot hold {loss}")
     return FOUND if any(emission.lost for emission in emissions) else 0
 
 
@@ -196,15 +198,10 @@ def check(
         tables = {"casts": outcome.casts}
         print_document({"experiment": "check", "target": target, **document, "tables": tables})
     else:
-        print(f"{target}: {verdict.says}")
+        print_line(f"{target}: {verdict.says}")
         if verdict.fix:
-            print(f"    instead: {verdict.fix}")
+            print_line(f"    instead: {verdict.fix}")
     return FOUND if verdict.wrong else 0
-
-
-def print_document(document: dict[str, Any]) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
 
 
 def checked_level(name: str) -> str:
@@ -263,4 +260,4 @@ def print_text(audits: "list[Audit]", difference: list[dict[str, Any]] | None) -
 def write(text: Any) -> None:
     """Lines on stdout."""
     for line in text:
-        print(line)
+        print_line(line)

@@ -7,9 +7,16 @@ from typing import Any
 import pandas as pd
 
 from ropelab import store
+from ropelab.errors import InputError
 from ropelab.folders import replaced_file
 from ropelab.tables import as_markdown
 from ropelab.terminal import format_value
+
+
+def check_name(name: str) -> None:
+    """Refuse an index that would not lie in the results folder itself."""
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise InputError(f"--index must be the name of a file in the results folder, got '{name}'")
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:

@@ -167,9 +167,19 @@ def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
     (folder / "figures").mkdir()
     names = {f"figures/{name}.png": figure for name, figure in figures.items()}
     for name, figure in names.items():
+        _lay_out(figure)
         figure.savefig(folder / name, dpi=DOTS_PER_INCH, metadata={"Software": None})
         plt.close(figure)
     return list(names)
+
+
+def _lay_out(figure: "Figure") -> None:
+    """Find room for labels once, at the resolution of the file; saving would do it twice more."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(DOTS_PER_INCH)
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

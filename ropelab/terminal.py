@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ropelab.context import Advance
-from ropelab.notices import say
+from ropelab.notices import printable, say
 
 UNBOUNDED = 10_000
 GAP = 2
@@ -44,9 +44,9 @@ class Bars:
     def __init__(self) -> None:
         self._bars = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
@@ -61,12 +61,12 @@ class Bars:
         if self._open == 0:
             self._bars.start()
         self._open += 1
-        task = self._bars.add_task(description, total=total, note="")
+        task = self._bars.add_task(printable(description), total=total, note="")
 
         def advance(steps: float = 1, *, note: str = "") -> None:
             self._bars.advance(task, steps)
             if note:
-                self._bars.update(task, note=note)
+                self._bars.update(task, note=printable(note))
 
         try:
             yield advance
@@ -108,7 +108,7 @@ def format_value(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, float) and abs(value) < 1e15:
         return f"{value:.0f}"
-    return str(value)
+    return printable(str(value))
 
 
 def console() -> Console:
@@ -168,7 +168,7 @@ def show_records(table: pd.DataFrame, title: str) -> None:
 def show_answer(answer: str, summary: pd.DataFrame) -> None:
     """The answer and the short table, on stdout."""
     out = console()
-    out.print(answer)
+    out.print(printable(answer))
     if len(summary):
         out.print()
         show_table(summary, out)
@@ -178,7 +178,7 @@ def show_more(title: str, table: pd.DataFrame) -> None:
     """A further table under a title, on stdout."""
     out = console()
     out.print()
-    out.print(title)
+    out.print(printable(title))
     show_table(table, out)
 
 
@@ -186,4 +186,4 @@ def show_place(where: str) -> None:
     """Where everything lies, in one line that can be copied."""
     out = console()
     out.print()
-    out.print(where, soft_wrap=True)
+    out.print(printable(where), soft_wrap=True)

@@ -6,7 +6,7 @@
 An entry is a sentence or a table row as it stands in a file, with {} where the tables decide, and a
 function that gives what must stand there. `tests/test_docs.py` compares the two and asks that no
 decimal number, share or power of ten stands in these files that neither an entry nor `CONSTANTS`
-names.
+names. The pages of the notes, docs/notes, are written from the ledger as a whole.
 """
 
 import sys
@@ -17,6 +17,7 @@ from tests.docs.encodings import encodings_entries
 from tests.docs.entry import Entry
 from tests.docs.extrapolation import extrapolate_entries
 from tests.docs.ledger import claims_entries
+from tests.docs.notes import note_pages
 from tests.docs.reference import ROOT
 
 FILES = ("README.md", "docs/findings.md", "docs/methods.md", "docs/audit.md")
@@ -101,10 +102,17 @@ def main(write: bool) -> int:
         print(f"{entry.file}: {entry.text}\n    text: {said or 'not found'}\n    now:  {says}")
         if write:
             now[entry.file] = updated(now[entry.file], entry)
+    for file, text in note_pages().items():
+        path = ROOT / file
+        if not path.exists() or path.read_text() != text:
+            differing += 1
+            print(f"{file}: not what the ledger says now")
+            now[file] = text
     if write:
         for file, text in now.items():
+            (ROOT / file).parent.mkdir(exist_ok=True)
             (ROOT / file).write_text(text)
-    print(f"{differing} of {len(entries())} entries differ")
+    print(f"{differing} of {len(entries())} entries and {len(note_pages())} pages differ")
     return differing
 
 

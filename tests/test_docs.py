@@ -9,6 +9,7 @@ from ropelab.cli import app
 from ropelab.lm.source import Mixture
 from ropelab.runtimes.registry import RUNTIMES
 from tests.docs.entry import Entry
+from tests.docs.notes import note_pages
 from tests.docs.reference import ROOT
 from tests.docs_numbers import CONSTANTS, entries, texts, updated
 
@@ -52,6 +53,12 @@ def spaced(constant):
 
 def inside(span, spans):
     return any(start <= span[0] and span[1] <= end for start, end in spans)
+
+
+@pytest.mark.parametrize(("file", "text"), note_pages().items(), ids=note_pages())
+def test_the_page_of_a_note_is_what_the_ledger_says(file, text):
+    said = (ROOT / file).read_text()
+    assert said == text, "`python -m tests.docs_numbers --write` mends it"
 
 
 def test_a_number_that_is_off_is_found_and_mended():

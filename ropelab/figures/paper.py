@@ -20,14 +20,24 @@ SHORT = 24
 
 def fit_titles(figure: Figure) -> None:
     """Break titles that would run over the figure's right edge."""
+    titles = list(_titles(figure))
+    if all(_surely_fits(figure, title) for title in titles):
+        return  # laying the figure out takes longer than drawing it
     figure.draw_without_rendering()
-    for title in _titles(figure):
+    for title in titles:
         text, extent = title.get_text(), title.get_window_extent()
         room = figure.bbox.x1 - extent.x0
         if text and extent.width > room:
             longest = max(map(len, text.split("\n")))
             letters = max(20, int(longest * room / extent.width) - 1)
             title.set_text("\n".join(textwrap.fill(line, letters) for line in text.split("\n")))
+
+
+def _surely_fits(figure: Figure, title: Text) -> bool:
+    """Whether a title fits wherever the layout puts its axes: it knows its width already."""
+    if title.figure is None or title.axes is None:
+        return title.get_window_extent().x1 <= figure.bbox.x1
+    return title.get_window_extent().width <= figure.bbox.width / 2
 
 
 def _titles(figure: Figure) -> Iterator[Text]:

@@ -48,6 +48,18 @@ QUESTIONS = (
     Question(
         Passage(
             "001",
+            "§7.1",
+            442,
+            "模型训练时最大长度是 2048,但推理时想处理 8192 个 token 怎么办?",
+            "the model was trained at 2048; what if it is to read 8192 tokens?",
+        ),
+        "As it is, slow pairs meet angles that they never saw ({unseen-angles}). YaRN slows them "
+        "until they meet none and multiplies every logit by {yarn-seen-angles}; the other methods, "
+        "and what each is worth, are in `ropelab extrapolate --train-len 2048 --test-len 8192`.",
+    ),
+    Question(
+        Passage(
+            "001",
             "§8.3",
             478,
             "为什么 Attention 是排列不变的?",
@@ -85,6 +97,18 @@ QUESTIONS = (
         Passage("001", "§8.3", 481, "YaRN 如何实现长度外推?", "how does YaRN extrapolate?"),
         "It slows the slow pairs until none meets an angle that training did not show, keeps the "
         "fast ones and multiplies every logit by {yarn-seen-angles}.",
+    ),
+    Question(
+        Passage(
+            "003",
+            "exam question 1",
+            624,
+            "位置编码与词向量的加法/拼接方式有区别吗?",
+            "is there a difference between adding the code and concatenating it?",
+        ),
+        "Only one of size: a layer on the longer vector puts out what it would on the sum of the "
+        "embedding and a projected code ({concatenation-wider}); a plain sum ties the two "
+        "projections to each other.",
     ),
     Question(
         Passage(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from ropelab.literature.page import of_source, page, read_line_by_line
 from ropelab.page.shown import Shown
 
 COLUMNS = {
@@ -52,6 +53,67 @@ class Statement:
     findings: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line of a note, or some: what is said there, the verdict, and why.
+
+    Attributes:
+        lines: their numbers.
+        claims: ids of the statements that decide it.
+    """
+
+    lines: str
+    sentence: str
+    english: str
+    verdict: str
+    why: str
+    claims: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A text that is read line by line, and the questions that it asks with their answers."""
+
+    key: str
+    title: str
+    about: str
+    link: str
+    lines: tuple[Line, ...]
+    questions: tuple[tuple[str, str, str], ...]
+
+
+def notes_of(run: Shown) -> list[Note]:
+    """The notes of a ledger, each line with its verdict; none if the run does not have them."""
+    if not {"claims", "passages", "rest"} <= set(run.tables):
+        return []
+    return [_note(run, source) for source in read_line_by_line(run.tables)]
+
+
+def _note(run: Shown, source: str) -> Note:
+    tables = of_source(run.tables, source)
+    passages = tables["passages"].astype(object).where(tables["passages"].notna(), "")
+    first = passages.iloc[0]
+    year = f"{first['year']:.0f}" if first["year"] != "" else ""
+    asked = tables.get("questions", pd.DataFrame(columns=["quote", "english", "answer"]))
+    return Note(
+        key=source,
+        title=str(first["title"]),
+        about=" ".join(filter(None, (str(first["author"]), year))),
+        link=_safe(str(first["link"])),
+        lines=tuple(
+            Line(lines, sentence, english, verdict, why, tuple(filter(None, ids.split(", "))))
+            for lines, sentence, english, verdict, why, ids in page(tables).to_numpy().tolist()
+        ),
+        questions=tuple(
+            (str(row.quote), str(row.english), str(row.answer)) for row in asked.itertuples()
+        ),
+    )
+
+
+def _safe(link: str) -> str:
+    return link if link.startswith(("https://", "http://")) else ""
+
+
 def ledger_of(runs: Sequence[Shown]) -> tuple[Shown, list[Statement]] | None:
     """The newest ledger among the runs, None if there is none."""
     with_claims = [
@@ -94,7 +156,7 @@ def _quotation(row: pd.Series) -> Quotation:
     link = known.get("link", "")
     return Quotation(
         where=", ".join(filter(None, parts)),
-        link=link if link.startswith(("https://", "http://")) else "",
+        link=_safe(link),
         quote=known.get("quote", ""),
         english=known.get("english", ""),
     )

@@ -10,7 +10,7 @@ from ropelab.looks import LOOKS, PALETTE
 from ropelab.page.columns import for_script
 from ropelab.page.disagreements import disagreements
 from ropelab.page.document import write_page
-from ropelab.page.ledger import ledger_of
+from ropelab.page.ledger import ledger_of, notes_of
 from ropelab.page.pictures import embedded
 from ropelab.page.shown import Shown
 from ropelab.stats import CONFIDENCE
@@ -30,6 +30,7 @@ QUANTILES = 60
 def write_report(runs: Sequence[Shown], path: Path, title: str = "Results") -> Path:
     """Write the page of these runs, whole or not at all, and say where it is."""
     ordered = sorted(runs, key=_by_distance_from_the_defaults)
+    ledger = ledger_of(ordered)
     return write_page(
         path,
         "report.html.j2",
@@ -38,7 +39,8 @@ def write_report(runs: Sequence[Shown], path: Path, title: str = "Results") -> P
         questions=_by_question(ordered),
         runs=ordered,
         disagreements=disagreements(ordered),
-        ledger=ledger_of(ordered),
+        ledger=ledger,
+        notes=notes_of(ledger[0]) if ledger else [],
         pictures=_pictures,
         data={"runs": [_data(run) for run in ordered], **drawing()},
     )

@@ -152,6 +152,17 @@ _KNOWN = (
         "also 13b and 70b",
     ),
     Model(
+        name="minimind",
+        base=1e6,
+        head_dim=64,
+        trained_len=2048,
+        context_len=32 * K,
+        source="jingyaogong/MiniMind2-Small, config.json, as jingyaogong/minimind "
+        "model/model_minimind.py has it: rope_theta, hidden_size 512 / 8 heads, "
+        "max_position_embeddings, original_max_position_embeddings",
+        note="YaRN of factor 16 only with inference_rope_scaling; wider ones have heads of 96",
+    ),
+    Model(
         name="code-llama-7b",
         base=1e6,
         head_dim=128,

@@ -16,7 +16,14 @@ from ropelab.experiments.base.plan import plan
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
-from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps, two_digits_down
+from ropelab.experiments.base.search import (
+    Bound,
+    Reach,
+    bounds,
+    rounded_up,
+    steps,
+    two_digits_down,
+)
 from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
 from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
@@ -122,9 +129,13 @@ def test_one_context_shows_the_theories():
 
 
 def test_windows_are_searched_up_to_a_length_only():
-    tables = run(BaseConfig(context=(128, 512), windows_up_to=128), Context())
-    assert tables["bound"]["status"].tolist() == ["all windows", "first window only"]
-    assert tables["bound"]["stable_base"].isna().tolist() == [False, True]
+    config = BaseConfig(context=(128, 256, 512), windows_up_to=128, stable_up_to=256)
+    bound = run(config, Context())["bound"]
+    assert bound["status"].tolist() == ["all windows", "first and last window", "first window only"]
+    assert bound["stable_base"].isna().tolist() == [False, False, True]
+    everything = run(BaseConfig(context=(128, 256, 512)), Context())["bound"]
+    np.testing.assert_allclose(bound["stable_base"][:2], everything["stable_base"][:2], rtol=1e-9)
+    assert bound["usable_base"][:2].tolist() == everything["usable_base"][:2].tolist()
 
 
 def test_of_a_head_with_few_pairs_the_first_window_is_searched():
@@ -188,11 +199,11 @@ def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
 
 def test_beyond_the_windows_the_bases_of_two_digits_are_tried():
     similarity = Similarity.of_head(128)
-    (bound,) = bounds(similarity, (512,), 0, Context())
+    (bound,) = bounds(similarity, (512,), Reach(0, 0), Context())
     assert math.isnan(bound.stable)
     below = next(two_digits_down(bound.usable))
     assert first_negative(similarity, below, 512) is not None
-    (complete,) = bounds(similarity, (512,), 512, Context())
+    (complete,) = bounds(similarity, (512,), Reach(512, 0), Context())
     assert bound.usable <= complete.usable == rounded_up(complete.stable)
 
 
@@ -215,8 +226,8 @@ def test_the_search_climbs_through_halves():
 
 def test_intermediate_contexts_do_not_change_the_bound():
     similarity = Similarity.of_head(64)
-    alone = bounds(similarity, (700,), 0, Context())[0].first
-    together = bounds(similarity, (300, 500, 700), 500, Context())[-1].first
+    alone = bounds(similarity, (700,), Reach(0, 0), Context())[0].first
+    together = bounds(similarity, (300, 500, 700), Reach(500, 700), Context())[-1].first
     assert alone == pytest.approx(together, rel=1e-10)
 
 

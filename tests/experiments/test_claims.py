@@ -82,14 +82,36 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     assert set(passages["source"]) == {"002"}
     assert list(passages["line"]) == sorted(passages["line"])
     page = report.summary(tables)
-    assert list(page["sentence"]) == list(passages["quote"])
-    assert set(page["verdict"]) <= {str(verdict) for verdict in Verdict}
+    decided = page[page["verdict"] != ""]
+    assert list(decided["sentence"]) == list(passages["quote"])
+    assert list(decided["english"]) == list(passages["english"])
+    assert set(decided["verdict"]) <= {str(verdict) for verdict in Verdict}
     assert report.answer(tables).startswith("“旋转位置编码”. Of ")
+
+
+def test_a_page_has_the_lines_that_decide_nothing_among_the_others():
+    tables = run(ClaimsConfig(source="004"), Context())
+    page = report.summary(tables)
+    assert len(page) == len(tables["passages"]) + len(tables["rest"])
+    first = [int(lines.split("-")[0]) for lines in page["lines"]]
+    assert first == sorted(first)
+    announced = page[page["lines"] == "42"].iloc[0]
+    assert (announced["verdict"], announced["sentence"]) == ("", "")
+    assert "mla" in announced["why"]
+
+
+def test_a_paper_without_lines_has_a_page_of_its_statements():
+    tables = run(ClaimsConfig(source="kazemnejad"), Context())
+    assert set(tables) == {"claims", "findings", "passages"}
+    several = run(ClaimsConfig(source="rope_basics"), Context())
+    page = report.summary(several)
+    assert list(page["sentence"]) == list(several["claims"]["statement"])
+    assert set(page["lines"]) == {""}
 
 
 def test_a_page_answers_the_questions_that_its_note_asks():
     tables = run(ClaimsConfig(source="001"), Context())
-    assert len(tables["questions"]) == 5
+    assert len(tables["questions"]) == 6
     said = report.answer(tables)
     for answer in tables["questions"]["answer"]:
         assert answer in said

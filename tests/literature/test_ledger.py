@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ropelab.errors import InputError
 from ropelab.literature.ledger import CLAIMS, FAMILIES, find, said_in
 from ropelab.literature.questions import QUESTIONS
 from ropelab.literature.record import Kind, Passage
+from ropelab.literature.rest import REST
 from ropelab.literature.sources import SOURCES, cited, source_named
 
 NOTES = os.environ.get("ROPELAB_NOTES", "")
@@ -68,6 +70,29 @@ def test_quotations_stand_in_the_notes_at_their_lines():
         assert passage.line is not None
         lines = file.read_text(encoding="utf-8").split("\n")
         assert passage.quote in lines[passage.line - 1], cited(passage)
+
+
+@pytest.mark.skipif(not NOTES, reason="ROPELAB_NOTES names no folder with the notes' texts")
+def test_every_line_of_the_notes_is_decided_or_accounted_for():
+    for file in sorted(Path(NOTES).glob("00[0-4]*")):
+        source = file.name[:3]
+        known = {passage.line for passage in PASSAGES if passage.source == source}
+        for row in (row for row in REST if row.source == source):
+            known |= set(range(row.first, row.last + 1))
+        lines = file.read_text(encoding="utf-8").split("\n")
+        left = [number for number, line in enumerate(lines, 1) if line.strip()]
+        assert not [number for number in left if number not in known], source
+
+
+def test_lines_that_decide_nothing_rise_and_name_claims_that_exist():
+    ids = {claim.id for claim in CLAIMS}
+    for row in REST:
+        assert 1 <= row.first <= row.last, row
+        assert row.about, row
+        assert set(row.claims) <= ids, row
+    for source in {row.source for row in REST}:
+        mine = [row for row in REST if row.source == source]
+        assert all(a.last < b.first for a, b in pairwise(mine)), source
 
 
 def test_a_citation_names_author_year_place_and_line():

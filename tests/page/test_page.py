@@ -14,6 +14,7 @@ from ropelab.errors import InputError
 from ropelab.page.columns import for_script, labelled
 from ropelab.page.disagreements import disagreements
 from ropelab.page.document import as_data, write_page
+from ropelab.page.ledger import notes_of
 from ropelab.page.report import write_report
 from ropelab.page.shown import Shown, find_runs
 from ropelab.page.views import HINTS, intervals, kinds_of, views_of
@@ -61,6 +62,26 @@ def test_every_hint_fits_a_reference_table():
     for name, views in HINTS.items():
         for view in views:
             assert any(view.columns() <= columns for columns in seen[name]), name
+
+
+def test_the_notes_are_read_line_by_line_in_the_page(tmp_path):
+    (ledger,) = find_runs(sorted((REFERENCE / "claims").glob("*")))
+    notes = notes_of(ledger)
+    assert [note.key for note in notes] == ["000", "001", "002", "003", "004"]
+    count = sum(len(note.lines) for note in notes)
+    cited = ledger.tables["passages"]["line"].notna().sum()
+    assert count == cited + len(ledger.tables["rest"])
+    page = write_report([ledger], tmp_path / "page.html").read_text()
+    for note in notes:
+        assert f'id="note-{note.key}"' in page
+        assert all(id_ in page for line in note.lines for id_ in line.claims)
+    asked = [question for note in notes for question in note.questions]
+    assert len(asked) == len(ledger.tables["questions"])
+
+
+def test_a_ledger_without_lines_has_no_notes(tmp_path):
+    folder = write_run(tmp_path, "a-00000001", {"claims": claims()}, "ropelab claims")
+    assert notes_of(*find_runs([folder])) == []
 
 
 def test_bounds_belong_to_the_column_before_them():

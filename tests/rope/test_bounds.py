@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ropelab.errors import InputError
 from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
-from ropelab.rope.bounds.cells import Cells, excluded, excluded_upto, ranges
+from ropelab.rope.bounds.bisection import Open, finished
+from ropelab.rope.bounds.cells import excluded, excluded_upto
 from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.survey import single
 
@@ -46,14 +47,24 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
     )
 
 
-@given(HEADS, st.floats(1.5, 15), st.floats(1e-7, 1e-2), st.integers(1, 4000), st.booleans())
+@given(HEADS, st.floats(1.5, 15), st.floats(1e-7, 1e-2), st.lists(st.integers(1, 4000), min_size=1))
 @settings(max_examples=60)
-def test_the_range_of_a_cell_contains_the_sum(similarity, low, width, position, exact):
-    m = np.array([float(position)])
-    lowest_, highest = ranges(similarity, m, Cells.parts(low, low + width, 1), exact)
-    inside = similarity.at(np.full(101, float(position)), np.linspace(low, low + width, 101))
-    assert lowest_[0, 0] <= inside.min()
-    assert inside.max() <= highest[0, 0]
+def test_bisected_cells_are_where_no_position_fails(similarity, low, width, positions):
+    m = np.unique(positions).astype(np.float64)
+    pieces = finished(similarity, Open.one(similarity, m, low, low + width, width / 50))
+    for u in np.linspace(low, low + width, 101):
+        smallest = similarity.at(m, u).min()
+        admitted = any(start <= u <= end for start, end in pieces)
+        assert admitted == (smallest >= 0) or abs(smallest) < 1e-6
+    assert all(low <= start < end <= low + width for start, end in pieces)
+
+
+def test_cells_bisected_together_come_out_as_alone():
+    m = np.arange(1, 400, dtype=np.float64)
+    cells = [Open.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
+    alone = [piece for cell in cells for piece in finished(LLAMA, cell)]
+    assert sorted(finished(LLAMA, Open.joined(cells))) == sorted(alone)
+    assert alone
 
 
 @given(HEADS, st.floats(1.5, 15), st.integers(100, 20_000), st.floats(-2, 2), st.integers(0, 99))
@@ -78,7 +89,7 @@ def test_the_hunt_finds_positions_that_fail(context):
 def test_the_first_admissible_base_of_4m_tokens():
     """Just below it a position fails, in a window of relative width 2.4e-7 none does."""
     low = math.log(905_907_787.673)
-    found, _ = next(iter(Walk(LLAMA, 2**22).windows(low - 1e-6)))
+    found, _ = next(Walk(LLAMA, 2**22).windows(low - 1e-6, held=0))
     assert found == pytest.approx(low, abs=1e-9)
     assert first_negative(LLAMA, math.exp(low + 1e-7), 2**22) is None
     assert first_negative(LLAMA, math.exp(low - 1e-8), 2**22) is not None
@@ -101,7 +112,7 @@ def test_float64_error_is_below_its_bound():
     [(1024, 4293.44), (2048, 11587.2), (4096, 26952.3), (8192, 83763.8), (16384, 231644)],
 )
 def test_first_admissible_bases_of_128_features(context, base):
-    first = next(Walk(LLAMA, context).windows(math.log(base) - 0.05))
+    first = next(Walk(LLAMA, context).windows(math.log(base) - 0.05, held=0))
     assert math.exp(first[0]) == pytest.approx(base, rel=1e-5)
 
 
@@ -114,7 +125,7 @@ def test_windows_at_1k():
 
 
 def test_64_features_need_more_at_4k():
-    first = next(Walk(Similarity.of_head(64), 4096).windows(math.log(9e4)))
+    first = next(Walk(Similarity.of_head(64), 4096).windows(math.log(9e4), held=0))
     assert math.exp(first[0]) == pytest.approx(1.00e5, rel=5e-3)
 
 
@@ -158,6 +169,34 @@ def test_settled_positions_do_not_change_the_windows():
     helped = list(Walk(LLAMA, 1024, (half[-1][0], 512)).windows(half[0][0]))
     alone = list(Walk(LLAMA, 1024).windows(0.0))
     np.testing.assert_allclose(np.array(helped), np.array(alone), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "similarity", [LLAMA, Similarity.of_head(64), Similarity.of_head(96, rotary_dim=72)]
+)
+@pytest.mark.parametrize("context", [100, 700, 2048])
+def test_from_above_the_last_window_is_found(similarity, context):
+    *_, (low, high) = Walk(similarity, context).windows(0.0)
+    assert high == math.inf
+    assert Walk(similarity, context).stable() == pytest.approx(low, abs=1e-10)
+
+
+def test_from_above_settled_positions_are_left_out():
+    half = Walk(LLAMA, 2048).stable()
+    alone = Walk(LLAMA, 4096).stable()
+    assert Walk(LLAMA, 4096, (half, 2048)).stable() == pytest.approx(alone, abs=1e-10)
+
+
+def test_from_above_a_head_with_enough_unturned_features_has_no_bound():
+    assert Walk(Similarity.of_head(128, rotary_dim=64), 4096).stable() == 0
+
+
+@given(HEADS, st.floats(7, 18), st.integers(1, 5), st.integers(100, 5000))
+@settings(max_examples=30)
+def test_pairs_set_aside_leave_a_lower_bound(similarity, u, aside, context):
+    sums = scan(similarity, u, 0, context)
+    without = scan(similarity, u, 0, context, aside) - aside
+    assert (without <= sums + 2 * similarity.single_error).all()
 
 
 def test_the_certificate_from_above_holds():
@@ -209,7 +248,7 @@ def test_p_rope_and_dropped_pairs_count_as_one():
 
 
 def test_no_positions_exclude_nothing():
-    assert not excluded(LLAMA, np.empty(0), Cells.parts(1, 2, 3)).any()
+    assert not excluded(LLAMA, np.empty(0), 1.0, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,13 @@ class BaseConfig(Config):
     )
     windows_up_to: Natural = Field(
         32768,
-        description="longest context for which all windows and the stable base are searched, "
-        "not only the first (of a head of 16 features or more); the time grows with its square",
+        description="longest context for which all windows are searched, not only the first "
+        "(of a head of 16 features or more); the time grows with its square",
+    )
+    stable_up_to: Natural = Field(
+        131072,
+        description="longest context beyond that for which the stable base is searched, from "
+        "above, which is many times quicker",
     )
     formats: Names = Field(
         ("float32", "bfloat16", "float16"), description="number formats to judge the base by"

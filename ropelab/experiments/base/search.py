@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ropelab.context import Context
 from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative
@@ -17,8 +18,8 @@ FEWEST_PAIRS = 8
 class Bound:
     """What is known about one context: admissible windows as bases, ascending.
 
-    ``complete``: all windows are there, the last one is [stable base, infinity); otherwise only the
-    first was searched for.
+    ``complete``: all windows are there; otherwise only the first was searched for, and perhaps the
+    last, [stable base, infinity).
     ``usable``: a base of two significant digits to use, every position looked at: the stable base
     rounded up, all bases above it proved; or, where that was not searched, the smallest one from
     which on all bases of two digits are admissible. nan where there is none.
@@ -37,7 +38,7 @@ class Bound:
     @property
     def stable(self) -> float:
         """The base above which every base is admissible; nan where that was not searched."""
-        if not self.complete or not self.windows or self.windows[-1][1] < math.inf:
+        if not self.windows or self.windows[-1][1] < math.inf:
             return math.nan
         return self.windows[-1][0]
 
@@ -46,11 +47,21 @@ class Bound:
         """What the numbers cover, in words."""
         if not self.windows:
             return "no base is admissible"
-        return "all windows" if self.complete else "first window only"
+        if self.complete:
+            return "all windows"
+        return "first window only" if math.isnan(self.stable) else "first and last window"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Up to which context all windows are searched for, and up to which the stable base."""
+
+    windows: int
+    stable: int
 
 
 def bounds(
-    similarity: Similarity, contexts: tuple[int, ...], windows_up_to: int, context: Context
+    similarity: Similarity, contexts: tuple[int, ...], reach: Reach, context: Context
 ) -> list[Bound]:
     """The bound for every context, cheapest first.
 
@@ -64,13 +75,16 @@ def bounds(
     work = sum(length**2 for length in contexts)
     with context.progress("searching admissible bases", total=work) as advance:
         for length in steps(contexts):
-            complete = length in contexts and length <= windows_up_to and not few
+            asked = length in contexts and not few
+            complete = asked and length <= reach.windows
             walk = Walk(similarity, length, settled)
             windows = _searched(walk, start, complete)
+            if asked and not complete and length <= reach.stable:
+                windows = _with_last(windows, walk.stable())
             if windows:
                 start = windows[0][0]
-            if complete and windows and windows[-1][1] == math.inf:
-                settled = (windows[-1][0], length)
+                if windows[-1][1] == math.inf:
+                    settled = (windows[-1][0], length)
             if length in contexts:
                 bases = tuple((_base(low), _base(high)) for low, high in windows)
                 bound = Bound(length, bases, complete)
@@ -90,8 +104,16 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
 
 
 def _searched(walk: Walk, start: float, complete: bool) -> list[Interval]:
-    windows = walk.windows(start)
-    return list(windows) if complete else [window for window, _ in zip(windows, "1", strict=False)]
+    if complete:
+        return list(walk.windows(start))
+    return list(islice(walk.windows(start, held=0), 1))
+
+
+def _with_last(windows: list[Interval], stable: float) -> list[Interval]:
+    """The first window, and the last if it is another one."""
+    if stable == math.inf or (windows and windows[-1][1] == math.inf):
+        return windows
+    return [*windows, (stable, math.inf)]
 
 
 def _usable(similarity: Similarity, bound: Bound) -> float:

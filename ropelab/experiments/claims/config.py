@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
     "laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 3
+VERSION = 4
 DECIDING: dict[str, dict[str, Any]] = {
     "base": {
         "context": [1024 * 2**i for i in range(11)],
@@ -28,6 +28,7 @@ DECIDING: dict[str, dict[str, Any]] = {
     "base-empirical": {},
     "extrapolate": {},
     "encodings": {},
+    "frequencies": {},
 }
 """The experiments of which `run` asks for a run, and which one."""
 

@@ -5,6 +5,7 @@ from textwrap import shorten
 
 import pandas as pd
 
+from ropelab.literature.page import page
 from ropelab.literature.record import OUTCOMES, Kind, Verdict
 
 Tables = Mapping[str, pd.DataFrame]
@@ -35,23 +36,6 @@ def summary(tables: Tables) -> pd.DataFrame:
 def is_page(tables: Tables) -> bool:
     """Whether the run is about a single source."""
     return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
-
-
-def page(tables: Tables) -> pd.DataFrame:
-    """Every sentence of a source with its line, verdict and what decided it."""
-    about = tables["claims"].set_index("id")
-    passages = tables["passages"]
-    quoted = passages["quote"].fillna("")
-    said = quoted.where(quoted != "", passages["id"].map(about["statement"]))
-    return pd.DataFrame(
-        {
-            "line": passages["line"].astype(object).where(passages["line"].notna(), None),
-            "sentence": said,
-            "id": passages["id"],
-            "verdict": passages["id"].map(about["verdict"]),
-            "measured": passages["id"].map(about["decided_at"]),
-        }
-    )
 
 
 def _counted(claims: pd.DataFrame, kind: Kind) -> str:

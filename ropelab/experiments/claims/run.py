@@ -12,6 +12,7 @@ from ropelab.experiments.claims.config import ClaimsConfig
 from ropelab.literature.ledger import CLAIMS, find, said_in
 from ropelab.literature.questions import QUESTIONS
 from ropelab.literature.record import Claim, Evidence, Passage
+from ropelab.literature.rest import REST
 from ropelab.literature.sources import SOURCES, cited
 
 PAGE = ["source", "title", "author", "year", "link", "place", "line", "quote", "english", "id"]
@@ -28,6 +29,7 @@ def run(config: ClaimsConfig, context: Context) -> dict[str, pd.DataFrame]:
         passages: where each claim is said: source, title, author, year, link, place, line, quote,
             english, id.
         questions: what the notes ask their readers, with answers from this run.
+        rest: the other lines of the notes: source, line, last_line, about, claims.
         further tables: the series behind the figures.
     """
     chosen = _chosen(config)
@@ -41,6 +43,7 @@ def run(config: ClaimsConfig, context: Context) -> dict[str, pd.DataFrame]:
             found[claim.id] = claim.evidence(**changes(claim, config, context))
             advance(1, note=claim.id)
     answers = [(*_place(q.asked), q.answered(found), ", ".join(q.claims)) for q in asked]
+    rest = [] if config.id else [r for r in REST if config.source in ("", r.source)]
     series = {name: table for claim in chosen for name, table in found[claim.id].series.items()}
     tables = {
         "claims": pd.DataFrame([_row(claim, found[claim.id]) for claim in chosen]),
@@ -50,6 +53,10 @@ def run(config: ClaimsConfig, context: Context) -> dict[str, pd.DataFrame]:
         ),
         "questions": pd.DataFrame(answers, columns=[*PAGE[:-1], "answer", "claims"]).astype(
             {"line": "Int64", "year": "Int64"}
+        ),
+        "rest": pd.DataFrame(
+            [(r.source, r.first, r.last, r.about, ", ".join(r.claims)) for r in rest],
+            columns=["source", "line", "last_line", "about", "claims"],
         ),
         **series,
     }

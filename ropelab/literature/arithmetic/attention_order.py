@@ -101,6 +101,23 @@ def _same(apart: float) -> tuple[str, bool, float]:
     return f"{tiny(apart)} apart", apart <= EXACT, apart
 
 
+def order_in_scores(*, tokens: int = 3, width: int = 32, seed: int = 0) -> Evidence:
+    """Compare Q K^T before and after the rows of Q and K are put into another order."""
+    q, k = gaussian(seed, 2, tokens, width)
+    scores, other = q @ k.T, q[::-1] @ k[::-1].T
+    apart = largest(other - scores)
+    return Evidence(
+        expected="the same matrix in any order of the rows",
+        findings=(
+            part("the two matrices", f"{tiny(apart)} apart", apart <= EXACT, apart),
+            limit(
+                "the numbers in them, whatever their places",
+                *_same(largest(np.sort(other, None) - np.sort(scores, None))),
+            ),
+        ),
+    )
+
+
 def score_example(*, order: tuple[int, ...] = (2, 1, 0)) -> Evidence:
     """Rearrange the first matrix and compare; ask whether real vectors can have such scores."""
     first, second = np.array(FIRST), np.array(SECOND)
@@ -194,6 +211,20 @@ CLAIMS = (
         statement="Without positions, attention gives the same output for a sentence and for the "
         "sentence with its words in another order (allclose is true).",
         check=same_output,
+    ),
+    Claim(
+        id="scores-without-order",
+        passages=(
+            Passage(
+                "001",
+                "§2.2",
+                86,
+                "矩阵乘法 Q @ K.T 的结果只依赖于Q和K的行向量,不依赖行的顺序",
+                "the product Q @ K.T depends on the rows of Q and K only, not on their order",
+            ),
+        ),
+        statement="The matrix Q K^T does not depend on the order of the rows of Q and K.",
+        check=order_in_scores,
     ),
     Claim(
         id="score-example",

@@ -152,9 +152,49 @@ def fit_is_right(*, runs: tuple[Stored, ...] = (), least_contexts: int = 5) -> E
     )
 
 
+def balances(
+    *, base: float = 1e4, short: int = 512, long: int = 4096, head_dim: int = HEAD
+) -> Evidence:
+    """Where the sum of cosines turns negative: beyond the texts of 2017 to 2021, and of today?"""
+    similarity = Similarity.of_head(head_dim)
+    fails = first_negative(similarity, base, 64 * long)
+    shown = "none" if fails is None else f"{fails:,} tokens"
+    return Evidence(
+        expected="random and similar keys told apart (in the mean) at every distance of a text",
+        findings=tuple(
+            make(
+                f"base {base:g}, d = {head_dim}: first distance at which the sum of cosines is "
+                f"negative, for texts of {length:,} ({whose})",
+                shown,
+                fails is None or fails >= length,
+                fails,
+            )
+            for make, length, whose in (
+                (part, short, "as BERT and RoFormer read"),
+                (limit, long, "as Llama 2 reads"),
+            )
+        ),
+    )
+
+
 UP_TO = "ropelab base --context 1k,2k,4k,8k,16k,32k"
 
 CLAIMS = (
+    Claim(
+        id="base-10000",
+        passages=(
+            Passage(
+                "000",
+                "§3, theta",
+                56,
+                "10000作为经验值,平衡长短期依赖的捕捉能力",
+                "10000, an empirical value, balances how long and short dependencies are caught",
+            ),
+        ),
+        statement="A base of 10000 balances long and short dependencies.",
+        check=balances,
+        command="ropelab base --context 512,4k --base 10000",
+    ),
     Claim(
         id="base-bound-table",
         passages=(Passage("men", "table 2"),),

@@ -3,6 +3,7 @@
 from functools import partial
 
 from ropelab.literature.record import Claim, Evidence, Finding, Passage, limit, part
+from ropelab.rope.models import MODELS
 
 ROPE = "2104.09864"
 
@@ -24,6 +25,26 @@ def could_use(*, name: str, user: str, used: str = ROPE) -> Evidence:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(used)}"
         finding = part(f"{name}'s paper appeared in", text, float(user) >= float(used))
     return Evidence(expected="a published architecture, not older than RoPE", findings=(finding,))
+
+
+def is_configured(*, models: tuple[str, ...] = ("llama-2-7b", "mistral-7b-v0.1")) -> Evidence:
+    """Look for a rotary base in the models' published configurations."""
+    found = {name: MODELS.get(name) for name in models}
+    shown = "; ".join(
+        f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
+        for name, model in found.items()
+        if model
+    )
+    return Evidence(
+        expected="a rotary base for each",
+        findings=(
+            part(
+                "what the configurations say",
+                shown or "nothing",
+                all(found.values()) or None,
+            ),
+        ),
+    )
 
 
 Named = tuple[str, str]
@@ -126,6 +147,28 @@ CLAIMS = (
         passages=(Passage("002", "§2", 45, "He et al.[2022]"),),
         statement="That the two middle terms suffice was proposed by He et al. in 2022.",
         check=partial(year_of, name="DeBERTa, He et al.", arxiv="2006.03654", said=2022),
+    ),
+    Claim(
+        id="llama-rope",
+        passages=(
+            Passage(
+                "003",
+                "RoPE",
+                476,
+                "在一些开源的大模型(如Llama)以及多模态大模型中",
+                "in open models (such as Llama) and in multimodal ones",
+            ),
+            Passage(
+                "001",
+                "§3.3",
+                200,
+                "现代 LLM 的标配(GPT-3, Llama, Mistral, MiniMind)",
+                "standard in modern LLMs (GPT-3, Llama, Mistral, MiniMind)",
+            ),
+        ),
+        statement="Llama, Mistral and MiniMind use RoPE.",
+        check=partial(is_configured, models=("llama-2-7b", "mistral-7b-v0.1", "minimind")),
+        command="ropelab freqs --model minimind",
     ),
     Claim(
         id="gpt-3-rope",

@@ -51,6 +51,57 @@ def listing_is_relative(
     )
 
 
+def listing_with_position_ids(
+    *, base: float = 10000.0, swap: Pairing = "half", shift: int = 5, seed: int = 0
+) -> Evidence:
+    """The listing that looks cos and sin up by position ids: move the ids, keep q and k."""
+    batch, _, tokens, width = SHAPE
+    by_pair = np.arange(tokens + shift, dtype=np.float32)[:, None]
+    by_pair = by_pair * frequencies(width, base).astype(np.float32)
+    table = join(by_pair, by_pair, "half")[None, None]
+    q, k = gaussian(seed, 2, *SHAPE).astype(np.float32)
+    scores = []
+    for start in (0, shift):
+        ids = np.tile(np.arange(start, start + tokens), (batch, 1))
+        angles = table.squeeze(1).squeeze(0)[ids][:, None]
+        q_at, k_at = (x * np.cos(angles) + swapped(x, swap) * np.sin(angles) for x in (q, k))
+        scores.append(q_at @ np.swapaxes(k_at, -1, -2))
+    moved = largest(scores[1] - scores[0])
+    return Evidence(
+        expected=f"the same scores within float32, {FLOAT32_SCORES:g}",
+        findings=(
+            part(
+                f"change of scores when all position ids grow by {shift}, shape {scores[0].shape}",
+                tiny(moved),
+                moved <= FLOAT32_SCORES,
+                moved,
+            ),
+        ),
+    )
+
+
+def halves_in_words(*, vector: tuple[float, ...] = (1.0, 2.0, 3.0, 4.0)) -> Evidence:
+    """rotate_half of a short vector: which half is where, and with which sign."""
+    turned = swapped(np.array([vector]), "half")[0]
+    half = len(vector) // 2
+    first, second = np.array(vector[:half]), np.array(vector[half:])
+    return Evidence(
+        expected="the second half negated and in front, the first half unchanged",
+        findings=(
+            part(
+                f"{list(vector)} becomes",
+                str(turned.tolist()),
+                bool((turned[:half] == -second).all() and (turned[half:] == first).all()),
+            ),
+            limit(
+                "the first half is where it was",
+                "yes" if (turned[:half] == first).all() else "no, it is behind now",
+                bool((turned[:half] == first).all()),
+            ),
+        ),
+    )
+
+
 def _listed(
     x: Float[Array, "b h t d"], angles: Float[Array, "t d"], swap: Pairing
 ) -> Float[Array, "b h t d"]:
@@ -185,6 +236,39 @@ CLAIMS = (
         statement="The printed code, neighbouring tables with neighbouring swaps on shape "
         "(8, 12, 10, 32), makes scores depend on the distance only.",
         check=listing_is_relative,
+    ),
+    Claim(
+        id="note-003-code",
+        passages=(
+            Passage(
+                "003", "RoPE, apply_rotary_pos_emb", 520, "q_embed = (q * cos) + (rotate_half(q)"
+            ),
+        ),
+        statement="The printed code, which looks cos and sin up by position ids, makes scores "
+        "depend on the distance only.",
+        check=listing_with_position_ids,
+    ),
+    Claim(
+        id="rotate-half-words",
+        passages=(
+            Passage(
+                "003",
+                "RoPE, rotate_half",
+                544,
+                "前一半 x1 不变",
+                "the first half, x1, is unchanged",
+            ),
+            Passage(
+                "003",
+                "RoPE, rotate_half",
+                545,
+                "后一半 x2 取反(乘以 -1),并将其放在前面",
+                "the second half, x2, is negated (times -1) and put in front",
+            ),
+        ),
+        statement="rotate_half leaves the first half unchanged and puts the second, negated, in "
+        "front.",
+        check=halves_in_words,
     ),
     Claim(
         id="note-001-attention",

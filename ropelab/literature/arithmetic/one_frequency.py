@@ -1,6 +1,7 @@
 """Claims about the angles of one slow frequency, and about the hands of a clock."""
 
 import math
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -124,7 +125,7 @@ def clock_is_unique(*, hands: tuple[int, ...] = HANDS, until: int = 86400) -> Ev
     """The first second at which all hands are back where they started."""
     back = math.lcm(*hands)
     return Evidence(
-        expected=f"no two of the {until:,} seconds of a day look alike",
+        expected=f"no two of {until:,} seconds look alike",
         findings=(
             part(
                 "all hands are back after",
@@ -132,6 +133,22 @@ def clock_is_unique(*, hands: tuple[int, ...] = HANDS, until: int = 86400) -> Ev
                 back >= until,
                 back,
             ),
+        ),
+    )
+
+
+def hand_comes_back(*, hand: int = HANDS[0], said: int = 3600) -> Evidence:
+    """When a hand is back: at the time said, and when first."""
+    return Evidence(
+        expected=f"back after {said:,} s, and not before",
+        findings=(
+            part(
+                f"where it stands after {said:,} s",
+                f"{said % hand} s past its start",
+                said % hand == 0,
+                said % hand,
+            ),
+            limit("when it is back for the first time", f"{hand:,} s", hand == said, hand),
         ),
     )
 
@@ -221,6 +238,34 @@ CLAIMS = (
         passages=(Passage("rope_why_multi_frequency", "experiment 4"),),
         statement="In theory one very low frequency covers sequences of any length.",
         check=covers_everything,
+    ),
+    Claim(
+        id="second-hand",
+        passages=(
+            Passage(
+                "001",
+                "§5.6",
+                363,
+                "但1小时后回到原点,无法区分",
+                "but after an hour it is back at its start and cannot tell",
+            ),
+        ),
+        statement="The second hand is back at its start after an hour.",
+        check=hand_comes_back,
+    ),
+    Claim(
+        id="clock-hour",
+        passages=(
+            Passage(
+                "001",
+                "§5.6",
+                368,
+                "配合秒针可区分 3600 秒",
+                "together with the second hand it tells 3600 seconds apart",
+            ),
+        ),
+        statement="Second and minute hand together tell 3600 seconds apart.",
+        check=partial(clock_is_unique, hands=HANDS[:2], until=3600),
     ),
     Claim(
         id="clock-unique",

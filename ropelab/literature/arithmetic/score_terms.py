@@ -1,6 +1,8 @@
 """Claims about scores of embeddings to which a position code was added, or a bias."""
 
 import math
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -111,11 +113,21 @@ def rows_of_relative_table(*, length: int = 512, rows: int = 1024) -> Evidence:
     )
 
 
-def middle_terms_index(*, rows: int = 4, tokens: int = 5, seed: int = 0) -> Evidence:
-    """The row that the position-to-content term takes: by the paper's formula and as it is coded.
+Distance = Literal["from key to query", "from query to key"]
 
-    Paper: delta(j, i). Code: the rows gathered at k - (j - i) over keys j, then transposed, which
-    is delta(i, j), the same row as in the content-to-position term.
+
+def middle_terms_index(
+    *,
+    printed: Distance = "from key to query",
+    rows: int = 4,
+    tokens: int = 5,
+    seed: int = 0,
+) -> Evidence:
+    """The row that the position-to-content term takes: by a printed formula and as it is coded.
+
+    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). Code: the rows gathered at
+    k - (j - i) over keys j, then transposed, which is delta(i, j), the same row as in the
+    content-to-position term.
     """
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
 
@@ -124,16 +136,19 @@ def middle_terms_index(*, rows: int = 4, tokens: int = 5, seed: int = 0) -> Evid
 
     keys_by_row = gaussian(seed, tokens, 2 * rows)
     gathered = np.take_along_axis(keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1).T
-    paper, same = (keys_by_row[j, delta(distance)] for distance in (j - i, i - j))
-    off, agrees = largest(gathered - paper), largest(gathered - same)
+    apart = {
+        name: largest(gathered - keys_by_row[j, delta(distance)])
+        for name, distance in (("from key to query", j - i), ("from query to key", i - j))
+    }
+    shown = "; ".join(f"{tiny(off)} {name}" for name, off in apart.items())
     return Evidence(
-        expected="the term as coded is the term as printed",
+        expected=f"the term as coded takes the distance {printed}",
         findings=(
             part(
-                "position-to-content term as coded against K_j . Q_delta(j,i)",
-                f"{off:.1f} apart; against K_j . Q_delta(i,j) {tiny(agrees)}",
-                off <= EXACT,
-                off,
+                "position-to-content term as coded, apart from K_j . Q at the distance",
+                shown,
+                apart[printed] <= EXACT,
+                apart[printed],
             ),
         ),
     )
@@ -190,6 +205,22 @@ CLAIMS = (
         statement="DeBERTa as it was released and as Hugging Face has it computes the paper's "
         "position-to-content term, K_j . Q at the distance from key to query.",
         check=middle_terms_index,
+    ),
+    Claim(
+        id="deberta-as-noted",
+        passages=(
+            Passage(
+                "002",
+                "§2",
+                45,
+                "只需要将$p_m$和$p_n$替换成相对位置编码$p_{m-n}$",
+                "p_m and p_n need only be replaced by the relative code p_(m-n)",
+            ),
+            Passage("roformer", "eq. 10"),
+        ),
+        statement="Both middle terms of DeBERTa take the code of the distance from query to key, "
+        "p_(m-n).",
+        check=partial(middle_terms_index, printed="from query to key"),
     ),
     Claim(
         id="query-bias",

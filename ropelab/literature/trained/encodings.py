@@ -7,6 +7,7 @@ from functools import partial
 from ropelab.literature.record import Finding, Passage, limit, missing, part
 from ropelab.literature.thresholds import HARMLESS, WORKS
 from ropelab.literature.trained.stored import Encodings, at_least, guarded, trained_claim
+from ropelab.stats import mean_interval
 
 COMMAND = "ropelab encodings --train-len 512 --test-len 2048"
 TEXT, COPYING = "text loss", "copy accuracy"
@@ -53,6 +54,25 @@ def ordered(
             finding = replace(finding, agrees=not finding.agrees)
         findings.append(guarded(run, (encoding, baseline), finding))
     return tuple(findings)
+
+
+def by_seeds(
+    run: Encodings, encoding: str, other: str, higher: bool, by_more_than: float = 0.0
+) -> tuple[Finding, ...]:
+    """The loss of one encoding over another's at the trained length, paired by training seed.
+
+    Args:
+        higher: whether the statement needs a loss that is higher by more than `by_more_than`
+            (nats per byte), or one that is not.
+    """
+    what = f"{encoding} against {other}, text loss at {run.train_len} tokens, by seed"
+    found = mean_interval(run.losses(encoding) - run.losses(other))
+    if math.isnan(found.low):
+        return (missing(what, "not measured with two seeds or more"),)
+    text = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}] nats per byte"
+    decided = found.low > by_more_than or found.high <= by_more_than
+    agrees = (found.low > by_more_than) == higher if decided else None
+    return (guarded(run, (encoding, other), part(what, text, agrees, found.value)),)
 
 
 _claim = partial(trained_claim, Encodings, "encodings", COMMAND)
@@ -136,6 +156,60 @@ CLAIMS = (
         "On long text ALiBi is sometimes better than other encodings (asked here against RoPE).",
         "a lower loss than RoPE's at the longest context",
         partial(ordered, metric=TEXT, better=("alibi",), worse=()),
+    ),
+    _claim(
+        "learned-worse",
+        (
+            Passage(
+                "003",
+                "methods, learned",
+                428,
+                "但是泛化性不如正余弦",
+                "but it generalises less well than sines and cosines",
+            ),
+        ),
+        "A learned table generalises less well to new text than sinusoidal codes.",
+        "a higher loss of the learned table on unseen text of the trained length",
+        partial(by_seeds, encoding="learned", other="sinusoidal", higher=True),
+    ),
+    _claim(
+        "middle-terms-suffice",
+        (
+            Passage(
+                "002",
+                "§2",
+                45,
+                "公式6的中间两项,足以表达相对位置关系",
+                "the two middle terms of formula 6 are enough to express relative positions",
+            ),
+            Passage("roformer", "§2.3"),
+        ),
+        "The two middle terms (DeBERTa's) are enough; the others (asked here of Transformer-XL, "
+        "which keeps four) gain nothing.",
+        f"a loss at most {HARMLESS:g} nats per byte higher than with four terms",
+        partial(
+            by_seeds,
+            encoding="deberta",
+            other="transformer_xl",
+            higher=False,
+            by_more_than=HARMLESS,
+        ),
+    ),
+    _claim(
+        "values-without-positions",
+        (
+            Passage(
+                "002",
+                "§2",
+                41,
+                "更适合添加在q,k向量上面,而不适合添加在v向量上面",
+                "suit the vectors q and k better, and do not suit the vector v",
+            ),
+        ),
+        "Positions suit queries and keys and do not suit values (asked here of RoPE with values "
+        "turned, too).",
+        "a higher loss with values turned, too",
+        partial(by_seeds, encoding="rope_values", other="rope", higher=True),
     ),
     _claim(
         "loss-order",

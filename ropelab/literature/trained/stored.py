@@ -8,7 +8,8 @@ nll_nats_per_byte), copy_accuracy (method, factor, arm, distance_tokens, accurac
 varies, context_tokens), comparisons (metric, at_tokens, context_tokens where it varies, method_a,
 method_b, difference, verdict). Of the encodings lab: quality (metric, encoding, times_trained_len,
 value), comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict), extrapolation
-(metric, encoding, difference, ci_low, ci_high).
+(metric, encoding, difference, ci_low, ci_high), last_window (encoding, seed, context_tokens,
+nll_nats_per_byte).
 """
 
 import math
@@ -224,6 +225,14 @@ class Encodings(Trained):
         mine = table[(table["encoding"] == encoding) & (table["metric"] == metric)]
         values = mine.sort_values("times_trained_len")["value"]
         return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
+
+    def losses(self, encoding: str) -> pd.Series:
+        """Text loss at the trained length by training seed, nats per byte; empty if not read."""
+        table = self.table("last_window")
+        if table.empty:
+            return pd.Series(dtype=float)
+        mine = (table["encoding"] == encoding) & (table["context_tokens"] == self.train_len)
+        return table[mine].set_index("seed")["nll_nats_per_byte"]
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """The encoding that others are compared with, and how this one fares at the longest."""

@@ -16,23 +16,28 @@ So no admissible window wider than ``EDGE`` (relative to the base) can be missed
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.rope.bounds.cells import Cells, excluded, excluded_upto, ranges
+from ropelab.rope.bounds.bisection import EDGE, Interval, Open, decided, finished
+from ropelab.rope.bounds.cells import excluded, excluded_upto
 from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
 from ropelab.rope.bounds.survey import blocks, scan
 
-EDGE = 1e-11
-"""Width in ln b at which a change of sign is taken as located."""
 AHEAD = 1.0
 """Where in a hunt sums are expanded: so many turns of the longest position from its beginning."""
 NARROWEST = 0.02
 """The least width of a slab that is resolved position by position, in those turns."""
-
-Interval = tuple[float, float]
+STRETCH = 16.0
+"""How many slabs the search from above takes at a time."""
+WIDE = 8.0
+"""Slabs of more turns than that take a bisection the longer the wider they are."""
+ROOM = 3.0, 6.0
+"""Between these the lowest sum is kept, with what was set aside; the search is quickest there."""
+HELD = 1 << 14
+"""Cells are bisected together once so many positions threaten them."""
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
@@ -68,44 +73,80 @@ class Walk:
     context: int
     settled: tuple[float, int] = (math.inf, 1)
 
-    def windows(self, start: float) -> Iterator[Interval]:
+    def windows(self, start: float, held: int = HELD) -> Iterator[Interval]:
         """All admissible intervals of u from ``start`` on, ascending; the last one ends at inf.
 
         A window that contains ``start`` begins there. Where no base is certified from above
-        (fewer than two turning pairs), the walk ends at b = 1e26.
+        (fewer than two turning pairs), the walk ends at b = 1e26. With ``held`` = 0 windows come
+        as early as they can, for those who want only the first; all of them take longer so.
         """
         if self.similarity.never_negative:
             yield (start, math.inf)
             return
         top = certified_from(self.similarity, self.context)
-        held: Interval | None = None
-        for end, pieces in self._slabs(start, min(top, 60.0)):
+        window: Interval | None = None
+        for end, pieces in self._pieces(start, min(top, 60.0), held):
             for piece in pieces:
-                if held is not None and _touch(held, piece):
-                    held = (held[0], piece[1])
+                if window is not None and _touch(window, piece):
+                    window = (window[0], piece[1])
                     continue
-                if held is not None:
-                    yield held
-                held = piece
-            if held is not None and not _touch(held, (end, end)):
-                yield held
-                held = None
+                if window is not None:
+                    yield window
+                window = piece
+            if window is not None and not _touch(window, (end, end)):
+                yield window
+                window = None
         if top < math.inf:
-            yield (held[0] if held else top, math.inf)
-        elif held is not None:
-            yield held
+            yield (window[0] if window else top, math.inf)
+        elif window is not None:
+            yield window
 
-    def _slabs(self, start: float, top: float) -> Iterator[tuple[float, list[Interval]]]:
-        """(end of the slab, admissible pieces in it), slab after slab from ``start`` to ``top``."""
-        u, pace = start, _Pace()
+    def stable(self) -> float:
+        """The u from which on every base is admissible, sought from above; inf: none is certified.
+
+        Many times quicker than all windows: where no base fails, slabs are wide.
+        """
+        if self.similarity.never_negative:
+            return 0.0
+        high, pace = certified_from(self.similarity, self.context), _Pace()
+        while 0 < high < math.inf:
+            low = max(0.0, high - STRETCH * pace.turns * self._turn(high, 1))
+            found = [piece for _, pieces in self._pieces(low, high, 0, pace) for piece in pieces]
+            for piece in reversed(found):
+                if not _touch(piece, (high, high)):
+                    return high
+                high = piece[0]
+            if high > low:
+                return high
+        return high
+
+    def _pieces(
+        self, start: float, top: float, held: int, pace: "_Pace | None" = None
+    ) -> Iterator[tuple[float, list[Interval]]]:
+        """(how far the walk has come, admissible pieces since the last time), ascending."""
+        clear: list[Interval] = []
+        left: list[Open] = []
+        threats = 0
+        for end, slab in self._slabs(start, top, pace or _Pace()):
+            clear += slab.clear
+            left += slab.open
+            threats += sum(len(part.positions) for part in slab.open)
+            if threats >= held or end >= top:
+                clear += finished(self.similarity, Open.joined(left)) if left else []
+                yield end, sorted(clear)
+                clear, left, threats = [], [], 0
+
+    def _slabs(self, start: float, top: float, pace: "_Pace") -> Iterator[tuple[float, "_Slab"]]:
+        """(end of the slab, what is known of it), slab after slab from ``start`` to ``top``."""
+        u = start
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
-            pieces: list[Interval] = []
+            slab = _Slab()
             if end == u:
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
-                pieces = list(self._resolved(u, end, pace))
-                pace.learn(_length(pieces) / (end - u))
-            yield end, pieces
+                self._resolve(slab, u, end, pace)
+                pace.learn(slab.mostly_admissible(self.similarity, end - u))
+            yield end, slab
             u = end
 
     def _turn(self, u: float, share: float) -> float:
@@ -130,60 +171,61 @@ class Walk:
                 return u
             pace.missed()
 
-    def _resolved(self, low: float, high: float, pace: "_Pace") -> Iterator[Interval]:
-        """The admissible pieces of [low, high], complete up to EDGE."""
-        positions = self._threats(low, high)
+    def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> None:
+        """Put [low, high] into the slab: in few cells, each with all positions that threaten it."""
+        positions, lowest = self._threats(low, high, pace.aside)
         pace.saw(len(positions), self.context)
-        if len(positions) > _too_many(self.context) and high - low > EDGE:
-            if excluded(self.similarity, positions[:24], Cells.parts(low, high, 1)).all():
-                return
+        pace.set_aside(lowest, len(self.similarity.exponents) - 1)
+        if not len(positions):
+            slab.clear.append((low, high))
+        elif len(positions) <= _too_many(self.context) or high - low <= EDGE:
+            fine = 1e-3 * self._turn(low, 1)
+            slab.open.append(Open.one(self.similarity, positions, low, high, fine))
+        elif not excluded(self.similarity, positions[:24], low, high):
             middle = (low + high) / 2
-            yield from self._resolved(low, middle, pace)
-            yield from self._resolved(middle, high, pace)
-        else:
-            yield from self._bisected(positions, low, high)
+            self._resolve(slab, low, middle, pace)
+            self._resolve(slab, middle, high, pace)
 
-    def _threats(self, low: float, high: float) -> Floats:
-        """Every position that could have S < 0 somewhere in [low, high], lowest S first."""
+    def _threats(self, low: float, high: float, aside: int) -> tuple[Floats, float]:
+        """Every position that could have S < 0 somewhere in [low, high], lowest S first.
+
+        And the lowest S of all at the centre. The fastest pairs that are ``aside`` count as -1.
+        """
         similarity = self.similarity
-        reach = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
+        reach = similarity.slope_bound(low, aside) * (high - low) / 2 * (1 + 1e-9)
+        margin = similarity.single_error + aside
         found: list[tuple[Floats, Singles]] = []
         first = self.settled[1] if low >= self.settled[0] else 1
+        lowest = math.inf
         for start, stop in blocks(first, self.context):
-            sums = scan(similarity, (low + high) / 2, start, stop)
-            near = np.flatnonzero(sums < reach * stop + similarity.single_error)
-            near = near[sums[near] < reach * (near + float(start)) + similarity.single_error]
+            sums = scan(similarity, (low + high) / 2, start, stop, aside)
+            near = np.flatnonzero(sums < reach * stop + margin)
+            near = near[sums[near] < reach * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
+            lowest = min(lowest, float(sums.min()) - aside)
         positions = np.concatenate([part for part, _ in found])
-        return positions[np.argsort(np.concatenate([part for _, part in found]))]
+        return positions[np.argsort(np.concatenate([part for _, part in found]))], lowest
 
-    def _bisected(self, positions: Floats, low: float, high: float) -> Iterator[Interval]:
-        """The pieces of [low, high] in which none of the positions fails, ascending."""
-        if not len(positions):
-            yield low, high
-            return
-        fine = 1e-3 * self._turn(low, 1)
-        curvature = self.similarity.curvature_bounds(np.array([low]))
-        yield from self._sorted(positions, np.array([low, high]), fine, curvature)
 
-    def _sorted(
-        self, positions: Floats, edges: Floats, fine: float, curvature: tuple[Floats, Floats]
-    ) -> Iterator[Interval]:
-        """The same for equal cells between edges; below the width ``fine`` in float64."""
-        cells = Cells(edges[:-1], edges[1:])
-        width = float(edges[1] - edges[0])
-        lowest, highest = ranges(self.similarity, positions, cells, width < fine, curvature)
-        failing = [bool((row < 0).any()) for row in highest]
-        for place in range(len(cells)):
-            if failing[place] or width < EDGE:
-                continue
-            low, high = float(edges[place]), float(edges[place + 1])
-            still = positions[lowest[place] < 0]
-            if len(still):
-                halves = np.array([low, (low + high) / 2, high])
-                yield from self._sorted(still, halves, fine, curvature)
-            else:
-                yield low, high
+@dataclass
+class _Slab:
+    """What is known of a stretch of bases: admissible pieces, and cells still to be bisected."""
+
+    clear: list[Interval] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+
+    def mostly_admissible(self, similarity: Similarity, width: float) -> bool:
+        """Whether half of the slab is admissible; bisects its cells only until that is known."""
+        sure = _length(self.clear)
+        while self.open and sure < width / 2:
+            left = Open.joined(self.open)
+            if sure + left.length < width / 2:
+                break
+            pieces, left = decided(similarity, left)
+            self.clear += pieces
+            self.open = [left] if left.cells.size else []
+            sure = _length(self.clear)
+        return sure >= width / 2
 
 
 class _Pace:
@@ -191,12 +233,14 @@ class _Pace:
 
     ``share``: the part of the context in which they are looked for. It shrinks while something is
     caught, because shorter positions exclude wider stretches, and grows when nothing is.
+    ``aside``: how many of the fastest pairs count as -1.
     """
 
     def __init__(self) -> None:
         self.hunting = True
         self.share = 1.0
         self.turns = 0.5
+        self.aside = 0
         self._busy = 0.0
 
     def caught(self) -> None:
@@ -209,11 +253,19 @@ class _Pace:
 
     def saw(self, threats: int, context: int) -> None:
         """Remember how long the list of threats was, relative to what is convenient."""
-        self._busy = max(self._busy, threats / _too_many(context))
+        work = threats * max(1.0, self.turns / WIDE)
+        self._busy = max(self._busy, work / _too_many(context))
 
-    def learn(self, found: float) -> None:
-        """After a slab was resolved: ``found`` of it is admissible."""
-        self.hunting = found < 0.5
+    def set_aside(self, lowest: float, most: int) -> None:
+        """After a scan: the lowest sum there, and how many pairs can be set aside at most."""
+        if lowest > ROOM[1]:
+            self.aside = min(self.aside + 1, most)
+        elif lowest < ROOM[0]:
+            self.aside = max(self.aside - 2, 0)
+
+    def learn(self, mostly_admissible: bool) -> None:
+        """After a slab was resolved."""
+        self.hunting = not mostly_admissible
         self.turns *= 0.7 if self._busy > 1 else 1.3 if self._busy < 0.3 else 1
         self.turns = max(self.turns, NARROWEST)
         self._busy = 0.0

@@ -5,69 +5,25 @@ On a cell of half-width h around c (in u = ln b), Taylor's theorem gives for one
 excludes the whole cell; if it is above that, m is harmless in the whole cell.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ropelab.rope.bounds.similarity import Floats, Similarity, wrapped
 
 
-@dataclass(frozen=True)
-class Cells:
-    """Intervals [low, high] of u = ln b."""
-
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def parts(cls, low: float, high: float, count: int) -> "Cells":
-        """``count`` equal cells that fill [low, high]."""
-        edges = np.linspace(low, high, count + 1)
-        return cls(edges[:-1], edges[1:])
-
-    def __len__(self) -> int:
-        return len(self.low)
-
-    @property
-    def centre(self) -> Floats:
-        """The middle of each cell."""
-        return (self.low + self.high) / 2
-
-    @property
-    def half_width(self) -> Floats:
-        """Half the width, rounded up."""
-        return (self.high - self.low) * (0.5 * (1 + 1e-9)) + np.spacing(self.high)
-
-
-def ranges(
-    similarity: Similarity,
-    positions: Floats,
-    cells: Cells,
-    exact: bool = False,
-    curvature: tuple[Floats, Floats] | None = None,
-) -> tuple[NDArray, NDArray]:
-    """Bounds (lowest, highest) of S over each cell for each position: [cells, positions].
-
-    In float32 unless ``exact``; its error bound is part of the range either way. ``curvature``:
-    `curvature_bounds` at or below the cells, where they are known.
-    """
-    inv_freq = similarity.inv_freq(cells.centre)
-    value, slope = _value_and_slope(similarity, positions, inv_freq, exact)
-    half = cells.half_width[:, None]
-    c1, c2 = similarity.curvature_bounds(cells.low) if curvature is None else curvature
-    bent = positions * c1[:, None] + positions**2 * c2[:, None]
-    steepest = positions * (similarity.a * inv_freq).sum(-1)[:, None]
-    error = similarity.rounding_error(int(positions.max())) if exact else similarity.single_error
-    radius = np.abs(slope) * half + bent * half**2 / 2 + error * (1 + steepest * half)
-    return value - radius, value + radius
-
-
-def excluded(similarity: Similarity, positions: Floats, cells: Cells) -> NDArray[np.bool_]:
-    """Which cells are excluded: some position has S < 0 in all of the cell."""
+def excluded(similarity: Similarity, positions: Floats, low: float, high: float) -> bool:
+    """Whether some position has S < 0 in all of [low, high]."""
     if not len(positions):
-        return np.zeros(len(cells), dtype=bool)
-    return np.asarray((ranges(similarity, positions, cells)[1] < 0).any(axis=1))
+        return False
+    inv_freq = similarity.inv_freq(np.array([(low + high) / 2]))
+    value, slope = value_and_slope(similarity, positions, inv_freq, exact=False)
+    half = half_width(low, high)
+    c1, c2 = similarity.curvature_bounds(np.array(low))
+    bent = positions * c1 + positions**2 * c2
+    steepest = positions * (similarity.a * inv_freq).sum()
+    radius = np.abs(slope) * half + bent * half**2 / 2
+    radius += similarity.single_error * (1 + steepest * half)
+    return bool((value + radius < 0).any())
 
 
 def excluded_upto(similarity: Similarity, positions: Floats, u: float, centre: float) -> float:
@@ -93,7 +49,7 @@ def _negative_stretches(
     the roots of that parabola.
     """
     inv_freq = similarity.inv_freq(np.array([centre]))
-    value, slope = (part[0] for part in _value_and_slope(similarity, positions, inv_freq, False))
+    value, slope = value_and_slope(similarity, positions, inv_freq, exact=False)
     c1, c2 = similarity.curvature_bounds(np.array(u))
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9  # a larger bound, and never 0
     uncertain = similarity.single_error * positions * similarity.slope_bound(u)
@@ -112,14 +68,21 @@ def _negative_stretches(
     return centre + low + inward * (low != 0), centre + high - inward * (high != 0)
 
 
-def _value_and_slope(
+def value_and_slope(
     similarity: Similarity, positions: Floats, inv_freq: Floats, exact: bool
 ) -> tuple[NDArray, NDArray]:
-    """S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)), both [cells, positions]."""
-    angle: NDArray = positions[:, None] * inv_freq[:, None, :]
+    """S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)), each at its frequencies or all at one.
+
+    In float64 if ``exact``, else within ``similarity.single_error``.
+    """
+    angle: NDArray = positions[:, None] * inv_freq
     if not exact:
         angle = wrapped(angle)
     value = np.cos(angle).sum(axis=-1) + similarity.unrotated
     weight = (similarity.a * inv_freq).astype(angle.dtype)
-    slope = np.einsum("cpi,ci->cp", np.sin(angle), weight) * positions
-    return value, slope
+    return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
+
+
+def half_width(low: Floats | float, high: Floats | float) -> Floats:
+    """Half of high - low, rounded up."""
+    return (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)

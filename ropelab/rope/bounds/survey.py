@@ -16,13 +16,16 @@ BLOCK = 1 << 22
 """Positions in memory at once."""
 
 
-def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
-    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``."""
+def scan(similarity: Similarity, u: float, start: int, stop: int, first_pair: int = 0) -> Singles:
+    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``.
+
+    With ``first_pair`` > 0 the faster pairs are left out.
+    """
     count = stop - start
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
     starts = start + columns * np.arange(rows, dtype=np.float64)
-    return block_sums(similarity, u, starts, columns).ravel()[:count]
+    return block_sums(similarity, u, starts, columns, 1, first_pair).ravel()[:count]
 
 
 def block_sums(
@@ -65,8 +68,12 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
     Sums that float64 cannot tell from zero (|S| below ``rounding_error``) count as not negative.
     """
     u = math.log(base)
+    sure = 2 * similarity.single_error + similarity.rounding_error(length)
     for low, high in blocks(0, length):
-        near = np.flatnonzero(scan(similarity, u, low, high) < similarity.single_error)
+        sums = scan(similarity, u, low, high)
+        surely = np.flatnonzero(sums < -sure)[:1]
+        until = int(surely[0]) + 1 if len(surely) else len(sums)
+        near = np.flatnonzero(sums[:until] < similarity.single_error)
         positions = (near + low).astype(np.float64)
         negative = positions[_negative(similarity, positions, u, length)]
         if len(negative):

@@ -1,0 +1,112 @@
+"""Ctrl-C and terminations: the first ends the work in good order, the second at once.
+
+Nothing needs an orderly end: what is stored is there whole or not at all. It saves time, since a
+training step is completed and kept.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+HANDLED = (signal.SIGINT, signal.SIGTERM)
+SECONDS_APART = 0.3
+"""Two signals within so long are one: a launcher may pass on what the terminal sends to all."""
+SHOW_CURSOR = b"\x1b[?25h"
+STOPPED = b"ropelab: stopped at once; finished parts are kept and the same command continues\n"
+
+_received: list[int] = []
+"""Signals that have come since `handled` began."""
+
+
+def exit_status() -> int:
+    """The status of a process that was interrupted: 130 after Ctrl-C, 143 after a termination."""
+    return 128 + (_received[0] if _received else signal.SIGINT)
+
+
+def leave(number: int, frame: FrameType | None = None) -> NoReturn:
+    """End the process, whatever it is doing."""
+    with suppress(OSError):
+        os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + STOPPED)
+    os._exit(128 + number)
+
+
+def leave_at_once() -> None:
+    """Until a command has begun: end at a signal without a traceback from some import."""
+    for number in HANDLED:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """While the block runs, a first signal is a KeyboardInterrupt, a second one ends the process.
+
+    The second is seen by a thread of its own: the main thread may be inside one long product of
+    matrices, where Python calls no handler. What is ignored (Ctrl-C under nohup) stays ignored.
+    """
+    _received.clear()
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    heard = [number for number in HANDLED if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
+    woken_before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(ours,), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(woken_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(theirs)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    _received.append(number)
+    raise KeyboardInterrupt
+
+
+def _watch(end: int) -> None:
+    """Read the numbers of signals as they come, until the other end is closed."""
+    first = 0.0
+    while told := os.read(end, 1):
+        if told[0] not in HANDLED:
+            continue
+        now = time.monotonic()
+        if first and now - first > SECONDS_APART:
+            leave(told[0])
+        first = first or now
+    os.close(end)
+
+
+@contextmanager
+def held() -> Iterator[Callable[[], bool]]:
+    """Hold a first signal back while the block runs; the yielded function tells whether it came.
+
+    Interrupted inside a training step, weights would be half updated and the run could not be
+    continued exactly. A second Ctrl-C is let through. Only the main thread receives signals;
+    elsewhere nothing is held. A termination that nobody handles ends the process as ever.
+    """
+    arrived = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived.is_set
+        return
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        # In a worker Ctrl-C is otherwise ignored, and may come from the terminal and the parent.
+        if arrived.is_set() and callable(before[number]):
+            raise KeyboardInterrupt
+        _received.append(number)
+        arrived.set()
+
+    terminated = [signal.SIGTERM] if callable(signal.getsignal(signal.SIGTERM)) else []
+    before = {int(n): signal.signal(n, hold) for n in (signal.SIGINT, *terminated)}
+    try:
+        yield arrived.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,59 @@
+"""docs/notes: a page per note, every line of it with its verdict, written from the ledger."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from ropelab.literature.page import of_source, page
+from ropelab.literature.sources import SOURCES
+from tests.docs.ledger import newest_claims
+from tests.docs.reference import table
+
+NOTES = tuple(sorted(source for source in SOURCES if source.isdecimal()))
+TABLES = ("claims", "passages", "questions", "rest")
+HEAD = """\
+Every line of this text, with what decides it: `ropelab claims --source {source}`, here from the
+committed results (`python -m tests.docs_numbers --write` writes this page). `ropelab claims
+--id ID` shows all that was measured for a claim. Lines without a verdict make no claim of their
+own.
+"""
+
+
+def note_pages() -> dict[str, str]:
+    """The pages by file name."""
+    return {f"docs/notes/{source}.md": "\n".join(_page(source)) + "\n" for source in NOTES}
+
+
+def _page(source: str) -> Iterator[str]:
+    tables = {name: table(newest_claims(), name) for name in TABLES}
+    mine, about = of_source(tables, source), SOURCES[source]
+    known = " ".join(str(x) for x in (about.author, about.year) if x)
+    yield f"# Note {source}: {about.title}\n"
+    if about.link:
+        yield f"{known}, <{about.link}>\n"
+    yield HEAD.format(source=source)
+    yield from _questions(mine["questions"])
+    yield "| line | sentence | verdict | why | claim |\n| --- | --- | --- | --- | --- |"
+    for row in page(mine).itertuples():
+        said = f"{row.sentence} ({row.english})" if row.english else row.sentence
+        yield _row(row.lines, said, row.verdict, row.why, row.id)
+
+
+def _questions(asked: pd.DataFrame) -> Iterator[str]:
+    if asked.empty:
+        return
+    yield "## What it asks\n"
+    for row in asked.itertuples():
+        yield f"- {row.quote} ({row.english}) **{row.answer}**"
+    yield "\n## Line by line\n"
+
+
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(_plain(str(cell)) for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is inside a table."""
+    for mark in "\\|*_<[$":
+        text = text.replace(mark, f"\\{mark}")
+    return text

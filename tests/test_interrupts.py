@@ -1,0 +1,116 @@
+"""Signals: the first ends the work in good order, the second at once, none with a traceback."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ropelab import interrupts, outcome
+
+LONG = """
+import hashlib, sys
+from ropelab import interrupts, outcome
+
+def one_long_call():
+    with interrupts.held() as arrived:
+        print("inside", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
+
+sys.exit(outcome.status_of(one_long_call))
+"""
+
+
+def hear_interrupts():
+    """In the child: undo an inherited 'ignore Ctrl-C', as under nohup or a CI runner."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def started(*arguments):
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        preexec_fn=hear_interrupts,
+    )
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM], ids=lambda which: which.name)
+def test_a_second_signal_ends_what_python_cannot_interrupt(which):
+    with started("-c", LONG) as process:
+        assert process.stdout.readline() == "inside\n"
+        process.send_signal(which)
+        time.sleep(2 * interrupts.SECONDS_APART)
+        assert process.poll() is None
+        process.send_signal(which)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + which
+    assert err.splitlines() == [
+        "ropelab: stopped at once; finished parts are kept and the same command continues"
+    ]
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+
+_, module, *sys.argv = sys.argv
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from ropelab.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["pydantic", "typer", "ropelab.cli", "numpy", "pandas", "scipy"])
+def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
+    command = ["ropelab", "claims", "--results", str(tmp_path / "results")]
+    with started("-c", INTERRUPTED_IMPORT, module, *command) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.startswith("ropelab: ")
+    assert err.count("\n") == 1
+    assert not list(tmp_path.glob("results/*/*/*"))
+
+
+@pytest.mark.parametrize(("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+    def command():
+        with interrupts.held() as arrived:
+            assert not arrived()
+            signal.raise_signal(which)
+            assert arrived()
+        raise KeyboardInterrupt
+
+    assert outcome.status_of(command) == status
+    assert capsys.readouterr().err.startswith("ropelab: interrupted; finished parts are kept")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.handled():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_is_let_through_where_nobody_watches():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.held() as arrived:
+            signal.raise_signal(signal.SIGINT)
+            assert arrived()
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
