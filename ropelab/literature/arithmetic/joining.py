@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.literature.arithmetic.sinusoidal import BASE, code
 from ropelab.literature.arithmetic.small_model import (
     encoded,
     encoding_for,
