@@ -176,7 +176,7 @@ def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
 def _lay_out(figure: "Figure") -> None:
     """Find room for labels once, at the resolution of the file; saving would do it twice more."""
     engine = figure.get_layout_engine()
-    if engine is not None:
+    if engine is not None and figure.axes:
         figure.set_dpi(DOTS_PER_INCH)
         engine.execute(figure)
         figure.set_layout_engine("none")
