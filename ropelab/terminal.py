@@ -51,7 +51,8 @@ class Bars:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
+            console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
         self._open = 0
