@@ -7,6 +7,9 @@ WINDOW = "sliding_window"
 SEARCHED = "searched"
 """The arm of methods whose knobs were chosen on the model that is measured."""
 
+AS_SHIPPED = "as_shipped"
+"""A model given, exactly as its configuration has it: what everything is compared with."""
+
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
     """A method with its factor, where it has one, and its arm, if it was searched or fine-tuned.

@@ -8,6 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from ropelab.encoding.base import Encoding
+from ropelab.labels import AS_SHIPPED
 from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import (
     Readable,
@@ -45,6 +46,10 @@ class Reader(ABC):
         """Whether each scored token is the most probable one, [rows, scored]."""
         return correct(model, batch)
 
+    def seen(self, tokens: Tensor) -> Tensor:
+        """What of rows of tokens is before the model when their last ones are predicted."""
+        return tokens
+
     def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
         """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
         return self
@@ -67,6 +72,18 @@ class AsTrained(Reader):
         defined = [length for length in lengths if length <= defined_length(model.encoding, length)]
         if defined:
             yield defined
+
+
+@dataclass(frozen=True)
+class AsShipped(Reader):
+    """A model given, exactly as its configuration has it: frequencies, scaling, windows."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"method": AS_SHIPPED}
+
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
+        yield from model.shipped_passes(lengths)
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,9 @@ class Sliding(Reader):
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         return sliding_correct(model, batch, self.window, self.window // 2)
+
+    def seen(self, tokens: Tensor) -> Tensor:
+        return tokens[:, -self.window - 1 :]
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:

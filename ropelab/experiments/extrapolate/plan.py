@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.hf.facts import vocabulary_of
 from ropelab.labels import SEARCHED, WINDOW
 from ropelab.lm.model import ModelSize
 from ropelab.lm.source import Mixture
@@ -17,7 +16,6 @@ from ropelab.methods.method import PAIRING, Method, Reading, Scaled
 from ropelab.methods.search import LongRopeSearch
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials.cells import Asked, Trial
-from ropelab.trials.given import Given
 from ropelab.trials.plans import beyond_training, learned
 from ropelab.trials.readers import Reader, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
@@ -48,7 +46,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
     """Every row of every task, for every training seed."""
     return [
         Asked(
-            subject=row.model(base) if isinstance(base, Training) else base,
+            subject=row.model(base),
             trial=asked,
             reader=row.reader,
             labels=(
@@ -61,7 +59,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
             dtype=config.dtype,
         )
         for wanted in (trial(config, task) for task in config.tasks)
-        for base in subjects(config)
+        for base in trainings(config)
         for row, asked in rows(config, wanted)
     ]
 
@@ -116,13 +114,7 @@ def at_the_end(asked: Trial, test_len: int) -> Trial:
 
 def trial(config: ExtrapolateConfig, task: str) -> Trial:
     """What a model is asked in a task."""
-    vocabulary = vocabulary_of(config.hf) if config.hf else 0
-    return beyond_training(config, task, tokenizer=config.hf, vocabulary=vocabulary)
-
-
-def subjects(config: ExtrapolateConfig) -> list[Training] | list[Given]:
-    """What is asked: a model per training seed, or the one given."""
-    return [Given.at(config.hf)] if config.hf else trainings(config)
+    return beyond_training(config, task)
 
 
 def trainings(config: ExtrapolateConfig) -> list[Training]:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 
+from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
 from ropelab.trials.comparisons import said
@@ -21,6 +22,8 @@ LEARNED = 0.5
 
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
+    if "recommendation" in tables:
+        return given.answer(tables)
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
     text = [_text(tables)] if "text_nll" in tables else []
     compared = [said(tables["comparisons"])] if "comparisons" in tables else []
@@ -29,6 +32,8 @@ def answer(tables: Tables) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """One row per method: loss in the first and last bucket, accuracy within and beyond."""
+    if "recommendation" in tables:
+        return given.summary(tables)
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
