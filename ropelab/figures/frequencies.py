@@ -85,8 +85,16 @@ def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
             xytext=(-2, 3), textcoords="offset points", fontsize=7, color="#555555", rotation=90,
             ha="right", va="bottom",
         )  # fmt: skip
+    ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
+    ax.annotate(
+        "softmax gives\ne times\nthe weight", (1, 1), xycoords=("data", "axes fraction"),
+        xytext=(-3, -3), textcoords="offset points", fontsize=7, color="#555555", ha="right",
+        va="top",
+    )  # fmt: skip
     ax.set(xscale="log", xlabel="change of a score, one token on (nats)")
-    ax.set_xlim(SMALLEST / 3, 100)
+    ax.set_xlim(SMALLEST / 3, 20)
+    ticks = 10.0 ** np.arange(-10, 1, 2)
+    ax.set_xticks([SMALLEST, *ticks], ["0", *(f"$10^{{{np.log10(t):.0f}}}$" for t in ticks)])
     ax.set_title("Arithmetic: what can be represented", pad=44, fontsize=10)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), fontsize=8, handletextpad=0.1)
 
@@ -110,11 +118,9 @@ def _learnable(ax: Axes, learned: pd.DataFrame, order: list[str]) -> None:
             label=f"from {distance} tokens back",
         )  # fmt: skip
     seeds = int(rows["seeds"].max())
-    ax.set(xlim=(-0.03, 1.03), xlabel="tokens copied correctly (share)")
-    ax.set_title(
-        f"Trained at {trained} tokens, {seeds} seed{'s' if seeds > 1 else ''}: what is learned",
-        pad=44, fontsize=10,
-    )  # fmt: skip
+    how = f"trained at {trained} tokens, {seeds} seed{'s' if seeds > 1 else ''}"
+    ax.set(xlim=(-0.03, 1.03), xlabel=f"tokens copied correctly (share)\n{how}")
+    ax.set_title("Trained models: what is learned", pad=44, fontsize=10)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), fontsize=8, handletextpad=0.1)
 
 
@@ -164,8 +170,10 @@ def bands(learned: pd.DataFrame) -> Figure:
     for ax, (title, rows, context) in zip(axes.flat, wanted, strict=True):
         _by_distance(ax, rows[rows["context_tokens"] == context])
         ax.set_title(f"{title}, in {context} tokens", fontsize=9, fontweight="normal")
-    axes[0][0].legend(fontsize=8, loc="lower left", frameon=True, framealpha=0.85, edgecolor="none")
-    figure.supxlabel("distance of what is copied (tokens)", fontsize=10)
+    for ax in axes[-1]:
+        ax.set_xlabel("distance of what is copied (tokens)")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
     figure.supylabel("tokens copied correctly (share)", fontsize=10)
     figure.suptitle(
         _bands_title(taken[taken["context_tokens"] == trained]),

@@ -123,16 +123,29 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
     Raises:
         InputError: nothing there, nothing readable, or no text in it.
     """
+    name, documents = read_documents(path)
+    if path is None or path.is_dir():
+        return from_documents(name, documents)
+    return from_single(name, documents[0].text, piece)
+
+
+def read_documents(path: Path | None) -> tuple[str, list[Document]]:
+    """What a corpus is called in messages, and all of its documents; of a file there is one.
+
+    Args:
+        path: as for `read_corpus`.
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
-        return from_documents("the standard library", _documents(_library_files(root), root))
+        return "the standard library", _documents(_library_files(root), root)
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path))
-        return from_documents(f"the corpus {path}", _not_empty(path, _documents(files, path)))
+        return f"the corpus {path}", _not_empty(path, _documents(files, path))
     if not path.exists():
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    (document,) = _not_empty(path, _documents([path], path.parent))
-    return from_single(f"the corpus {path}", document.text, piece)
+    return f"the corpus {path}", _not_empty(path, _documents([path], path.parent))
 
 
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:

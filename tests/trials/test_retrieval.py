@@ -4,44 +4,18 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import one_hot
 
 from ropelab.context import Context
-from ropelab.encoding.base import Encoding
-from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.source import ALPHABET, KEY
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.lm.source import KEY
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.grid import Place, distances, places, retrieval_contexts
-from ropelab.trials.readers import AsTrained
+from ropelab.trials.readers import AsTrained, Sliding
 from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
 from ropelab.trials.text import SEARCH_SEED
+from tests.trials.certain import Certain, looking_back
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
-
-
-class Certain(nn.Module):
-    """A model by construction: it is sure of one next token, and knows nothing where that is -1."""
-
-    size = type("Size", (), {"vocabulary": VOCABULARY})
-
-    def __init__(self, predictions) -> None:
-        super().__init__()
-        self.encoding = Encoding()
-        self.predictions = predictions
-        self.head = nn.Linear(VOCABULARY + 1, VOCABULARY, bias=False)
-        nn.init.eye_(self.head.weight)
-
-    def hidden(self, tokens):
-        """The prediction of the token after each, from those up to it."""
-        known = nn.functional.pad(tokens, (0, 1))
-        following = self.predictions(known)[:, 1:]
-        return one_hot(following.where(following >= 0, VOCABULARY), VOCABULARY + 1).float()
-
-
-def looking_back(distance: int) -> Certain:
-    """A model that repeats what stood exactly so far back."""
-    return Certain(lambda tokens: tokens.roll(distance, dims=1))
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +55,20 @@ def test_looking_exactly_as_far_back_finds_everything_and_one_token_beside_it_no
     assert beside["correct"].sum() < found["trials"].sum() / 3
 
 
+def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(corpus):
+    def looking_within(distance: int) -> Certain:
+        """A model that repeats what stood so far back, as far as it is given that."""
+        pad = nn.functional.pad
+        return Certain(lambda tokens: pad(tokens, (distance, 0), value=-1)[:, :-distance])
+
+    place = Place(64, 256)
+    for window, share in ((256, 1), (128, 1), (48, 0)):
+        asked = task("copy", corpus, place)
+        reader = Sliding(AsTrained(), window)
+        found = asked.measure(looking_within(64), reader, nothing)["trials"]
+        assert (found["correct"] == share * found["trials"]).all()
+
+
 def test_the_value_further_back_is_always_wrong(corpus):
     asked = task("nearer", corpus, Place(64, 256))
     assert accuracy(looking_back(128), asked) == 0
@@ -118,7 +106,7 @@ def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_
     corpus,
 ):
     asked, place = task("hidden", corpus), Place(64, 256)
-    held_out = documents(corpus, 256, 2)[0]
+    held_out = corpus.documents(256, 2)[0]
     searched = corpus.windows(SEARCH_SEED, 256, 2)
     for seed, background in ((0, held_out), (SEARCH_SEED, searched)):
         tokens = asked.sequences_at(seed, place, 2).tokens
@@ -134,12 +122,3 @@ def test_a_search_is_for_less_loss(name, corpus):
     asked = task(name, corpus)
     knowing = Certain(lambda tokens: ngram_predictions(tokens, KEY))
     assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())
-
-
-def test_symbols_can_be_those_of_another_vocabulary(corpus):
-    plain, other = (task("copy", corpus, vocabulary=vocabulary) for vocabulary in (0, 1000))
-    tokens, renamed = (each.examples(3, 64) for each in (plain, other))
-    assert set(tokens.unique().tolist()) <= set(ALPHABET.tolist())
-    assert renamed.max() > ALPHABET.max()
-    assert [len(row.unique()) for row in tokens] == [len(row.unique()) for row in renamed]
-    assert (renamed[:, 32:] == renamed[:, :32]).all()

@@ -40,7 +40,6 @@ VERSION = 1
 SCHEMES = (
     "unscaled",
     "one(period=1e6)",
-    "one(period=1e4)",
     "one(period=256)",
     "one(period=32)",
     "one(period=6.2832)",

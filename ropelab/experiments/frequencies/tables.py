@@ -18,7 +18,7 @@ from ropelab.trials.comparisons import Pair, compared, difference
 from ropelab.trials.tables import INTERVAL, NLL, PLACE, over_seeds
 
 TEXT, COPY, NEARER = "text loss", "copy accuracy", "nearer accuracy"
-ROW = ["metric", "scheme", "removed", *PLACE]
+ROW = ["scheme", "removed", "metric", *PLACE]
 
 
 def units(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
@@ -29,7 +29,7 @@ def units(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
         if task in answers
     ]
     if "text" in answers:
-        found.insert(0, _read(answers["text"]["last_window"]))
+        found.append(_read(answers["text"]["last_window"]))
     columns = [*ROW, "seed", "unit", "trials", "value"]
     return pd.concat([table[columns] for table in found], ignore_index=True)
 
@@ -45,7 +45,7 @@ def _read(last_window: pd.DataFrame) -> pd.DataFrame:
 
 
 def learned(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFrame:
-    """metric, scheme, removed, distance, context, seeds, n, value, interval, train_len."""
+    """scheme, removed, metric, distance, context, seeds, n, value, interval, train_len."""
     rows = [(*place, *over_seeds(group)) for place, group in measured.groupby(ROW, sort=False)]
     table = pd.DataFrame(rows, columns=[*ROW, "seeds", "n", "value", *INTERVAL])
     return told(table).assign(train_len_tokens=config.train_len)
@@ -56,7 +56,7 @@ def comparisons(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFra
     first, *others = config.parsed_schemes()
     kept = measured[measured["removed"] == KEPT]
     pairs = _pairs(kept, "scheme", first, others)
-    return told(compared(pairs, ["metric", *PLACE, "scheme_a", "scheme_b"]))
+    return told(compared(pairs, ["scheme_a", "scheme_b", "metric", *PLACE]))
 
 
 def removed(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFrame:
@@ -64,7 +64,7 @@ def removed(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFrame:
     first = next(iter(config.parsed_schemes()))
     mine = measured[measured["scheme"] == first]
     pairs = _pairs(mine, "removed", KEPT, list(config.bands))
-    return told(compared(pairs, ["metric", *PLACE, "removed_a", "removed_b"]))
+    return told(compared(pairs, ["removed_a", "removed_b", "metric", *PLACE]))
 
 
 def _pairs(
@@ -74,7 +74,7 @@ def _pairs(
     for place, group in measured.groupby(["metric", *PLACE], sort=False):
         values = by_seed_and_unit(group, column)
         for other in others:
-            about = (*place, other, reference)
+            about = (other, reference, *place)
             mean = difference(values(other), values(reference))
             yield Pair(about, mean, (other, reference), place[0] == TEXT)
 
