@@ -23,6 +23,25 @@ MOST = 2**40
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
+def located(path: Path) -> Path:
+    """The folder of a model: the path itself, or where the local cache of the Hub has that id.
+
+    Raises:
+        InputError: neither is there.
+    """
+    if path.exists() or path.is_symlink() or len(path.parts) != 2 or path.is_absolute():
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(str(path), local_files_only=True))
+    except (ImportError, OSError, ValueError):
+        raise InputError(
+            f"there is no folder {path}, and no model of that name in the local cache of the Hub "
+            f"(hf download {path} puts it there)"
+        ) from None
+
+
 def checked_config(folder: Path) -> dict[str, Any]:
     """config.json of a folder in which every file is a plain one and every size is possible.
 
@@ -63,6 +82,12 @@ def files(folder: Path) -> list[Path]:
         if stat.S_ISREG(mode) and not os.access(path, os.R_OK):
             raise InputError(f"cannot read {path}: Permission denied")
     return [path for path, mode in zip(found, modes, strict=True) if stat.S_ISREG(mode)]
+
+
+def stamp(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Changes when a file of the folder does; what was read of it may be kept until then."""
+    stats = [(path, path.stat()) for path in files(folder)]
+    return tuple((path.name, s.st_size, s.st_mtime_ns, s.st_ino) for path, s in stats)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -112,8 +137,9 @@ def _check_index(path: Path) -> None:
     """Refuse an index that leads out of the folder: what it names would not be fingerprinted."""
     try:
         named = json.loads(path.read_bytes()).get("weight_map", {}).values()
-        elsewhere = [name for name in named if Path(name).name != name]
+        beside = {file.name for file in files(path.parent)}
+        elsewhere = [name for name in named if name not in beside]
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         raise InputError(f"{path} is no index of weights") from None
     if elsewhere:
-        raise InputError(f"{path} names {elsewhere[0]!r}, which is not a file beside it")
+        raise InputError(f"{path} names {str(elsewhere[0])[:80]!r}, which is not a file beside it")

@@ -7,6 +7,7 @@ its beginning is learned from, its end is measured.
 """
 
 import hashlib
+import os
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -122,16 +123,29 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
     Raises:
         InputError: nothing there, nothing readable, or no text in it.
     """
+    name, documents = read_documents(path)
+    if path is None or path.is_dir():
+        return from_documents(name, documents)
+    return from_single(name, documents[0].text, piece)
+
+
+def read_documents(path: Path | None) -> tuple[str, list[Document]]:
+    """What a corpus is called in messages, and all of its documents; of a file there is one.
+
+    Args:
+        path: as for `read_corpus`.
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
-        return from_documents("the standard library", _documents(_library_files(root), root))
+        return "the standard library", _documents(_library_files(root), root)
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path))
-        return from_documents(f"the corpus {path}", _not_empty(path, _documents(files, path)))
+        return f"the corpus {path}", _not_empty(path, _documents(files, path))
     if not path.exists():
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    (document,) = _not_empty(path, _documents([path], path.parent))
-    return from_single(f"the corpus {path}", document.text, piece)
+    return f"the corpus {path}", _not_empty(path, _documents([path], path.parent))
 
 
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
@@ -178,8 +192,26 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
     return Corpus(name, tuple(training), tuple(measured), kinds, digest.hexdigest())
 
 
+def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change of every file, which tell without reading what has changed.
+
+    Args:
+        path: as for `read_corpus`.
+    """
+    if path is None:
+        files = _library_files(Path(sysconfig.get_path("stdlib")))
+    else:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = ((str(file), file.stat()) for file in files if file.exists())
+    return tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats)
+
+
 def _library_files(root: Path) -> list[Path]:
-    return sorted(p for p in root.rglob("*.py") if not SKIPPED_FOLDERS & set(p.parts))
+    files: list[Path] = []
+    for folder, inside, names in os.walk(root):
+        inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
+        files += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(files)
 
 
 def _hidden(path: Path, root: Path) -> bool:

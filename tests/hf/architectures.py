@@ -23,7 +23,6 @@ from ropelab.hf.library import quiet
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling.plan import RopePlan
 from tests.hf.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
@@ -166,6 +165,8 @@ class Served:
         closed: why no method can be put in, empty if one can.
         in_parts: whether the model is read in parts when the context is long.
         parts: how far that is from one pass, 0 where it is not done.
+        sharpens: whether log n can be put in.
+        pairing: which features form a pair, where ReRoPE and Self-Extend can be put in; else `no`.
     """
 
     shipped: float
@@ -173,6 +174,8 @@ class Served:
     closed: str
     in_parts: bool
     parts: float
+    sharpens: bool
+    pairing: str
 
     def mark(self, method: str) -> str:
         """`=` where ours is transformers' result, `own` where it has none, `no` where we refuse."""
@@ -196,7 +199,15 @@ def served(model_type: str, folder: Path) -> Served:
     methods = {} if model.closed else {m: _method(model, reference, m) for m in METHODS}
     model.encoding = AS_SHIPPED
     shipped = max(shipped, apart(logits(model, read), theirs(reference, read)))
-    return Served(shipped, methods, model.closed, model.in_parts, _parts(model, read))
+    return Served(
+        shipped=shipped,
+        methods=methods,
+        closed=model.closed,
+        in_parts=model.in_parts,
+        parts=_parts(model, read),
+        sharpens=model.sharpens,
+        pairing="no" if model.closed else model.pairing or "no",
+    )
 
 
 @torch.inference_mode()
@@ -208,8 +219,7 @@ def _parts(model: HuggingFaceModel, read: torch.Tensor) -> float:
 
 def _method(model: HuggingFaceModel, reference: torch.nn.Module, method: str) -> float | None:
     """How far a method is from transformers' own."""
-    facts = model.facts
-    geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+    geometry = model.facts.geometry()
     plan = parse_scaling(_typed(method, geometry.pairs), 4.0).plan(geometry, LENGTH)
     model.encoding = Rope(plan)
     own = _with_method(reference, method, plan, geometry.pairs)
@@ -278,7 +288,9 @@ def _with_method(reference: torch.nn.Module, method: str, plan: RopePlan, pairs:
 def row(model_type: str, found: Served) -> str:
     """A line of the table."""
     marks = " | ".join(found.mark(method) for method in METHODS)
-    return f"| {model_type} | = | {marks} | {'yes' if found.in_parts else 'no'} |"
+    yes = {True: "yes", False: "no"}
+    more = f"{yes[found.sharpens]} | {found.pairing} | {yes[found.in_parts]}"
+    return f"| {model_type} | = | {marks} | {more} |"
 
 
 def refusal(model_type: str, error: InputError) -> str:
@@ -303,7 +315,7 @@ def written() -> str:
     rows = "\n".join(text for text in lines if text.startswith("|"))
     refused = "\n".join(text for text in lines if text.startswith("-"))
     start, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
-    columns = ["architecture", "as shipped", *METHODS, "in parts"]
+    columns = ["architecture", "as shipped", *METHODS, "log n", "far keys", "in parts"]
     head = f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}"
     made = f"{BEGIN}\n\n{head}\n{rows}\n\nRefused, in these words:\n\n{refused}\n\n{END}"
     return start + made + rest.split(END)[1]
