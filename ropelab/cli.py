@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 
 import ropelab
 from ropelab import cli_results, desk, experiments
-from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
-from ropelab.errors import InputError
+from ropelab.config import PARTIAL, Label, read_toml, spellings, take_label
+from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.notices import say
 from ropelab.outcome import print_document, print_line, status_of
@@ -72,6 +72,21 @@ WorkerCount = Annotated[
         "cores, and room in memory]",
     ),
 ]
+ENGINES = ("local", "ray")
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
+    ),
+]
 NoLimits = Annotated[
     bool,
     typer.Option(
@@ -90,7 +105,11 @@ COMMON = {
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
-TRAINING = {"workers": (WorkerCount, None)}
+TRAINING = {
+    "workers": (WorkerCount, None),
+    "engine": (EngineName, "local"),
+    "address": (Address, None),
+}
 """Further flags of experiments that train or measure models."""
 
 ALSO = {"methods": ("--method",)}
@@ -206,6 +225,8 @@ def _run_one(
     quiet: bool,
     json: bool,
     workers: int | None = 1,
+    engine: str = "local",
+    address: str | None = None,
 ) -> None:
     draw_more = _more_figures(format, style)
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
@@ -213,8 +234,8 @@ def _run_one(
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
-    with _workers(workers) as engine:
-        run = replace(lab, engine=engine).carry_out(*plan, label)
+    with _engine(engine, workers, address) as started:
+        run = replace(lab, engine=started).carry_out(*plan, label)
     draw_more(run)
     if json:
         print_json(run)
@@ -236,6 +257,8 @@ def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
     wanted, values = read_toml(path)
     if wanted != name:
         raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
+    if "grid" in values or "case" in values:
+        raise InputError(f"{path} asks for many runs: ropelab run {path}")
     return take_label(path, values)
 
 
@@ -252,20 +275,32 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
 
 
 @contextmanager
-def _workers(count: int | None) -> "Iterator[Engine]":
-    """An engine while the block runs; one worker is this process."""
-    from ropelab.context import InThisProcess
-
-    if count == 1:
-        yield InThisProcess()
-        return
-    from ropelab.engine.workers import Workers
-
-    engine = Workers(count)
+def _engine(name: str, workers: int | None, address: str | None) -> "Iterator[Engine]":
+    """An engine while the block runs."""
+    engine = _made(name, workers, address)
     try:
         yield engine
     finally:
         engine.stop()
+
+
+def _made(name: str, workers: int | None, address: str | None) -> "Engine":
+    """The engine of that name; one local worker is this process."""
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    if name == "ray":
+        from ropelab.engine.on_ray import OnRay
+
+        return OnRay(address, workers)
+    if address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    if workers == 1:
+        from ropelab.context import InThisProcess
+
+        return InThisProcess()
+    from ropelab.engine.workers import Workers
+
+    return Workers(workers)
 
 
 def _show(run: "Run") -> None:
@@ -310,7 +345,7 @@ def list_methods(json_: Json = False) -> None:
 
 
 @app.command("run")
-def run_configs(
+def run_files(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="TOML files, or folders of them.")
     ],
@@ -318,49 +353,45 @@ def run_configs(
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
     ] = "index.md",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what is finished, to do, and what it costs.")
+    ] = False,
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Compute the I-th of N shares; a run without it then makes the tables.",
+        ),
+    ] = "",
     force: Force = False,
+    no_limits: NoLimits = False,
     redraw: Redraw = False,
     format: Formats = "png",
     style: Style = "screen",
     quiet: Quiet = False,
     workers: WorkerCount = None,
+    engine: EngineName = "local",
+    address: Address = None,
 ) -> None:
-    """Run every config given, reuse what is finished, and write an index and a page of all runs."""
-    from ropelab.gallery import check_name, write_index
-    from ropelab.page.report import write_report
-    from ropelab.page.shown import find_runs
-    from ropelab.together import carry_out_all
+    """Carry out every run that files ask for, and write an index and a page of all runs.
+
+    A file asks for one run, or for many: [grid] has a list for each of some keys, and every
+    combination is a run; each table [[case]] is a run. Such a file ends in one table and one
+    figure of all its runs. What is finished is reused.
+    """
+    from ropelab.gallery import check_name
+    from ropelab.sweeps import command
 
     check_name(index)
     draw_more = _more_figures(format, style)
-    lab = _lab(results, force, redraw, True, quiet)
-    files = _toml_files(paths)
-    plans = [_plan(lab, path) for path in files]
-    with _workers(workers) as engine:
-        finished = carry_out_all(replace(lab, engine=engine), plans)
-        for count, (number, run) in enumerate(finished, 1):
-            draw_more(run)
-            if not quiet:
-                print_line(f"[{count}/{len(plans)}] {files[number]}")
-                print_line(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
-    print_line(f"index: {write_index(results, index)}")
-    print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
-
-
-def _toml_files(paths: Sequence[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-        if not found:
-            raise InputError(f"no .toml files in {path}")
-        files += found
-    return files
-
-
-def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config, Label]:
-    name, values = read_toml(path)
-    label, values = take_label(path, values)
-    return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
+    lab = replace(_lab(results, force, redraw, True, quiet), workers=workers, limits=not no_limits)
+    request = command.Request(paths, lab, shard, print_line, draw_more, quiet)
+    if dry_run:
+        command.tell(request)
+        return
+    with _engine(engine, workers, address) as started:
+        command.carry_out(request, started, index)
 
 
 def _version(wanted: bool) -> None:
