@@ -133,7 +133,7 @@ class Needles:
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`answers`: whether each was found, and the log-probability of its answer."""
-        records = []
+        records: list[tuple[float, ...]] = []
         for context in self.contexts:
             for number in range(self.rows):
                 needle = self.needle(context, number)
@@ -161,9 +161,8 @@ class Needles:
         Raises:
             InputError: the context is too short for question and answer in some text.
         """
-        random = np.random.default_rng(
-            (EVALUATION, list(WORDINGS).index(self.name), context, number)
-        )
+        which = list(WORDINGS).index(self.name)
+        random = np.random.default_rng((EVALUATION, which, context, number))
         one = self.depths[number % len(self.depths)]
         depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
         names = random.permutation(NAMES)[: len(depths)].tolist()
