@@ -351,7 +351,11 @@ def _toml_files(paths: Sequence[Path]) -> list[Path]:
 def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config, Label]:
     name, values = read_toml(path)
     label, values = take_label(path, values)
-    return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
+    try:
+        return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
+    except InputError as error:
+        named = str(error) if str(path) in str(error) else f"{path}: {error}"
+        raise InputError(named) from None
 
 
 def _version(wanted: bool) -> None:

@@ -156,7 +156,11 @@ def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
     manifest = read_manifest(folder)
     assert manifest is not None
     with replaced(folder) as fresh:
-        shutil.copytree(folder, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns("figures"))
+        for path in sorted(set(folder.rglob("*")) - set((folder / "figures").rglob("*"))):
+            if path.is_file():
+                copy = fresh / path.relative_to(folder)
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, copy)
         _write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
 
 
