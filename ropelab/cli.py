@@ -72,10 +72,17 @@ WorkerCount = Annotated[
         "cores, and room in memory]",
     ),
 ]
+NoLimits = Annotated[
+    bool,
+    typer.Option(
+        "--no-limits", help="Also work of more than a day, or of more memory than there is."
+    ),
+]
 COMMON = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
     "force": (Force, False),
+    "no_limits": (NoLimits, False),
     "redraw": (Redraw, False),
     "format": (Formats, "png"),
     "style": (Style, "screen"),
@@ -191,6 +198,7 @@ def _run_one(
     config: Path | None,
     results: Path,
     force: bool,
+    no_limits: bool,
     redraw: bool,
     format: str,
     style: str,
@@ -203,6 +211,7 @@ def _run_one(
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
+    lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
     with _workers(workers) as engine:
         run = replace(lab, engine=engine).carry_out(*plan, label)

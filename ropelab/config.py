@@ -99,9 +99,15 @@ def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
     return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
-Count = Annotated[int, BeforeValidator(read_number), Field(ge=1)]
-EvenCount = Annotated[int, BeforeValidator(read_number), Field(ge=2), AfterValidator(_even)]
-Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0)]
+LARGEST = 2**53
+"""Whole numbers beyond this are not exact in float64, in which positions are computed."""
+WIDEST = 2**20
+"""Features of a head or a model; the widest heads in use have a few hundred."""
+Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
+EvenCount = Annotated[
+    int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
+]
+Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
@@ -222,6 +228,7 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"^(Input|Value) should have", "must have", text)
     text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
     text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
+    text = text.replace("a valid string", "text")
     text = text.replace("a valid boolean, unable to interpret input", "true or false")
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
@@ -235,10 +242,12 @@ class Label:
     Attributes:
         name: the name of its config file, for the run's folder.
         title: heads its entry in the gallery.
+        origin: the file, and the case in it, that asked for the run: named in errors.
     """
 
     name: str = field(default="", compare=False)
     title: str = field(default="", compare=False)
+    origin: str = field(default="", compare=False)
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
@@ -246,7 +255,7 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
     title = values.get("title", "")
     if not isinstance(title, str):
         raise InputError(f"{path}: title must be text, got {title!r}")
-    return Label(path.stem, title), {k: v for k, v in values.items() if k != "title"}
+    return Label(path.stem, title, str(path)), {k: v for k, v in values.items() if k != "title"}
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
@@ -265,7 +274,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
-        raise InputError(f"{path} is nested too deeply to be a config") from None
+        raise InputError(f"{path} is nested too deeply for a config") from None
     experiment = values.pop("experiment", None)
     if not isinstance(experiment, str):
         raise InputError(f'{path} must name its experiment: experiment = "precision"')

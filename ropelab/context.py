@@ -49,6 +49,7 @@ class Needs:
         operations: of its matrix products; of two cells the longer one is begun first.
         memory_bytes: at its peak, the libraries included. Training the small model at 2048 tokens
             took 2.9 GB at most.
+        dtype: the number format of those products.
         gpu: whether it is computed on a GPU.
         awaited: whether other cells wait for it; such a one is begun before all others.
         folders: those of other cells that are read, or left behind for others.
@@ -57,6 +58,7 @@ class Needs:
 
     operations: float = 0.0
     memory_bytes: int = 3_000_000_000
+    dtype: str = "float32"
     gpu: bool = False
     awaited: bool = False
     folders: tuple[CellName, ...] = ()

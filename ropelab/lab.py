@@ -1,7 +1,7 @@
 """Carry out one experiment: validate, find a finished run or make one, store it, hand it over."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,11 +14,13 @@ from uuid import uuid4
 from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, Label, build
-from ropelab.context import Context, Engine, InThisProcess, Progress, silent
+from ropelab.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
 from ropelab.notices import say
+from ropelab.outlook import free_memory, outlook, workers_for
 from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
@@ -88,6 +90,9 @@ class Lab:
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
         engine: where cells are computed.
+        workers: how many processes compute them, for estimates; None: as many as fit.
+        limits: refuse work that takes more than a day, or more memory than there is.
+        foretold: what the work costs has been said already.
     """
 
     results: Path | None = None
@@ -98,6 +103,9 @@ class Lab:
     waiting: Waiting = say_nothing
     notice: Callable[[str], None] | None = None
     engine: Engine = field(default_factory=InThisProcess)
+    workers: int | None = 1
+    limits: bool = True
+    foretold: bool = False
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -116,6 +124,7 @@ class Lab:
         """A finished run of that config, made now, under that label, if it does not exist yet."""
         if self.results is None:
             context = Context(progress=self.progress, engine=self.engine)
+            self._weigh(experiment, config, context)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
         for name, values in config.requires():
@@ -175,8 +184,9 @@ class Lab:
 
     def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
         start, clock = datetime.now(UTC), time.perf_counter()
+        context = self.context()
+        self._weigh(experiment, identity.config, context)
         self._announce(identity.config)
-        context = self._context()
         tables = experiment.run(identity.config, context)
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
         about = {
@@ -192,13 +202,45 @@ class Lab:
         }
         store.save(folder, identity, tables, run.figures() if self.figures else None, about)
 
+    def is_finished(
+        self, experiment: Experiment, config: Config, label: Label | None = None
+    ) -> bool:
+        """Whether a run of that config is there and will be used; nothing is written."""
+        if self.results is None or self.force:
+            return False
+        identity = self._identity(experiment, config, label or Label())
+        try:
+            return store.find(identity.folder(self.results), identity) is not None
+        except DamagedError:
+            return False
+
+    def foretell(self, estimate: Estimate, cells: Sequence[Cell]) -> None:
+        """Say what work costs that takes more than a minute.
+
+        Args:
+            cells: those that are still to be computed.
+        Raises:
+            InputError: it takes more than a day, or more memory than there is.
+        """
+        workers = workers_for(self.workers, cells)
+        if self.limits:
+            refuse_beyond(estimate, workers, free_memory())
+        if self.notice and (line := told(estimate, workers)):
+            self.notice(line)
+
+    def _weigh(self, experiment: Experiment, config: Config, context: Context) -> None:
+        if not self.foretold:
+            ahead = outlook(experiment, config, context)
+            self.foretell(ahead.estimate, ahead.left)
+
     def _announce(self, config: Config) -> None:
         """Tell how a training run computes, so that a slow machine is no surprise."""
         dtype, device = getattr(config, "dtype", None), getattr(config, "device", "")
         if self.notice and dtype:
             self.notice(about_dtype(dtype, device))
 
-    def _context(self) -> Context:
+    def context(self) -> Context:
+        """What a run gets that is kept in the results folder."""
         results = self.results
         assert results is not None
         return Context(
@@ -214,15 +256,24 @@ def _optional(**entries: Any) -> dict[str, Any]:
     return {name: entry for name, entry in entries.items() if entry}
 
 
-def run(name: str, *, results: str | Path | None = None, force: bool = False, **values: Any) -> Run:
+def run(
+    name: str,
+    *,
+    results: str | Path | None = None,
+    force: bool = False,
+    limits: bool = True,
+    **values: Any,
+) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
     Args:
         results: a results folder in which the run is kept and found again; None: in memory.
         force: run again what is finished.
+        limits: refuse what takes more than a day, or more memory than there is.
         values: the fields of the experiment's config, as on the command line.
     Raises:
-        InputError: a value that is not allowed.
+        InputError: a value that is not allowed, or work beyond the limits.
     """
-    lab = Lab(results=Path(results) if results is not None else None, force=force)
+    folder = Path(results) if results is not None else None
+    lab = Lab(results=folder, force=force, limits=limits)
     return lab.carry_out(*lab.prepare(name, values))

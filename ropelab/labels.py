@@ -29,3 +29,13 @@ def row_labels(table: pd.DataFrame) -> list[str]:
     """The label of every row of a table with the columns method, factor and arm."""
     columns = (table["method"], table["factor"], table["arm"])
     return [method_label(*row) for row in zip(*columns, strict=True)]
+
+
+def roughly(value: float) -> str:
+    """A number for a sentence: two digits, written out where it is large.
+
+    >>> roughly(487123.4), roughly(0.00123), roughly(3.7e-06)
+    ('490,000', '0.0012', '3.7e-06')
+    """
+    text = f"{value:.2g}"
+    return f"{float(text):,.0f}" if abs(value) >= 10 else text

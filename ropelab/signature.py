@@ -12,6 +12,7 @@ from ropelab.experiments import Experiment
 KEPT = {
     "results": (str | Path | None, None, "folder in which the run is kept; None: in memory only"),
     "force": (bool, False, "run again what is finished"),
+    "limits": (bool, True, "refuse work of more than a day, or of more memory than there is"),
 }
 
 

@@ -77,6 +77,10 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["freqs", "--method", "rerope"], "rerope is not a change of frequencies alone"),
         (["extrapolate", "--corpus", "/no/such/folder"], "/no/such/folder"),
         (["run", "nowhere"], "no config file at nowhere"),
+        (["freqs", "--test-len", "1e300"], "--test-len must be less than or equal to 900719925474"),
+        (["freqs", "--method", "ntk(factor=1e308)"], "inf tokens are more than 2^53"),
+        (["freqs", "--head-dim", "9e15"], "--head-dim must be less than or equal to 1048576"),
+        (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
 )
 def test_bad_input_is_one_line_with_status_2_and_writes_nothing(call, arguments, sentence):
@@ -94,6 +98,22 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
     status, _, err = call("precision", "--config", "x.toml")
     assert status == 2
     assert "unknown key 'hed_dim'; did you mean 'head_dim'?" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}', "x.toml is nested too deeply"),
+        ('experiment = "extrapolate"\nhf = 128', "hf must be text, got 128"),
+    ],
+)
+def test_odd_values_in_a_file_are_one_line_that_names_it(call, text, sentence):
+    Path("x.toml").write_text(text)
+    status, _, err = call("run", "x.toml")
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.startswith("ropelab: x.toml")
+    assert sentence in err
+    assert not Path("results").exists()
 
 
 def test_a_config_for_another_experiment_is_refused(call):

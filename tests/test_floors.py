@@ -15,6 +15,7 @@ PACKAGE = Path(ropelab.__file__).parent
 FLOORS = (
     (
         "errors",
+        "estimate",
         "files",
         "folders",
         "interrupts",
@@ -28,7 +29,7 @@ FLOORS = (
         "tables",
     ),
     ("config", "cells"),
-    ("context",),
+    ("context", "lookahead"),
     ("rope",),
     ("numerics",),
     ("encoding",),
@@ -37,8 +38,9 @@ FLOORS = (
     ("trials",),
     ("figures", "experiments", "engine"),
     ("store", "terminal"),
-    ("lab", "desk", "drawn", "export", "gallery", "listing", "page", "signature"),
+    ("lab", "desk", "drawn", "export", "gallery", "listing", "outlook", "page", "signature"),
     ("together",),
+    ("sweeps",),
     ("cli", "cli_results"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}

@@ -4,6 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ropelab.config import Base, Config, Natural
+from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
 
 
@@ -25,6 +26,10 @@ class Toy(Experiment):
         if config.seed == 13:
             raise RuntimeError("unlucky")
         return {"toy": pd.DataFrame({"base": [config.base], "length_tokens": [config.seed]})}
+
+    def estimate(self, config):
+        """It is nothing."""
+        return Estimate()
 
     def answer(self, tables):
         """Say the base."""

@@ -3,6 +3,7 @@
 config.py   QUESTION, CANNOT_SHOW, VERSION, CONFIG: what the command line needs, nothing heavy
 plan.py     plan(config) -> what follows from it, derived once; InputError (where there is more to
             check than the fields alone can tell)
+estimate.py estimate(config) -> what a run costs (where no cells say it)
 run.py      run(config, context) -> tables
 report.py   answer(tables) -> sentence, summary(tables) -> short table
 ropelab/figures/<name>.py   draw(tables) -> figures
@@ -22,10 +23,20 @@ if TYPE_CHECKING:
 
     from ropelab.config import Config
     from ropelab.context import Context
+    from ropelab.estimate import Estimate
     from ropelab.tables import Tables
 
 # In the order in which a newcomer would ask.
-NAMES = ("precision", "freqs", "base", "base-empirical", "extrapolate", "encodings", "claims")
+NAMES = (
+    "precision",
+    "freqs",
+    "base",
+    "base-empirical",
+    "extrapolate",
+    "encodings",
+    "frequencies",
+    "claims",
+)
 
 
 @dataclass(frozen=True)
@@ -40,10 +51,14 @@ class Experiment:
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
-        name = f"{_package(self.name)}.plan"
-        planned = getattr(import_module(name), "plan", None) if find_spec(name) else None
+        planned = self._optional("plan", "plan")
         if planned is not None:
             planned(config)
+
+    def estimate(self, config: "Config") -> "Estimate | None":
+        """What a run costs, from its config alone; None where it is that of its cells."""
+        estimated = self._optional("estimate", "estimate")
+        return estimated(config) if estimated else None
 
     def run(self, config: "Config", context: "Context") -> "Mapping[str, pd.DataFrame]":
         """Compute the tables."""
@@ -60,6 +75,10 @@ class Experiment:
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """The figures, the most telling one first."""
         return import_module(f"ropelab.figures.{self.name.replace('-', '_')}").draw(tables)
+
+    def _optional(self, module: str, function: str) -> Callable[..., Any] | None:
+        name = f"{_package(self.name)}.{module}"
+        return getattr(import_module(name), function, None) if find_spec(name) else None
 
     def _part(self, module: str, function: str) -> Callable[..., Any]:
         return getattr(import_module(f"{_package(self.name)}.{module}"), function)

@@ -1,7 +1,8 @@
 """A causal language model of transformers behind the interface that evaluation uses."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.encoding.base import Encoding
+from ropelab.encoding.extended import SelfExtend
 from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
+from ropelab.hf.attention import PAIRINGS, Attention, Exchange, attending, taken_apart
 from ropelab.hf.facts import facts_of
 from ropelab.hf.head import Head, layers_name
 from ropelab.hf.library import refusing
@@ -19,6 +22,8 @@ from ropelab.hf.load import ModelDtype, load
 from ropelab.hf.rotary import SoftmaxFactor, holders
 from ropelab.hf.shipped import AS_SHIPPED, AsShipped
 from ropelab.rope.frequencies import Geometry
+from ropelab.rope.rotary import Pairing
+from ropelab.rope.scaling.plan import RopePlan
 
 LONGEST_PASS = 8192
 """Tokens that are read at once; longer contexts are read in parts, whose keys are kept."""
@@ -39,8 +44,9 @@ class HuggingFaceModel:
     """A causal language model whose rotary frequencies can be exchanged.
 
     As loaded it reads as shipped. `model.encoding = Rope(...)` exchanges the frequencies, the
-    attention factor and the softmax factor; `model.encoding = AS_SHIPPED` puts back what the
-    checkpoint has. The weights and the windows of layers never change.
+    attention factor and the softmax factor, `LogN`, `ReRope` and `SelfExtend` change attention as
+    well; `model.encoding = AS_SHIPPED` puts back what the checkpoint has. The weights and the
+    windows of layers never change.
 
     Args:
         path: the folder that `save_pretrained` wrote.
@@ -66,6 +72,7 @@ class HuggingFaceModel:
         if not self.rotary:
             raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
         self._encoding: Encoding = AS_SHIPPED
+        self._exchange = Exchange()
         with refusing("cannot take apart the model in", path):
             self.head, self.layers = Head(self.lm), getattr(self.lm, layers_name(self.lm))
             self.size = Size(self.facts.vocabulary)
@@ -82,13 +89,14 @@ class HuggingFaceModel:
     def encoding(self, encoding: Encoding) -> None:
         if isinstance(encoding, AsShipped):
             ends = [holder.longest for holder in self.rotary if holder.longest]
-            self._encoding = AsShipped(min(ends) - 1 if ends else None)
+            self._encoding, self._exchange = AsShipped(min(ends) - 1 if ends else None), Exchange()
             return
-        if not isinstance(encoding, Rope):
-            raise InputError(f"{encoding.name} changes attention, which this model does not allow")
-        if self.closed:
+        exchange = taken_apart(encoding)
+        if self.closed and exchange.plan is not None:
             raise InputError(f"{self.path}: no method can be put in, because {self.closed}")
-        self._encoding = encoding
+        if exchange.attends and (said := self._objection_to(exchange)):
+            raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
+        self._encoding, self._exchange = encoding, exchange
 
     def shipped_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Put AS_SHIPPED in, and group rising lengths that one pass over the longest serves.
@@ -106,7 +114,7 @@ class HuggingFaceModel:
         """What the head turns into logits."""
         self._put_in(tokens.shape[1])
         try:
-            return self._read(tokens, LONGEST_PASS)
+            return self._attended(tokens, LONGEST_PASS)
         finally:
             self._restore()
 
@@ -117,12 +125,15 @@ class HuggingFaceModel:
         last = self._encoding.max_position
         if last is not None and length > last + 1:
             raise InputError(f"{self.path}: as shipped it reads no more than {last + 1} tokens")
+        plan, far = self._exchange.plan, self._exchange.far
         for holder in self.rotary:
-            if isinstance(self._encoding, Rope):
-                holder.exchange(self._encoding.plan, length)
-            else:
+            if plan is None:
                 holder.ship(length)
-        if isinstance(self._encoding, Rope):
+            elif far is None:
+                holder.exchange(plan, length)
+            else:
+                holder.exchange(RopePlan(0 * plan.inv_freq), length)
+        if plan is not None:
             self.softmax.exchange()
 
     def _restore(self) -> None:
@@ -130,7 +141,21 @@ class HuggingFaceModel:
             holder.restore()
         self.softmax.restore()
 
-    def _read(self, tokens: Tensor, longest: int) -> Tensor:
+    def _attended(self, tokens: Tensor, longest: int) -> Tensor:
+        """`_read` with whatever is to be changed about attention."""
+        exchange = self._exchange
+        if not exchange.attends:
+            return self._read(tokens, longest)
+        far = None
+        if exchange.far is not None:
+            assert self.pairing is not None and exchange.plan is not None
+            rope = Rope(exchange.plan, self.pairing)
+            far = SelfExtend(rope, exchange.far.window, exchange.far.group)
+        attention = Attention(exchange.sharpened_from, far, self._by_layer_type)
+        with attending(self.lm, attention):
+            return self._read(tokens, longest, attention)
+
+    def _read(self, tokens: Tensor, longest: int, attention: Attention | None = None) -> Tensor:
         """Last hidden states of one pass, or of parts whose keys and values are kept."""
         length = tokens.shape[1]
         if length <= longest or not self.in_parts:
@@ -139,27 +164,81 @@ class HuggingFaceModel:
 
         cache = DynamicCache(config=self.text)
         size = max(1, min(longest // 2, SCORES_PER_PART // length))
-        parts = [
-            self._last(part, past_key_values=cache, use_cache=True)
-            for part in tokens.split(size, dim=1)
-        ]
+        parts = []
+        for first in range(0, length, size):
+            if attention is not None:
+                attention.first = first
+            part = tokens[:, first : first + size]
+            parts.append(self._last(part, past_key_values=cache, use_cache=True))
         return torch.cat(parts, dim=1)
 
     def _last(self, tokens: Tensor, **more: object) -> Tensor:
         hidden: Tensor = self.layers(tokens, **more).last_hidden_state
         return hidden
 
+    @property
+    def _by_layer_type(self) -> bool:
+        return any(getattr(holder, "layer_type", None) for holder in self.rotary)
+
+    def _objection_to(self, exchange: Exchange) -> str:
+        """Why attention cannot be changed, empty if it can."""
+        if not self.sharpens:
+            return "its layers do not call transformers' attention interface"
+        if exchange.far is not None and self.pairing is None:
+            return "what its layers rotate is not the beginning of queries and keys as they attend"
+        return ""
+
+    @cached_property
+    def sharpens(self) -> bool:
+        """Whether layers call our attention, and sharpening by nothing changes nothing."""
+        return self._same_as_own(Attention(10**9, None, False), AS_SHIPPED)
+
+    @cached_property
+    def pairing(self) -> Pairing | None:
+        """Which features form a pair where rotation can be taken over; None where it cannot."""
+        facts = self.facts
+        plan = RopePlan(Geometry(facts.rotary_dim, facts.base, facts.train_len).inv_freq)
+        for pairing in PAIRINGS:
+            near = SelfExtend(Rope(plan, pairing), window=2**40, group=1)
+            if self._same_as_own(Attention(None, near, self._by_layer_type), Rope(plan)):
+                return pairing
+        return None
+
+    @torch.inference_mode()
+    def _same_as_own(self, attention: Attention, encoding: Encoding) -> bool:
+        """Whether reading by `attention` gives what `encoding` gives without it."""
+        before, tokens = (self._encoding, self._exchange), self._probe()
+        try:
+            self.encoding = encoding
+            own = self.hidden(tokens)
+            self._exchange = replace(self._exchange, far=attention.far)
+            self._put_in(PROBE)
+            with attending(self.lm, attention):
+                changed = self._last(tokens, use_cache=False)
+        except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError):
+            return False
+        finally:
+            self._restore()
+            self._encoding, self._exchange = before
+        return attention.called and close(changed.float(), own.float(), self.lm.dtype)
+
+    def _probe(self) -> Tensor:
+        tokens = torch.arange(PROBE, device=self.head.weight.device)[None] * 7 + 1
+        return tokens % self.size.vocabulary
+
     def _objection(self) -> str:
         """Why no method can be put in, empty if one can."""
         facts = self.facts
-        geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+        try:
+            geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+        except InputError as error:
+            return str(error)
         return next((said for h in self.rotary if (said := h.objection(geometry))), "")
 
     @torch.inference_mode()
     def _check_passes(self) -> None:
         """Refuse models whose logits are not ours; see whether parts give the same as a whole."""
-        device = self.head.weight.device
-        tokens = torch.arange(PROBE, device=device)[None] % self.size.vocabulary
+        tokens = self._probe()
         self.in_parts = False
         whole = self.hidden(tokens)
         ours, theirs = self.head(whole).float(), self.lm(tokens, use_cache=False).logits.float()

@@ -28,7 +28,7 @@ from ropelab.literature.arithmetic import (
 )
 from ropelab.literature.record import Claim
 from ropelab.literature.trained import base_bound as trained_bases
-from ropelab.literature.trained import encodings, orderings
+from ropelab.literature.trained import encodings, frequencies, orderings
 from ropelab.literature.trained import scaling as trained_scaling
 
 FAMILIES = (
@@ -57,6 +57,7 @@ FAMILIES = (
     trained_scaling,
     orderings,
     encodings,
+    frequencies,
 )
 
 CLAIMS: tuple[Claim, ...] = tuple(claim for family in FAMILIES for claim in family.CLAIMS)

@@ -5,7 +5,8 @@ window has to be slid over it; only the sliding-window baseline does that, becau
 context is the point. Everything runs in float32 and returns one value per token, on the CPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -86,16 +87,48 @@ def sliding_losses(
     tokens of context. What lies before the window is not seen at all, not even through lower
     layers: the text is truncated and read again.
     """
+    return _sliding(partial(token_losses, model), tokens, window, stride)
+
+
+def sliding_correct(
+    model: Readable, batch: Batch, window: int, stride: int
+) -> Bool[Tensor, "rows scored"]:
+    """Whether each scored token is the most probable one given at most `window` before it.
+
+    The windows are those of `sliding_losses`; those without a scored token are not read.
+    """
+    asked = batch.scored[:, 1:]
+    first = int(asked.any(dim=0).nonzero()[0])
+    hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
+    return hits[asked].view(len(asked), -1)
+
+
+def _sliding(
+    read: Callable[[Tensor, int | None], Tensor],
+    tokens: Tensor,
+    window: int,
+    stride: int,
+    first: int = 0,
+) -> Tensor:
+    """What `read` says of every prediction; of those before `first` it may say nothing.
+
+    Args:
+        read: a value per prediction of some rows, of all or of the last so many.
+    """
     total = tokens.shape[1] - 1
     if total <= window:
-        return token_losses(model, tokens)
+        return read(tokens, None)
     starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
-    losses = torch.empty(len(tokens), total)
-    losses[:, :window] = token_losses(model, tokens[:, : window + 1])
-    for start in starts:
-        piece = tokens[:, start : start + window + 1]
-        losses[:, start + window - stride : start + window] = token_losses(model, piece, stride)
-    return losses
+    passes = [(0, window), *((start, stride) for start in starts)]
+    found: Tensor | None = None
+    for start, count in passes:
+        end = start + window
+        if end > first:
+            values = read(tokens[:, start : end + 1], count)
+            found = values.new_zeros(len(tokens), total) if found is None else found
+            found[:, end - count : end] = values
+    assert found is not None, "no prediction is asked for"
+    return found
 
 
 @torch.inference_mode()
@@ -104,8 +137,14 @@ def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
 
     Every row must have the same number of scored tokens.
     """
-    hits = [_block_correct(model, tokens) for tokens in row_blocks(batch.tokens)]
-    return torch.cat(hits)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
+    return _token_hits(model, batch.tokens)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
+
+
+@torch.inference_mode()
+def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+    """Whether each token is the most probable one given all before it in its row."""
+    hits = torch.cat([_block_correct(model, block) for block in row_blocks(tokens)])
+    return hits[:, -(last or 0) :]
 
 
 def _block_correct(model: Readable, block: Tensor) -> Tensor:

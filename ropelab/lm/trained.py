@@ -57,6 +57,8 @@ class Training:
         encoding_key: what identifies that encoding, json-able.
         dtype: the number format it is trained in.
         start: the trained model whose weights this one starts from, None: from random ones.
+        fused: whether its attention runs in a fused kernel; else memory holds all scores. It
+            changes no weights.
     """
 
     task: Task
@@ -67,6 +69,7 @@ class Training:
     encoding_key: dict[str, Any]
     dtype: DtypeName
     start: "Training | None" = None
+    fused: bool = True
 
     @property
     def key(self) -> dict[str, Any]:

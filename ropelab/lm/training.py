@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -68,9 +69,22 @@ class Recipe:
 
     def window_at(self, step: int) -> int:
         """The window of a step: equal shares of the first half for each length before the last."""
-        doublings = max(0, math.ceil(math.log2(self.window / self.first_window)))
-        stage = int(2 * step / self.steps * doublings)
-        return self.window if stage >= doublings else self.first_window << stage
+        stage = int(2 * step / self.steps * self.doublings)
+        return self.window if stage >= self.doublings else self.first_window << stage
+
+    @property
+    def doublings(self) -> int:
+        """How often the window grows."""
+        return max(0, math.ceil(math.log2(self.window / self.first_window)))
+
+    def stages(self) -> Iterator[tuple[int, int]]:
+        """(window, number of steps), from the first window to the last."""
+        shares = 2 * self.doublings
+        edges = [-(-self.steps * stage // shares) for stage in range(self.doublings)]
+        edges = [*edges, -(-self.steps // 2) if self.doublings else 0, self.steps]
+        windows = [*(self.first_window << stage for stage in range(self.doublings)), self.window]
+        for window, (start, stop) in zip(windows, pairwise(edges), strict=True):
+            yield window, stop - start
 
     def rate_at(self, step: int) -> float:
         """Share of the highest rates: linear warm-up, then half a cosine down to FINAL_RATE."""
@@ -178,20 +192,18 @@ def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
 
     Without it, the short windows of the beginning promise an end that the long ones do not keep.
     """
-    operations = _operations_of_steps(size, recipe)
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    operations = [operations_per_token(size, window) for window in windows]
     average = sum(operations) / recipe.steps
     return [each / average for each in operations]
 
 
 def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
-    """Operations of all steps."""
-    return recipe.tokens_per_step * sum(_operations_of_steps(size, recipe))
-
-
-def _operations_of_steps(size: ModelSize, recipe: Recipe) -> list[int]:
-    """Per token, step by step."""
-    windows = [recipe.window_at(step) for step in range(recipe.steps)]
-    return [operations_per_token(size, window) for window in windows]
+    """Operations of all steps; at once, however many there are."""
+    return sum(
+        steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
+        for window, steps in recipe.stages()
+    )
 
 
 def operations_per_token(size: ModelSize, window: int) -> int:

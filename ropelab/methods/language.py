@@ -1,13 +1,14 @@
 """The little language in which users write methods, the same wherever one is typed.
 
 ``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
-``longrope(long_factor=[1, 1.5, 4, 4])``, ``log_n(inner=ntk)``, ``rerope(window=512)``.
+``longrope(long_factor=[1, 1.5, 4, 4])``, ``log_n(inner=ntk)``, ``rerope(window=512)``,
+``without(band=slow)``.
 """
 
 import types
 import typing
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING
 
 from ropelab.config import read_number, split_list
@@ -96,6 +97,9 @@ def _knobs(
         given[name] = _value(f"{method.name}: {name}", value, kinds[name], factor)
     if factor is not None and method.factors_tried:
         given.setdefault("factor", float(factor))
+    for knob in fields(method):
+        if knob.default is MISSING and knob.name not in given:
+            raise InputError(f"{method.name} needs {knob.name}=...")
     return given
 
 
@@ -115,7 +119,7 @@ def _value(what: str, text: str, kind: object, factor: float | None) -> object:
         return parse_scaling(text, factor)
     if kind == tuple[float, ...]:
         return tuple(_number(what, item) for item in split_list(text.strip("[]()")))
-    readers = {bool: _truth, int: _whole, float: _number}
+    readers = {bool: _truth, int: _whole, float: _number, str: _word}
     return readers[kind](what, text) if kind in readers else parse_method(text, factor)
 
 
@@ -131,6 +135,12 @@ def _whole(what: str, text: str) -> int:
     if value != int(value):
         raise InputError(f"{what} must be a whole number, not '{text}'")
     return int(value)
+
+
+def _word(what: str, text: str) -> str:
+    if not text:
+        raise InputError(f"{what} must be a word, not nothing")
+    return text.lower()
 
 
 def _truth(what: str, text: str) -> bool:

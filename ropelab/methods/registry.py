@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNIFORM, BY_PARTS = "ropelab.rope.scaling.uniform", "ropelab.rope.scaling.by_parts"
 SELECTED, GIVEN = "ropelab.rope.scaling.selected", "ropelab.rope.scaling.given"
+CHOSEN = "ropelab.rope.scaling.chosen"
 ATTENTION = "ropelab.methods.attention"
 
 FREQUENCIES = {
@@ -34,6 +35,9 @@ FREQUENCIES = {
     "p_rope": (SELECTED, "PRope"),
     "proportional": (SELECTED, "Proportional"),
     "abf": (UNIFORM, "AdjustedBase"),
+    "one": (CHOSEN, "One"),
+    "spaced": (CHOSEN, "Spaced"),
+    "without": (CHOSEN, "Without"),
 }
 """Changes of frequencies alone, which every command understands."""
 MORE = {

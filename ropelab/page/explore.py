@@ -12,8 +12,8 @@ from ropelab.page.report import drawing
 from ropelab.rope.scaling import Scaling
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
-NOT_HERE = {"longrope"}
-"""Methods that need a list of factors, which no slider gives."""
+NOT_HERE = {"longrope", "one", "spaced", "without"}
+"""What needs a list of factors, which no slider gives, and what no model is extended with."""
 TOLERANCE = 0.01
 """Radians; the same as the default of `ropelab precision`."""
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ropelab.context import Advance, Context, Needs, Supply
 from ropelab.lm.evaluation import Readable
+from ropelab.lm.memory import bytes_of_reading, bytes_of_training
 from ropelab.lm.trained import VERSION, Training
 from ropelab.lm.training import operations_of_training, operations_per_token
 from ropelab.machine import DtypeName, computing_in
@@ -23,6 +24,8 @@ FORWARD = 1 / 3
 """The share of the forward pass in the operations of a training step."""
 OPERATIONS_OF_A_GIVEN_MODEL = 2e8
 """Per token, for one's own model: those of 100 million parameters."""
+MEMORY = Needs().memory_bytes
+"""What a cell is taken to need at least: a worker keeps some of what it needed for others."""
 
 Labels = Mapping[str, object]
 """Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
@@ -103,13 +106,15 @@ class Trained:
     @property
     def needs(self) -> Needs:
         """Every measurement waits for its model."""
-        operations = operations_of_training(self.training.size, self.training.recipe)
+        training = self.training
         return Needs(
-            operations,
+            operations_of_training(training.size, training.recipe),
+            max(MEMORY, bytes_of_training(training.size, training.recipe, training.fused)),
+            training.dtype,
             gpu=self.device == "cuda",
             awaited=True,
-            folders=self.training.folders,
-            supplies=self.training.task.supplies,
+            folders=training.folders,
+            supplies=training.task.supplies,
         )
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
@@ -172,10 +177,18 @@ class Asked:
         )
         return Needs(
             operations,
+            self._bytes(),
+            self.dtype,
             gpu=self.device == "cuda",
             folders=self.subject.folders if isinstance(self.subject, Training) else (),
             supplies=self.trial.supplies,
         )
+
+    def _bytes(self) -> int:
+        if not isinstance(self.subject, Training):
+            return MEMORY
+        size, windows = self.subject.size, self.trial.windows
+        return max(MEMORY, *(bytes_of_reading(size, *window) for window in windows))
 
     def _operations_per_token(self, length: int) -> float:
         if isinstance(self.subject, Training):

@@ -8,7 +8,14 @@ from typing import Any, Self
 from torch import Tensor
 
 from ropelab.encoding.base import Encoding
-from ropelab.lm.evaluation import Readable, sliding_losses, token_losses
+from ropelab.lm.batch import Batch
+from ropelab.lm.evaluation import (
+    Readable,
+    correct,
+    sliding_correct,
+    sliding_losses,
+    token_losses,
+)
 from ropelab.methods.method import Method, Reading
 from ropelab.rope.frequencies import Geometry
 
@@ -32,6 +39,10 @@ class Reader(ABC):
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
         """The loss of each token given all before it in its row; of the `last` ones alone."""
         return token_losses(model, tokens, last)
+
+    def correct(self, model: Readable, batch: Batch) -> Tensor:
+        """Whether each scored token is the most probable one, [rows, scored]."""
+        return correct(model, batch)
 
     def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
         """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
@@ -85,8 +96,7 @@ class Under(Reader):
 class Sliding(Reader):
     """Never more than `window` tokens at once, moved on by half of that.
 
-    So between half and all of the window is read before each token. For losses only: what is to be
-    retrieved is asked in one pass.
+    So between half and all of the window is read before each token; what lies further back is not.
     """
 
     reader: Reader
@@ -102,6 +112,9 @@ class Sliding(Reader):
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
         return sliding_losses(model, tokens, self.window, self.window // 2)[:, -(last or 0) :]
+
+    def correct(self, model: Readable, batch: Batch) -> Tensor:
+        return sliding_correct(model, batch, self.window, self.window // 2)
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:

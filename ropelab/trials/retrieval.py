@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ropelab.context import Advance, Needs, Supply
 from ropelab.lm.batch import Batch
-from ropelab.lm.evaluation import Readable, correct, token_losses
+from ropelab.lm.evaluation import Readable, token_losses
 from ropelab.lm.matcher import ngram_predictions
 from ropelab.lm.sequences import copy_trials, nearer_trials, recall_trials
 from ropelab.lm.source import ALPHABET
@@ -115,7 +115,7 @@ class Retrieval:
         found = []
         for place in self.places:
             for _ in reader.passes(model, [place.context]):
-                hits = correct(model, self.sequences_at(0, place, self.sequences))
+                hits = reader.correct(model, self.sequences_at(0, place, self.sequences))
                 found.append(per_sequence(hits, place))
             advance(1)
         return {"trials": pd.concat(found, ignore_index=True)}

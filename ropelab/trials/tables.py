@@ -1,14 +1,15 @@
 """From values per document or sequence to tables with 95 % intervals, the same in all experiments.
 
-The rows of one training seed: documents (sequences) are drawn anew, the model is given. A copied
-sequence is a unit, not a token: tokens of one sequence succeed or fail together.
+`losses` and `accuracies` are of one training seed: documents (sequences) are drawn anew, the model
+is given; `over_seeds` is of all. A copied sequence is a unit, not a token: tokens of one sequence
+succeed or fail together.
 """
 
 from collections.abc import Sequence
 
 import pandas as pd
 
-from ropelab.stats import crossed_proportion, mean_interval
+from ropelab.stats import crossed_mean, crossed_proportion, mean_interval
 
 NLL = "nll_nats_per_byte"
 INTERVAL = ["ci_low", "ci_high"]
@@ -34,3 +35,15 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
         ends = (found.value, found.low, found.high)
         records.append((*key, len(group), int(group["trials"].sum()), *ends))
     return pd.DataFrame(records, columns=[*columns, "sequences", "trials", "accuracy", *INTERVAL])
+
+
+def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
+    """Seeds, units, value, both ends of its interval over both.
+
+    Args:
+        rows: seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
+    """
+    wide = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
+    trials = int(rows["trials"].iloc[0])
+    found = crossed_proportion(wide, trials) if trials else crossed_mean(wide).interval()
+    return *wide.shape, found.value, found.low, found.high

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
+from ropelab.encoding.rope import Rope
 from ropelab.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
 from ropelab.errors import InputError
-from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.methods.language import parse_scaling
+from ropelab.rope.frequencies import Geometry, inverse_frequencies
 from ropelab.rope.scaling import RopePlan
 
 DIM = 16
@@ -96,6 +98,20 @@ def test_rotary_embedding_torch_says_the_same():
     angles = theirs(torch.arange(200, dtype=torch.float32)).double()
     found = rotate(x, *cos_sin(torch.arange(200), plan()), pairing="interleaved")
     torch.testing.assert_close(found, apply_rotary_emb(angles, x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text", ["one(period=256)", "spaced(n=4)", "spaced(n=4, uniform=true)", "without(band=fast)"]
+)
+def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text):
+    chosen = parse_scaling(text).plan(Geometry(DIM, 1e4, 128), 128)
+    theirs = RotaryEmbedding(
+        dim=DIM, custom_freqs=torch.from_numpy(chosen.inv_freq), cache_if_possible=False
+    )
+    x = vectors(tokens=200)
+    angles = theirs(torch.arange(200, dtype=torch.float64))
+    found = Rope(chosen, "interleaved").query(x[:, None], torch.arange(200))
+    torch.testing.assert_close(found[:, 0], apply_rotary_emb(angles, x), rtol=0, atol=1e-5)
 
 
 def test_the_tables_do_not_contain_the_attention_factor():

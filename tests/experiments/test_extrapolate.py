@@ -101,7 +101,10 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
         "ci_high",
     ]
     places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
-    assert len(copies) == 2 * len(places)
+    longest = [place for place in places if place.context == 256]
+    assert len(copies) == 2 * len(places) + len(longest)
+    window = copies[copies["method"] == "sliding_window"]
+    assert [tuple(place) for place in window[PLACE].to_numpy()] == longest
     for task in ("copy", "hidden"):
         rows = tables[f"{task}_accuracy"]
         of_one = rows[rows["method"] == "yarn"]
@@ -154,11 +157,12 @@ def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(
     lines: list[str] = []
     context = noting(lines)
     run(config(tasks=("copy",), methods="unscaled"), context)
-    assert lines == ["training a model, seed 0", "copy, seed 0, unscaled"]
+    measured = ["copy, seed 0, unscaled", "copy, seed 0, sliding_window"]
+    assert lines == ["training a model, seed 0", *measured]
     lines.clear()
     run(config(tasks=("copy",), methods="unscaled,pi"), context)
     assert lines[-1:] == ["copy, seed 0, pi"]
-    assert "copy, seed 0, unscaled" not in lines
+    assert not set(measured) & set(lines)
 
 
 def test_seeds_train_models_of_their_own(config, context):
@@ -170,7 +174,7 @@ def test_every_task_is_asked_of_the_same_model(config):
     lines: list[str] = []
     tasks = ("copy", "hidden", "recall", "nearer")
     tables = run(config(tasks=tasks, methods="unscaled"), noting(lines))
-    asked = [f"{task}, seed 0, unscaled" for task in tasks]
+    asked = [f"{task}, seed 0, {row}" for task in tasks for row in ("unscaled", "sliding_window")]
     assert list(dict.fromkeys(lines)) == ["training a model, seed 0", *asked]
     trials = [tables[f"{task}_accuracy"]["trials"].tolist() for task in tasks[:3]]
     assert trials[0] != trials[1] != trials[2]
@@ -181,10 +185,10 @@ def test_all_arms_and_recall_on_one_run(config, context):
     changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
     tables = run(config(**changes), context)
     recall, text = tables["recall_accuracy"], tables["text_nll"]
-    expected = {("pi", "zero_shot"), ("pi", "finetuned"), ("trained_at_test_len", "ceiling")}
-    assert set(zip(recall["method"], recall["arm"], strict=True)) == expected
-    window = ("sliding_window", "zero_shot")
-    assert set(zip(text["method"], text["arm"], strict=True)) == {*expected, window}
+    methods = {("pi", "zero_shot"), ("pi", "finetuned")}
+    expected = {*methods, ("trained_at_test_len", "ceiling"), ("sliding_window", "zero_shot")}
+    for table in (recall, text):
+        assert set(zip(table["method"], table["arm"], strict=True)) == expected
     ends = text[text["bucket_end_tokens"] == 256].set_index("arm")["nll_nats_per_byte"]
     assert ends["finetuned"] < ends["zero_shot"].min()
 
@@ -268,7 +272,8 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
 
 def test_a_searched_method_is_measured_under_its_own_name(config, context):
     rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), context)
-    assert set(rows["copy_accuracy"]["method"]) == {"longrope_search(budget=5)"}
+    methods = {"longrope_search(budget=5)", "sliding_window"}
+    assert set(rows["copy_accuracy"]["method"]) == methods
 
 
 # Comparisons and sentences

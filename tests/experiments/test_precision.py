@@ -45,13 +45,16 @@ def small():
 def test_the_tables_have_the_promised_columns(small):
     promised = {
         "resolution": "scheme format channel positions distinct_codes adjacent_collisions "
-        "first_collision_position median_step_ulp status",
+        "first_collision_position returns_at_position median_step_ulp status",
         "casts": "plan length offset max_angle_error_rad max_table_error worst_position worst_pair "
         "first_bad_position distinct_positions rms_score_error grows_with_position status",
-        "pairs": "pair wavelength_tokens format angle_step_rad exceeds_tolerance",
+        "pairs": "pair wavelength_tokens returns_at_position format angle_step_rad "
+        "exceeds_tolerance",
         "collisions": "scheme format channel position_start position_end adjacent_collisions",
         "growth": "stage format position_end max_angle_error_rad",
         "scores": "scheme format alignment delta_tokens median_step_ulp unchanged_fraction",
+        "signal": "scheme vectors format score_step rounding step_to_rounding unchanged_fraction "
+        "weight_change status",
         "drift": "plan alignment shift_tokens rms_score_change ci_low ci_high",
         "explain": "format what position step_tokens angle_rad cos",
     }
@@ -317,11 +320,44 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
     assert largest == pytest.approx(sample.largest_error(chain.plan), rel=0.01)
 
 
-def test_float64_counts_of_codes_that_repeat_exactly_are_called_noise():
-    rows = tables_of(period=64, schemes=["single"], length=1000)["resolution"]
-    noise = rows["status"] == "repeats exactly; counts are rounding noise"
+def test_codes_that_come_back_are_counted_in_exact_arithmetic():
+    rows = tables_of(period=360, schemes=["single"], length=1000)["resolution"]
+    counted = rows.set_index(["channel", "format"])
+    for channel, codes, first in (("pair", 360, 360), ("cos", 181, 181), ("sin", 181, 91)):
+        for name in ("float64", "float32"):
+            assert counted.loc[(channel, name), "distinct_codes"] == codes
+            assert counted.loc[(channel, name), "returns_at_position"] == first
+    noise = rows["status"].str.match(r"comes back; rounding in float64 tells \d+ more apart")
     assert noise.tolist() == (rows["format"] == "float64").tolist()
-    apart = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
-    assert not apart["status"].str.startswith("repeats").any()
-    short = tables_of(period=1e6, schemes=["single"], length=1000)["resolution"]
-    assert not short["status"].str.startswith("repeats").any()
+    assert rows["status"].str.startswith("comes back").all()
+    half = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
+    whole = half[(half["channel"] == "pair") & (half["format"] == "float64")]
+    assert whole[["distinct_codes", "returns_at_position"]].to_numpy().tolist() == [[129, 129]]
+
+
+def test_codes_that_do_not_come_back_say_so():
+    short = tables_of(period=1e6, schemes=["single"], length=1000)
+    assert not short["resolution"]["status"].str.startswith("comes back").any()
+    assert short["resolution"]["returns_at_position"].isna().all()
+    assert set(short["pairs"]["returns_at_position"]) == {1_000_000}
+    rope = tables_of(schemes=["rope"], length=1000)
+    assert rope["pairs"]["returns_at_position"].isna().all()
+
+
+def test_the_signal_says_where_no_score_changes():
+    signal = tables_of(period=1e6, schemes=["single", "rope"])["signal"]
+    assert set(signal["vectors"]) == {"aligned at 0", "aligned", "random", "largest"}
+    at_zero = signal[(signal["vectors"] == "aligned at 0") & (signal["format"] == "float32")]
+    assert at_zero.set_index("scheme")["status"].to_dict() == {
+        "single": "every score stays equal",
+        "rope": "above the rounding",
+    }
+
+
+def test_the_answer_names_the_position_that_comes_back_and_what_a_token_changes():
+    text = report.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
+    assert "Position 360 has the code of position 0 again" in text
+    assert "360 codes for 1000 positions" in text
+    slow = report.answer(tables_of(period=1e6, schemes=["single"]))
+    assert "where the key is the query, every float32 score stays equal" in slow
+    assert "has the code of position 0 again" not in slow

@@ -104,8 +104,8 @@ def test_what_does_not_fit_the_model_is_refused(saved, changes, message):
         build(ExtrapolateConfig, {"hf": str(saved), "test_len": 256, **changes})
 
 
-def test_an_encoding_of_attention_is_refused(saved):
-    with pytest.raises(InputError, match="changes attention"):
+def test_an_encoding_that_no_checkpoint_has_is_refused(saved):
+    with pytest.raises(InputError, match="nope is no way to read a model"):
         HuggingFaceModel(saved).encoding = Encoding()
 
 

@@ -41,7 +41,7 @@ def untouched(model_type, **changes):
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.normal_(std=2.0 * parameter.shape[-1] ** -0.5)
+                parameter.normal_(std=1.5 * parameter.shape[-1] ** -0.5)
     return model.eval()
 
 

@@ -350,8 +350,80 @@ def test_low_text_losses_are_counted_among_all_bases_below_the_bound():
     assert low.measured == "2 of 2"
 
 
+# Copied from 16 and from 64 back: by scheme, and by the band that is taken from the trained model.
+COPIES = {
+    ("unscaled", "none"): (0.97, 0.91),
+    ("one(period=1e+06)", "none"): (0.08, 0.06),
+    ("one(period=256)", "none"): (0.12, 0.12),
+    ("without(band=slow)", "none"): (0.98, 0.92),
+    ("unscaled", "fast"): (0.2, 0.1),
+    ("unscaled", "slow"): (0.95, 0.90),
+}
+
+
+def frequencies(copies=COPIES, noise=0.03, **changes) -> Stored:
+    """A stored run of the frequencies lab in which differences above `noise` are told apart."""
+    copies = copies | {tuple(name.split("/")): value for name, value in changes.items()}
+    place = ["distance_tokens", "context_tokens"]
+    learned, pairs, removed = [], [], []
+    for (scheme, band), values in copies.items():
+        for distance, value, plain in zip(
+            (16, 64), values, copies["unscaled", "none"], strict=True
+        ):
+            learned.append(("copy accuracy", scheme, band, distance, 128, value))
+            who, reference = (scheme, "unscaled") if band == "none" else (band, "none")
+            found = _better(plain - value, noise, (who, reference))
+            row = ("copy accuracy", distance, 128, who, reference, value - plain, found)
+            if who != reference:
+                (pairs if band == "none" else removed).append(row)
+    ends = ["difference", "verdict"]
+    single = [scheme.startswith("one") for scheme, _ in copies]
+    tables = {
+        "schemes": pd.DataFrame(
+            {
+                "scheme": [scheme for scheme, _ in copies],
+                "frequencies": [1 if s else 16 for s in single],
+            }
+        ).drop_duplicates(),
+        "learned": pd.DataFrame(learned, columns=["metric", "scheme", "removed", *place, "value"]),
+        "comparisons": pd.DataFrame(
+            pairs, columns=["metric", *place, "scheme_a", "scheme_b", *ends]
+        ),
+        "removed": pd.DataFrame(
+            removed, columns=["metric", *place, "removed_a", "removed_b", *ends]
+        ),
+    }
+    config = {"train_len": 128, "test_len": 512, "seeds": [0, 1], "documents": 50}
+    return Stored("frequencies", config, tables, "somewhere")
+
+
+NO_SLOW, ONE = "without(band=slow)/none", "one(period=1e+06)/none"
+
+
+@pytest.mark.parametrize(
+    ("id_", "changes", "expected"),
+    [
+        ("one-frequency-learned", {}, HOLDS),
+        ("one-frequency-learned", {ONE: (0.96, 0.5)}, WRONG),
+        ("one-frequency-learned", {"one(period=256)/none": (0.96, 0.9)}, CONDITION),
+        ("detail-and-whole", {}, WRONG),
+        ("detail-and-whole", {"unscaled/slow": (0.95, 0.3)}, CONDITION),
+        (
+            "detail-and-whole",
+            {"unscaled/slow": (0.95, 0.3), "unscaled/fast": (0.2, 0.9)},
+            HOLDS,
+        ),
+        ("slow-ones-mark-far", {}, WRONG),
+        ("slow-ones-mark-far", {NO_SLOW: (0.97, 0.4)}, HOLDS),
+    ],
+)
+def test_verdicts_on_frequencies_follow_the_stored_numbers(id_, changes, expected):
+    evidence = find(id_).evidence(runs=(frequencies(**changes),))
+    assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
+
+
 def trained():
-    return [claim for claim in CLAIMS if claim.reads in ("extrapolate", "encodings")]
+    return [c for c in CLAIMS if c.reads in ("extrapolate", "encodings", "frequencies")]
 
 
 @pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
@@ -361,6 +433,7 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     assert nothing.is_missing
     weak = {"extrapolate": extrapolation(changed(("unscaled", 1.0), copying=(0.3,) * 5))}
     weak["encodings"] = encodings(near=0.3)
+    weak["frequencies"] = frequencies(**{"unscaled/none": (0.3, 0.3)})
     unlearned = claim.evidence(runs=(weak[claim.reads],))
     assert unlearned.verdict(claim.kind) == OPEN
     assert unlearned.is_missing
@@ -368,9 +441,12 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
 
 
 @pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
-@pytest.mark.parametrize("left", ["copy_accuracy", "quality", "last_window", "comparisons"])
+@pytest.mark.parametrize(
+    "left", ["copy_accuracy", "quality", "last_window", "comparisons", "schemes", "learned"]
+)
 def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left):
-    full = {"extrapolate": extrapolation(), "encodings": encodings()}[claim.reads]
+    made = {"extrapolate": extrapolation, "encodings": encodings, "frequencies": frequencies}
+    full = made[claim.reads]()
     tables = {name: table for name, table in full.tables.items() if name != left}
     partial = Stored(full.experiment, full.config, tables, full.path)
     verdict_ = claim.verdict(runs=(partial,))
@@ -498,9 +574,11 @@ def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     on = {"corpus": corpora[0]}
     few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
     chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    schemes = {"schemes": "unscaled,one(period=1e6),without(band=slow)", "tasks": "copy"}
     made = {
         "extrapolate": run("extrapolate", **SMALL, **few, **on),
         "encodings": run("encodings", **SMALL, **SMALLER, **chosen, **on),
+        "frequencies": run("frequencies", **SMALL, **SMALLER, **schemes, **on),
         "base": run("base", context="256,512", windows_up_to=0),
         "base-empirical": run("base-empirical", **TINY, **on),
     }

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from ropelab.encoding.base import Encoding
 from ropelab.lm import evaluation
 from ropelab.lm.batch import Batch
-from ropelab.lm.evaluation import correct, sliding_losses, token_losses
+from ropelab.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
 from ropelab.lm.model import LanguageModel
 from tests.lm.test_model import SIZE, random_model, rope, tokens
 
@@ -60,3 +60,29 @@ def test_correct_marks_the_most_probable_token():
     scored = (torch.arange(9) >= 5).expand(3, 9)
     expected = guesses[:, 4:-1] == texts[:, 5:]
     assert torch.equal(correct(model, Batch(texts, scored)), expected)
+
+
+@pytest.mark.parametrize(("window", "stride"), [(6, 3), (8, 4), (7, 2), (40, 20)])
+def test_what_a_sliding_window_gets_right_follows_from_its_windows(window, stride):
+    model, texts = random_model(rope()), tokens(3, 19)
+    texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()  # a hit, and chances of more
+    scored = (torch.arange(19) >= 12).expand(3, 19)
+    found = sliding_correct(model, Batch(texts, scored), window, stride)
+    assert found.shape == (3, 7)
+    for at in range(11, 18):
+        seen = [
+            texts[:, max(0, at + 1 - n) : at + 1] for n in range(window - stride + 1, window + 1)
+        ]
+        options = [model(piece)[:, -1].argmax(dim=-1) == texts[:, at + 1] for piece in seen]
+        assert any(torch.equal(found[:, at - 11], option) for option in options)
+
+
+def test_windows_without_a_scored_token_are_not_read():
+    model, texts = random_model(rope()), tokens(2, 33)
+    read = []
+    hidden = model.hidden
+    model.hidden = lambda block: read.append(block) or hidden(block)
+    scored = (torch.arange(33) >= 30).expand(2, 33)
+    sliding_correct(model, Batch(texts, scored), 8, 4)
+    assert [block.shape[1] for block in read] == [8]
+    assert torch.equal(read[0], texts[:, 24:32])

@@ -32,6 +32,13 @@ GEOMETRIES = st.builds(
 FACTORS = st.floats(1.01, 64)
 WITH_FACTOR = ("pi", "ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3")
 DYNAMIC = ("dynamic_ntk", "dynamic_yarn")
+NEEDED = {
+    "longrope": "(long_factor=[1, 2.5])",
+    "one": "(period=256)",
+    "spaced": "(n=2)",
+    "without": "(band=slow)",
+}
+"""The knobs of methods that have no default for all of them."""
 
 
 def inv_freq(text, geometry, length=None, factor=None):
@@ -153,6 +160,48 @@ def test_resonance_composes_with_yarn():
     np.testing.assert_allclose(wavelengths(plan.inv_freq), np.round(wavelengths(inner.inv_freq)))
 
 
+@given(GEOMETRIES, st.floats(2.1, 1e9))
+def test_one_frequency_turns_every_pair_alike(geometry, period):
+    found = wavelengths(inv_freq(f"one(period={period!r})", geometry))
+    np.testing.assert_allclose(found, np.full(geometry.pairs, period), rtol=1e-15)
+
+
+@given(GEOMETRIES)
+def test_as_many_spaced_frequencies_as_pairs_are_those_of_rope(geometry):
+    longest = float(wavelengths(geometry.inv_freq)[-1])
+    found = inv_freq(f"spaced(n={geometry.pairs}, longest={longest!r})", geometry)
+    np.testing.assert_allclose(found, geometry.inv_freq, rtol=1e-12)
+
+
+def test_spaced_frequencies_share_the_pairs_evenly():
+    geometry = Geometry(32, 1e4, 128)
+    four = inv_freq("spaced(n=4, shortest=8, longest=8000)", geometry)
+    np.testing.assert_allclose(wavelengths(four), np.repeat([8, 80, 800, 8000], 4), rtol=1e-12)
+    even = inv_freq("spaced(n=4, shortest=8, longest=8000, uniform=true)", geometry)
+    steps = np.diff(even[::4])
+    np.testing.assert_allclose(steps, steps[0], rtol=1e-12)
+    assert np.array_equal(even[[0, -1]], four[[0, -1]])
+    assert Counter(inv_freq("spaced(n=3)", geometry).tolist()).most_common()[0][1] == 6
+
+
+@given(GEOMETRIES.filter(lambda geometry: geometry.pairs >= 3))
+def test_the_three_bands_are_all_pairs_each_once(geometry):
+    kept = [inv_freq(f"without(band={band})", geometry) for band in ("fast", "middle", "slow")]
+    gone = np.array([each == 0 for each in kept])
+    assert (gone.sum(0) == 1).all()
+    assert np.ptp(gone.sum(1)) <= 1
+    assert (np.diff(gone.argmax(0)) >= 0).all()
+    assert all((each[each > 0] == geometry.inv_freq[each > 0]).all() for each in kept)
+
+
+def test_a_band_is_taken_from_what_another_method_makes():
+    plan = parse_scaling("without(band=slow, inner=yarn(factor=4))").plan(LLAMA2, 16384)
+    inner = Yarn(factor=4).plan(LLAMA2, 16384)
+    assert np.array_equal(plan.inv_freq[:43], inner.inv_freq[:43])
+    assert (plan.inv_freq[43:] == 0).all()
+    assert plan.attention_factor == inner.attention_factor
+
+
 def test_p_rope_keeps_the_spacing_and_proportional_divides():
     kept = inv_freq("p_rope(p=0.25)", LLAMA2)
     assert np.array_equal(kept[:16], LLAMA2.inv_freq[:16])
@@ -205,8 +254,7 @@ def test_weights_of_a_plan_that_stretches_nothing_are_unknown():
 
 @pytest.mark.parametrize("name", sorted(FREQUENCIES))
 def test_every_method_has_a_source_and_reads_back_from_its_label(name):
-    knobs = "(long_factor=[1, 2.5])" if name == "longrope" else ""
-    method = parse_scaling(name + knobs, factor=3)
+    method = parse_scaling(name + NEEDED.get(name, ""), factor=3)
     assert method.name == name
     assert method.source
     assert parse_scaling(method.label) == method
@@ -257,6 +305,13 @@ def test_labels_leave_defaults_out():
         ("abf(base=1)", "above 1"),
         ("yarn(factor=4", r"write name\(knob=value"),
         ("resonance(inner=yarm)", "did you mean 'yarn'"),
+        ("one", "one needs period="),
+        ("one(period=2)", "above 2, not 2"),
+        ("one(period=inf)", "must be a number, not 'inf'"),
+        ("spaced(n=1)", "at least 2 frequencies"),
+        ("spaced(n=2, longest=3)", "longest must be above shortest"),
+        ("without(band=fats)", "did you mean 'fast'"),
+        ("without(band=)", "band must be a word"),
     ],
 )
 def test_bad_methods_get_one_clear_line(text, message):
@@ -268,6 +323,11 @@ def test_bad_methods_get_one_clear_line(text, message):
 def test_a_common_factor_below_one_is_refused():
     with pytest.raises(InputError, match="at least 1"):
         parse_scaling("yarn", factor=0.9)
+
+
+def test_no_more_frequencies_than_pairs():
+    with pytest.raises(InputError, match="at most 64, the number of pairs, not 65"):
+        parse_scaling("spaced(n=65)").plan(LLAMA2, 4096)
 
 
 def test_longrope_factors_must_fit_the_width():

@@ -3,13 +3,16 @@
 They are read and checked as far as the work would begin, in this process.
 """
 
+import contextlib
 import random
 import sys
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ropelab import cli, lab
+from ropelab import cli, experiments, lab
+from ropelab.errors import InputError
 from ropelab.trials import corpora
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
@@ -18,11 +21,28 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 FILES, LINES = 10_000, 2_000
 FEW = 40
 VALUES = (
-    *("0", "-1", "1", "2", "3", "7", "64", "128k", "1e6", "1e30", "1e300", "1e999", "-0.0"),
-    *("nan", "inf", "-inf", "9" * 400, "9007199254740993", "18446744073709551616", "0x10"),
+    *(
+        "0",
+        "-1",
+        "1",
+        "0.5",
+        "1.5",
+        "2",
+        "3",
+        "7",
+        "64",
+        "128k",
+        "1e6",
+        "1e30",
+        "1e300",
+        "1e999",
+        "-0.0",
+    ),
+    *("nan", "inf", "-inf", "-0.0", "9" * 400, "9007199254740993", "18446744073709551616", "0x10"),
     *("true", "false", '""', '"x"', '"yarn"', '"yarn(factor=4)"', '"longrope(factors=[1,2])"'),
     *("[]", "[[]]", "[1, 2]", '["a"]', "[1, 'x', true]", "{}", "{a = 1}", "1979-05-27", "07:32:00"),
     *('"\\u0000"', '"\\u001b[2J"', "'''x\ny'''", '"×θ"', '"' + "x" * 5000 + '"', "[" * 3000),
+    *('["yarn", "pi"]', '["copy"]', "[0, 1]", "[64, 128]", "[1e4, 1e6]", "1_000", "4096"),
     *("auto", "cuda", "cpu", "bfloat16", "float61", "small", "..", "/", "~", "*", "--help", "-"),
 )
 LETTERS = "=[]{}\"'#.,\n\t \0\x1b\x7fé𝛉-+_ekm0123456789abc"
@@ -33,7 +53,9 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     chance = random.Random(0)
     texts = [path.read_text() for path in sorted(CONFIGS.rglob("*.toml"))]
     path = folder / "config.toml"
-    with checked_only():
+    here = folder / "a" / "place" / "inside"
+    here.mkdir(parents=True)
+    with checked_only(), contextlib.chdir(here):
         for _ in range(FEW if few else FILES):
             text = chance.choice(texts)
             for _ in range(chance.randint(1, 4)):
@@ -88,10 +110,15 @@ def _without(text: str, chance: random.Random) -> str:
 
 
 def _value(text: str, chance: random.Random) -> str:
-    lines = text.splitlines() or [""]
-    at = chance.randrange(len(lines))
-    lines[at] = f"{lines[at].partition('=')[0]} = {chance.choice(VALUES)}"
-    return "\n".join(lines) + "\n"
+    """Another value for a field of the experiment, whether the text has that field or not."""
+    try:
+        values = tomllib.loads(text)
+        fields = experiments.load(values["experiment"]).config.model_fields
+    except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
+        return text
+    field = chance.choice([*fields, "title", "experiment"])
+    lines = [line for line in text.splitlines() if not line.startswith(field)]
+    return "\n".join([*lines, f"{field} = {chance.choice(VALUES)}"]) + "\n"
 
 
 def _line_again(text: str, chance: random.Random) -> str:
@@ -105,16 +132,19 @@ def _other_experiment(text: str, chance: random.Random) -> str:
     return f'experiment = "{name}"\n' + text.partition("\n")[2]
 
 
-CHANGES: tuple[Change, ...] = (_letter, _without, _value, _value, _line_again, _other_experiment)
+CHANGES: Sequence[Change] = (*[_value] * 12, _letter, _without, _line_again, _other_experiment)
 
 
 def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
     """A command with up to five of its flags, and values that any flag may be given."""
     name, command = chance.choice(sorted(cli.app.commands.items()))
-    flags = [option for parameter in command.params for option in parameter.opts]
     words = [name]
-    for _ in range(chance.randint(0, 5)):
-        words += [chance.choice(flags), chance.choice(VALUES).strip("\"'")]
-    place = ["--results", str(folder / "results")] if "--results" in flags else []
-    output = ["--output", str(folder / "output")] if "--output" in flags else []
-    return tuple(word for word in (*words, *place, *output))
+    arguments = [each for each in command.params if not each.opts[0].startswith("-")]
+    words += [chance.choice(VALUES).strip("\"'") for _ in arguments]
+    flags = [each for each in command.params if each.opts[0].startswith("-")]
+    for flag in chance.choices(flags, k=chance.randint(0, 5)):
+        words.append(chance.choice(flag.opts))
+        if not flag.is_flag:
+            words.append(chance.choice(VALUES).strip("\"'"))
+    place = ["--results", str(folder / "results")]
+    return (*words, *(place if any("--results" in flag.opts for flag in flags) else ()))

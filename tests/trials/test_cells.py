@@ -15,6 +15,8 @@ from ropelab.experiments.encodings import plan as encodings
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.frequencies import plan as frequencies
+from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.lm.source import Mixture
 from ropelab.lm.trained import Training
 from ropelab.trials.cells import Trained, ask_all, train_all
@@ -54,6 +56,22 @@ LABS = {
             "tokens_per_step": 128,
         },
     ),
+    "frequencies": (
+        FrequenciesConfig,
+        frequencies.questions,
+        {
+            **TINY,
+            "train_len": 64,
+            "test_len": 256,
+            "width": 16,
+            "heads": 2,
+            "head_dim": 8,
+            "schemes": "unscaled,one(period=64)",
+            "bands": "fast",
+            "steps": 2,
+            "tokens_per_step": 128,
+        },
+    ),
     "base-empirical": (
         BaseEmpiricalConfig,
         bases.questions,
@@ -75,6 +93,8 @@ OTHER = {
     "methods": "yarn(beta_fast=8)",
     "encodings": "nope,alibi",
     "bases": "10,2000",
+    "schemes": "unscaled,one(period=32)",
+    "bands": "slow",
     "tasks": "copy",
     "arms": "zero_shot,ceiling",
     "base": 500.0,
@@ -93,8 +113,8 @@ OTHER = {
     "sequences": 3,
     "dtype": "bfloat16",
 }
-NO_OWN_VALUE = {"device", "hf"}
-"""Where it is computed; and a model given, which brings its own test below."""
+NO_OWN_VALUE = {"device", "hf", "draws"}
+"""Where it is computed; a model given, which brings its own test below; what no model is asked."""
 
 
 def keys(config, questions) -> set[str]:
@@ -128,7 +148,7 @@ def test_a_changed_corpus_changes_every_model_and_every_question_that_reads_text
         assert one.subject.key != two.subject.key
         if one.trial.key == two.trial.key:
             same.add(one.kind)
-    assert same == {"copy", "recall"} & set(config_class().tasks)
+    assert same == {"copy", "recall", "nearer"} & set(config_class().tasks)
 
 
 def described(corpora, **changes) -> Training:

@@ -13,7 +13,7 @@ from ropelab.lm.matcher import ngram_predictions
 from ropelab.lm.source import ALPHABET, KEY
 from ropelab.trials.corpora import CorpusRef, documents
 from ropelab.trials.grid import Place, distances, places, retrieval_contexts
-from ropelab.trials.readers import AsTrained
+from ropelab.trials.readers import AsTrained, Sliding
 from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
 from ropelab.trials.text import SEARCH_SEED
 
@@ -79,6 +79,20 @@ def test_looking_exactly_as_far_back_finds_everything_and_one_token_beside_it_no
     assert len(found) == 4
     beside = measured(looking_back(place.distance + 1), asked)
     assert beside["correct"].sum() < found["trials"].sum() / 3
+
+
+def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(corpus):
+    def looking_within(distance: int) -> Certain:
+        """A model that repeats what stood so far back, as far as it is given that."""
+        pad = nn.functional.pad
+        return Certain(lambda tokens: pad(tokens, (distance, 0), value=-1)[:, :-distance])
+
+    place = Place(64, 256)
+    for window, share in ((256, 1), (128, 1), (48, 0)):
+        asked = task("copy", corpus, place)
+        reader = Sliding(AsTrained(), window)
+        found = asked.measure(looking_within(64), reader, nothing)["trials"]
+        assert (found["correct"] == share * found["trials"]).all()
 
 
 def test_the_value_further_back_is_always_wrong(corpus):

@@ -28,6 +28,7 @@ DECIDING: dict[str, dict[str, Any]] = {
     "base-empirical": {},
     "extrapolate": {},
     "encodings": {},
+    "frequencies": {},
 }
 """The experiments of which `run` asks for a run, and which one."""
 

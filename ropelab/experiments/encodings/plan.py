@@ -53,6 +53,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
             "version": LEARNING_VERSION,
         },
         dtype=config.dtype,
+        fused=False,
     )
 
 

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.stats import crossed_mean, crossed_proportion
 from ropelab.trials import grid
 from ropelab.trials.comparisons import Pair, compared, difference
-from ropelab.trials.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses
+from ropelab.trials.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 
 TEXT, COPY = "text loss", "copy accuracy"
 ROW = ["encoding", "seed"]
@@ -113,10 +112,7 @@ def _told(rows: pd.DataFrame) -> tuple[int, int, float, float, float, str]:
     """seeds, units, value, both ends of its interval, status."""
     if rows.empty:
         return 0, 0, math.nan, math.nan, math.nan, "undefined"
-    wide = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
-    trials = int(rows["trials"].iloc[0])
-    found = crossed_proportion(wide, trials) if trials else crossed_mean(wide).interval()
-    return *wide.shape, found.value, found.low, found.high, "ok"
+    return *over_seeds(rows), "ok"
 
 
 def comparisons(

@@ -3,8 +3,8 @@
 A small model learns at `train_len` to read real text in which passages are quoted and keys are
 looked up, and is then read up to `test_len` with its frequencies changed by every method, without
 fine-tuning. It is asked for text by position and for what stood earlier, by distance and length of
-context. On text beside the methods stands the sliding window: simply not using more context than
-was trained.
+context. Beside the methods stands the sliding window: simply not using more context than was
+trained.
 
 What it cannot show: how a large model behaves. The method that wins here need not win there.
 """
@@ -90,7 +90,7 @@ class ExtrapolateConfig(TrialConfig):
     @classmethod
     def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Length, base and head of `hf` are those of its config.json; it is read in float32."""
-        if not values.get("hf"):
+        if not (values.get("hf") and isinstance(values["hf"], str)):
             return values
         facts = read_facts(values["hf"])
         for name, fact in facts.items():

@@ -18,6 +18,7 @@ from ropelab.trials.cells import Asked, Trial
 from ropelab.trials.given import Given
 from ropelab.trials.plans import beyond_training, learned
 from ropelab.trials.readers import Reader, Sliding, Under
+from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts
 
 LONGER = "trained_at_test_len"
@@ -76,10 +77,17 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
     if "ceiling" in config.arms:
         longer = partial(trained_longer, geometry=geometry, test_len=config.test_len)
         yield Row(LONGER, 1.0, "ceiling", plain, longer), asked
+    window = Sliding(plain, config.train_len)
+    yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), at_the_end(asked, config.test_len)
+
+
+def at_the_end(asked: Trial, test_len: int) -> Trial:
+    """What a sliding window is asked: the same, in the longest context only."""
     if isinstance(asked, Texts):
-        window = Sliding(plain, config.train_len)
-        at_the_end = replace(asked, contexts=(config.test_len,))
-        yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), at_the_end
+        return replace(asked, contexts=(test_len,))
+    assert isinstance(asked, Retrieval)
+    places = tuple(place for place in asked.places if place.context == test_len)
+    return replace(asked, places=places)
 
 
 def trial(config: ExtrapolateConfig, task: str) -> Trial:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ropelab.config import LARGEST
+from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.methods.language import parse_scaling
 from ropelab.rope.frequencies import Geometry
@@ -27,5 +29,8 @@ def plan(config: FreqsConfig) -> Plan:
     geometry = Geometry(config.rotary_dim or config.head_dim, config.base, config.train_len)
     scaling = parse_scaling(config.method, config.factor)
     reach = getattr(scaling, "factor", config.factor) if scaling.factors_tried else config.factor
-    test_len = config.test_len or round(reach * config.train_len)
+    wanted = config.test_len or reach * config.train_len
+    if not wanted <= LARGEST:
+        raise InputError(f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact")
+    test_len = round(wanted)
     return Plan(geometry, scaling, test_len, scaling.plan(geometry, test_len))

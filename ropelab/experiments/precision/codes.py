@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import cast
 
@@ -14,12 +15,17 @@ from ropelab.numerics.accuracy import sample_positions
 from ropelab.numerics.casts import CastPlan
 from ropelab.numerics.chain import Chain, Spectrum
 from ropelab.numerics.code import Channel, Code, neighbour_steps
+from ropelab.numerics.distinct import keys_of
 from ropelab.numerics.formats import FloatFormat, spacing
-from ropelab.numerics.resolution import Census, take_census
+from ropelab.numerics.resolution import HELD, Census, take_census
 from ropelab.numerics.scores import draw, score_steps, unchanged
+from ropelab.numerics.signal import signals
+from ropelab.numerics.wrap import distinct_positions, first_repeat, whole_period
 from ropelab.stats import Interval, proportion_interval
 
 Advance = Callable[[float], object]
+FLOAT64 = 53
+"""Bits of precision of the format that codes are computed in."""
 
 
 def codes(spectra: Mapping[str, Spectrum], channels: Sequence[str]) -> list[tuple[str, Code]]:
@@ -54,49 +60,72 @@ def code_tables(
     resolution, collisions = [], []
     for scheme, code in found:
         counted = take_census(code, formats, planned.offset, planned.length, advance)
+        repeating = _repeating(code, planned)
         for fmt, census in zip(formats, counted, strict=True):
             key = {"scheme": scheme, "format": fmt.name, "channel": code.channel}
-            resolution.append(key | _resolution(code, fmt, census, sampled))
+            resolution.append(key | _resolution(code, fmt, census, sampled, repeating))
             collisions += [key | row for row in _octave_rows(census)]
     return {"resolution": _table(resolution), "collisions": pd.DataFrame(collisions)}
 
 
+@dataclass(frozen=True)
+class Repeating:
+    """A code of one pair that comes back: where first, and one position of each different code."""
+
+    first: int
+    positions: Float[np.ndarray, "codes"]
+
+    def distinct(self, code: Code, fmt: FloatFormat) -> int:
+        """How many different codes are stored, each computed at one position only."""
+        keys = keys_of(code.values(self.positions, code.pairs), fmt)
+        ordered = keys[:, np.lexsort(keys)]
+        return 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(0).sum())
+
+
+def _repeating(code: Code, planned: Plan) -> Repeating | None:
+    """What exact arithmetic says of a code that takes a value twice in the range; None: none."""
+    if len(code.pairs) > 1 or code.channel not in ("cos", "sin", "pair"):
+        return None
+    period = whole_period(float(code.chain.spectrum.inv_freq[code.pairs.start]))
+    if period is None or min(period, planned.length) > HELD:
+        return None
+    found = distinct_positions(period, code.channel, planned.offset, planned.length)
+    if len(found) == planned.length:
+        return None
+    return Repeating(first_repeat(period, code.channel), found.astype(np.float64))
+
+
 def _resolution(
-    code: Code, fmt: FloatFormat, census: Census, sampled: Float[np.ndarray, "n"]
+    code: Code,
+    fmt: FloatFormat,
+    census: Census,
+    sampled: Float[np.ndarray, "n"],
+    repeating: Repeating | None,
 ) -> dict[str, object]:
     steps = neighbour_steps(code, fmt, sampled)
     return {
         "pairs": len(code.pairs),
         "positions": census.positions,
-        "distinct_codes": census.distinct,
+        "distinct_codes": repeating.distinct(code, fmt) if repeating else census.distinct,
         "adjacent_collisions": census.adjacent_collisions,
         "first_collision_position": census.first_collision,
+        "returns_at_position": repeating.first if repeating else None,
         "median_step_ulp": float(np.median(steps)),
         "min_step_ulp": float(steps.min()),
-        "status": _status(code, fmt, census, float(sampled[-1]) + 1),
+        "status": _status(fmt, census, repeating),
     }
 
 
-REPEATS = {"pair": 1.0, "cos": 0.5, "sin": 0.25}
-"""Share of its period after which a code of one pair comes back to values that it had."""
-
-
-def _status(code: Code, fmt: FloatFormat, census: Census, last: float) -> str:
-    """What the counts say; where a code repeats exactly, float64 tells nothing but noise apart."""
-    if fmt.precision == 53 and _repeats(code, last):
-        return "repeats exactly; counts are rounding noise"
-    if census.distinct == census.positions:
-        return "all distinct"
-    return "neighbours collide" if census.adjacent_collisions else "distant positions collide"
-
-
-def _repeats(code: Code, last: float) -> bool:
-    """Whether a code of one pair has a whole number of tokens as its period, and comes back."""
-    if len(code.pairs) > 1 or code.channel not in REPEATS:
-        return False
-    period = 2 * math.pi / float(code.chain.spectrum.inv_freq[code.pairs.start])
-    whole = abs(period - round(period)) < 1e-9 * period
-    return whole and last >= REPEATS[code.channel] * period
+def _status(fmt: FloatFormat, census: Census, repeating: Repeating | None) -> str:
+    """What the counts say; float64 tells codes apart that are the same, by the noise of cos."""
+    neighbours = "neighbours collide" if census.adjacent_collisions else ""
+    if repeating is None:
+        if census.distinct == census.positions:
+            return "all distinct"
+        return neighbours or "distant positions collide"
+    noise = census.distinct - len(repeating.positions) if fmt.precision == FLOAT64 else 0
+    told = f"rounding in float64 tells {noise} more apart" if noise > 0 else ""
+    return "; ".join(filter(None, ("comes back", told, neighbours)))
 
 
 def _octave_rows(census: Census) -> Iterator[dict[str, object]]:
@@ -120,12 +149,15 @@ def pairs_table(planned: Plan) -> pd.DataFrame:
         lost if the angle is stored in this format.
     token_step_ulp: how far one token moves the pair, in last places of a table value just below 1:
         below one half, neighbours mostly share their (cos, sin).
+    returns_at_position: the first position after 0 with the pair's code of 0, apart from rounding;
+        missing where there is none.
     """
     rows = []
     last = planned.offset + planned.length - 1
     for scheme, spectrum in planned.spectra.items():
         inv_freq = spectrum.inv_freq
         turning = inv_freq > 0
+        returns = [whole_period(theta) for theta in inv_freq.tolist()]
         for fmt in planned.formats:
             steps = spacing(inv_freq * last, fmt).tolist()
             for pair, theta in enumerate(inv_freq.tolist()):
@@ -136,6 +168,7 @@ def pairs_table(planned: Plan) -> pd.DataFrame:
                         "pair": pair,
                         "inv_freq_rad": theta,
                         "wavelength_tokens": 2 * math.pi / theta if turning[pair] else None,
+                        "returns_at_position": returns[pair],
                         "format": fmt.name,
                         "angle_at_length_rad": theta * last,
                         "angle_step_rad": steps[pair] if fits else None,
@@ -144,7 +177,7 @@ def pairs_table(planned: Plan) -> pd.DataFrame:
                         "status": _turning(turning[pair], fits),
                     }
                 )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).astype({"returns_at_position": "Int64"})
 
 
 def _turning(turns: bool, fits: bool) -> str:
@@ -186,6 +219,23 @@ def scores_table(planned: Plan) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def signal_table(planned: Plan) -> pd.DataFrame:
+    """How far one token moves a score, against its rounding in each format and after softmax.
+
+    A row per scheme, vectors and format: the fields of `Signal`, and its status.
+    """
+    distances = np.append(0, 2.0 ** np.arange(int(planned.length - 1).bit_length()))
+    return pd.DataFrame(
+        [
+            {"scheme": scheme, **asdict(signal), "status": signal.status}
+            for scheme, spectrum in planned.spectra.items()
+            for signal in signals(
+                spectrum.inv_freq, planned.formats, distances, planned.draws, planned.seed
+            )
+        ]
+    )
+
+
 @cache
 def _share(successes: int, trials: int) -> Interval:
     """Most rows share a few counts, and an interval takes longer than all the rest of a row."""
@@ -194,6 +244,5 @@ def _share(successes: int, trials: int) -> Interval:
 
 def _table(rows: list[dict[str, object]]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
-    if "first_collision_position" in table:
-        table["first_collision_position"] = table["first_collision_position"].astype("Int64")
-    return table
+    whole = ["first_collision_position", "returns_at_position"]
+    return table.astype(dict.fromkeys(whole, "Int64"))

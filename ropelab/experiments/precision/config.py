@@ -31,7 +31,7 @@ CANNOT_SHOW = (
     "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
     "often than the stages modelled here."
 )
-VERSION = 2
+VERSION = 3
 SCHEMES = ("single", "rope", "sinusoidal")
 CHANNELS = ("cos", "sin", "pair", "vector", "score")
 LARGEST_POSITION = 2**53

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from ropelab.labels import roughly
 from ropelab.literature.arithmetic.incidents import Match
 from ropelab.numerics.casts import STAGES
 
@@ -19,7 +20,8 @@ TITLES = {
 
 def answer(tables: Tables) -> str:
     """One or two sentences: what neighbours keep, and which cast to undo first."""
-    return " ".join((*_incidents(tables), *_codes(tables), *_casts(tables)))
+    sentences = (*_incidents(tables), *_codes(tables), *_returns(tables), *_signal(tables))
+    return " ".join((*sentences, *_casts(tables)))
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -112,6 +114,44 @@ def _cos_alone(rows: pd.DataFrame) -> str:
         f" (cos alone: {row['adjacent_collisions']} pairs of neighbours collide in "
         f"{row['format']}, the first at position {int(row['first_collision_position'])})"
     )
+
+
+def _returns(tables: Tables) -> Iterator[str]:
+    """Where the code of one frequency comes back, whatever format it is stored in."""
+    if "resolution" not in tables:
+        return
+    table = tables["resolution"]
+    rows = table[(table["scheme"] == "single") & (table["channel"] == "pair")]
+    for row in rows[rows["returns_at_position"].notna()].head(1).to_dict("records"):
+        yield (
+            f"Position {int(row['returns_at_position'])} has the code of position 0 again, apart "
+            f"from any rounding: {row['distinct_codes']} codes for {row['positions']} positions."
+        )
+
+
+def _signal(tables: Tables) -> Iterator[str]:
+    """What one token changes in a score, against its rounding and after softmax."""
+    if "signal" not in tables:
+        return
+    table = tables["signal"]
+    coarse = [name for name in table["format"].unique() if name != "float64"][:1]
+    for scheme, title in TITLES.items():
+        rows = table[(table["scheme"] == scheme) & table["format"].isin(coarse)]
+        for row in rows[rows["vectors"] == "random"].to_dict("records"):
+            yield (
+                f"{title}: one token on, a score of random vectors changes by "
+                f"{roughly(row['score_step'])}, {roughly(row['step_to_rounding'])} times its "
+                f"rounding in {row['format']}, and softmax gives one of two neighbours "
+                f"{roughly(100 * row['weight_change'])} % more weight{_equal(rows)}."
+            )
+
+
+def _equal(rows: pd.DataFrame) -> str:
+    """Whether no score changes at all where the key is the query."""
+    aligned = rows[rows["vectors"] == "aligned at 0"].iloc[0]
+    if aligned["unchanged_fraction"] < 1:
+        return ""
+    return f"; where the key is the query, every {aligned['format']} score stays equal"
 
 
 def _casts(tables: Tables) -> Iterator[str]:

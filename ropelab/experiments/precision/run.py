@@ -3,7 +3,13 @@
 import pandas as pd
 
 from ropelab.context import Context
-from ropelab.experiments.precision.codes import code_tables, codes, pairs_table, scores_table
+from ropelab.experiments.precision.codes import (
+    code_tables,
+    codes,
+    pairs_table,
+    scores_table,
+    signal_table,
+)
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.explain import explain_table
 from ropelab.experiments.precision.ladder import drift_table, ladder_tables
@@ -23,6 +29,7 @@ def run(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:
     if planned.spectra:
         tables["pairs"] = pairs_table(planned)
         tables["scores"] = scores_table(planned)
+        tables["signal"] = signal_table(planned)
     with context.progress("which cast is wrong", total=1) as advance:
         tables |= ladder_tables(planned, advance)
     tables["drift"] = drift_table(planned)

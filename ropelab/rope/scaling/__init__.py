@@ -8,6 +8,7 @@ from ropelab.rope.scaling.by_parts import (
     YarnPaper,
     coded_ramp_range,
 )
+from ropelab.rope.scaling.chosen import One, Spaced, Without
 from ropelab.rope.scaling.given import LongRope
 from ropelab.rope.scaling.plan import RopePlan, Scaling, kept_weights, roles
 from ropelab.rope.scaling.selected import Clipped, PRope, Proportional, Resonance
@@ -29,13 +30,16 @@ __all__ = [
     "LongRope",
     "NtkAware",
     "NtkByParts",
+    "One",
     "PRope",
     "PositionInterpolation",
     "Proportional",
     "Resonance",
     "RopePlan",
     "Scaling",
+    "Spaced",
     "Unscaled",
+    "Without",
     "Yarn",
     "YarnPaper",
     "coded_ramp_range",

@@ -1,0 +1,144 @@
+"""What work is about to cost, told before it begins: a sentence above a minute, a refusal above
+what memory allows or above a day.
+
+Times come from rates that were measured once, on one core of the machine that docs/sweeps.md names,
+and from a short calibration: how much slower this machine is in one pass of cosines (`slowness`).
+They are right within a factor of about two. Memory comes from formulas that were fitted to measured
+peaks. Both are said by whoever knows the work: `experiments/<name>/estimate.py` for what arithmetic
+decides, the cells (`Cell.needs`) for what is trained and measured.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from functools import cache
+
+from ropelab.errors import InputError
+
+FLAG = "--no-limits"
+"""Allows what is refused."""
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+YEAR = 365.25 * DAY
+WORTH_A_CALIBRATION = 10.0
+"""Shorter work, in seconds, is not estimated any closer."""
+COSINES = 1 << 18
+SECONDS_OF_COSINES = 1.75e-3
+"""What COSINES cosines in float64 take on the machine whose rates are known."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What some work costs.
+
+    Attributes:
+        seconds: on one core of the machine whose rates are known.
+        bytes: the most that one process needs at once.
+        longest: seconds of its longest part, which no number of workers makes shorter.
+        parts: how many there are that could be computed side by side.
+    """
+
+    seconds: float = 0.0
+    bytes: float = 0.0
+    longest: float = 0.0
+    parts: int = 0
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        """Both, whatever their parts."""
+        return Estimate(
+            self.seconds + other.seconds,
+            max(self.bytes, other.bytes),
+            max(self.longest, other.longest),
+            self.parts + other.parts,
+        )
+
+    def on(self, workers: int) -> float:
+        """Seconds on this machine with so many workers, which share what has parts."""
+        side_by_side = max(self.seconds / max(1, min(workers, self.parts)), self.longest)
+        seconds = side_by_side if self.parts else self.seconds
+        return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
+
+
+@cache
+def slowness() -> float:
+    """How many times longer this machine takes than the one whose rates are known; measured once.
+
+    The best of some passes of cosines: the work of most arithmetic here, and on one core.
+    """
+    import numpy as np
+
+    angles = np.linspace(0.0, 1e3, COSINES)
+    best = math.inf
+    for _ in range(8):
+        start = time.perf_counter()
+        np.cos(angles)
+        best = min(best, time.perf_counter() - start)
+    return best / SECONDS_OF_COSINES
+
+
+def told(estimate: Estimate, workers: int = 1) -> str:
+    """What is said before the work begins; empty for less than a minute.
+
+    >>> told(Estimate(seconds=5))
+    ''
+    """
+    seconds = estimate.on(workers)
+    if seconds < MINUTE:
+        return ""
+    if workers > 1 and estimate.parts > 1:
+        where = f" on {min(workers, estimate.parts)} workers, {size(estimate.bytes)} each"
+    else:
+        where = f", {size(estimate.bytes)}"
+    return f"about {duration(seconds)}{where}"
+
+
+def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str = "this") -> None:
+    """Raise where the work is more than a day, or more than memory allows.
+
+    Args:
+        free_bytes: memory that can still be had.
+        what: the work, as the subject of a sentence.
+    Raises:
+        InputError: it is; the message names the flag that allows it.
+    """
+    if estimate.bytes > free_bytes:
+        raise InputError(
+            f"{what} needs about {size(estimate.bytes)} of memory, and {size(free_bytes)} are "
+            f"free; {FLAG} allows it"
+        )
+    seconds = estimate.on(workers)
+    if seconds > DAY:
+        raise InputError(
+            f"{what} takes about {duration(seconds)}, more than a day; {FLAG} allows it"
+        )
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> [duration(s) for s in (40, 80, 720, 5400, 90000, 300000, 4e9, 1e30)]
+    ['40 seconds', '1 minute', '12 minutes', '1.5 hours', '25 hours', '3.5 days', '127 years', \
+'a million years or more']
+    """
+    if seconds > 1e6 * YEAR:
+        return "a million years or more"
+    units = (("second", 1.0), ("minute", MINUTE), ("hour", HOUR), ("day", DAY), ("year", YEAR))
+    ends = (MINUTE, 90 * MINUTE, 36 * HOUR, 2 * YEAR, math.inf)
+    unit, length = next(u for u, end in zip(units, ends, strict=True) if seconds < end)
+    count = seconds / length
+    number = f"{round(count, 1 if unit in ('hour', 'day') and count < 10 else 0):g}"
+    return f"{number} {unit}{'' if number == '1' else 's'}"
+
+
+def size(amount: float) -> str:
+    """An amount of memory as people say it.
+
+    >>> size(2.93e9), size(6.4e8), size(1.2e13)
+    ('2.9 GB', '640 MB', '12 TB')
+    """
+    unit, length = next(
+        (unit, length)
+        for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
+        if amount >= length or unit == "MB"
+    )
+    count = amount / length
+    return f"{count:,.{1 if count < 10 else 0}f} {unit}"

@@ -1,0 +1,1 @@
+"""`ropelab frequencies`: one frequency or many, by arithmetic and in trained models."""

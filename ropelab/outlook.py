@@ -1,0 +1,59 @@
+"""What a run is going to do and to cost, as far as it is not done yet."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ropelab.config import Config
+from ropelab.context import Cell, Context, Needs
+from ropelab.estimate import Estimate
+from ropelab.experiments import Experiment
+from ropelab.lookahead import cells_ahead, cost
+
+ORDINARY = Needs().memory_bytes
+"""What an ordinary cell is taken to need; with less memory free than that, one is tried anyway."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """A run before it is made.
+
+    Attributes:
+        phases: its cells; none where the run is computed as a whole.
+        left: those that are still to be computed.
+        estimate: of what is left.
+    """
+
+    phases: Sequence[Sequence[Cell]]
+    left: Sequence[Cell]
+    estimate: Estimate
+
+
+def outlook(experiment: Experiment, config: Config, context: Context) -> Outlook:
+    """What a run of this config still has to do; nothing is computed and nothing written."""
+    known = experiment.estimate(config)
+    if known is not None:
+        return Outlook((), (), known)
+    phases = cells_ahead(experiment.run, config, context.cells)
+    left = context.unfinished([cell for phase in phases for cell in phase])
+    return Outlook(phases, left, cost_of(left))
+
+
+def cost_of(cells: Iterable[Cell]) -> Estimate:
+    """What cells cost together."""
+    return sum((cost(cell.needs) for cell in cells), Estimate())
+
+
+def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
+    """How many processes compute cells side by side, as the engine will decide."""
+    if asked == 1 or not cells:
+        return 1
+    from ropelab.engine.capacity import machine_for
+
+    return machine_for(asked, [cell.needs for cell in cells]).workers
+
+
+def free_memory() -> float:
+    """Bytes that work may need."""
+    from ropelab.engine.capacity import available_memory
+
+    return max(available_memory(), ORDINARY)

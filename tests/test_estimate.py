@@ -1,0 +1,162 @@
+"""What work costs is told before it begins, and what is beyond the limits is refused."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ropelab import estimate, experiments, lookahead
+from ropelab.config import build
+from ropelab.context import Context, Needs
+from ropelab.engine import capacity
+from ropelab.errors import InputError
+from ropelab.estimate import DAY, Estimate, refuse_beyond, slowness, told
+from ropelab.lab import Lab
+from ropelab.lm.training import Recipe
+from ropelab.outlook import outlook
+from tests.test_cli import call, visible
+
+__all__ = ["call"]  # a fixture
+
+GB = 10**9
+SMALL = {
+    "base-empirical": ["--documents", "2"],
+    "encodings": ["--documents", "2", "--train-len", "128", "--test-len", "256"],
+    "extrapolate": ["--documents", "2", "--train-len", "128", "--test-len", "256"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _the_machine_whose_rates_are_known(monkeypatch):
+    """The same sentences on every machine, however busy."""
+    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    monkeypatch.setattr(capacity, "available_memory", lambda: 8 * GB)
+    monkeypatch.setattr(lookahead, "multiplies_bfloat16", lambda device: True)
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("base --context 1e12", "of memory, and 8.0 GB are free"),
+        ("base --context 1e9 --head-dim 512", "days, more than a day"),
+        ("precision --length 1e12", "of memory"),
+        ("precision --length 4e10", "hours, more than a day"),
+        ("precision --samples 1e12", "of memory"),
+        ("precision --draws 9e15", "of memory"),
+        ("precision --long-lengths 9e15", "of memory"),
+        ("base-empirical --steps 1e12", "years, more than a day"),
+        ("base-empirical --layers 1e12", "of memory"),
+        ("base-empirical --sequences 1e12", "of memory"),
+        ("encodings --tokens-per-step 1e12", "of memory"),
+        ("encodings --width 1e6", "of memory"),
+        ("encodings --heads 1e15", "of memory"),
+        ("extrapolate --head-dim 1048576", "of memory"),
+        ("extrapolate --steps 1e12", "years, more than a day"),
+        ("extrapolate --finetune-steps 1e14 --arms finetuned", "a million years or more"),
+    ],
+)
+def test_work_beyond_the_limits_is_refused_in_one_line(call, corpora, command, sentence):
+    name, *flags = command.split()
+    small = [*SMALL[name], "--corpus", corpora[0]] if name in SMALL else []
+    status, out, err = call(name, *flags, *small)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert err.endswith("; --no-limits allows it\n")
+    assert visible(Path.cwd()) == []
+
+
+def test_work_of_minutes_is_told_at_the_start_and_quick_work_is_not(call, monkeypatch):
+    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(720, 2 * GB))
+    assert "about 12 minutes, 2.0 GB\n" in call("freqs")[2]
+    monkeypatch.undo()
+    assert call("freqs", "--base", "5e5")[2] == ""
+
+
+def test_what_is_finished_is_used_whatever_it_cost(call, monkeypatch):
+    assert call("freqs", "--quiet")[0] == 0
+    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(2 * DAY))
+    assert call("freqs", "--quiet")[0] == 0
+    assert call("freqs", "--force", "--quiet")[0] == 2
+    assert call("freqs", "--force", "--quiet", "--no-limits")[0] == 0
+
+
+def test_python_refuses_too_and_has_a_word_that_allows_it(monkeypatch):
+    import ropelab
+
+    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(2 * DAY))
+    with pytest.raises(InputError, match="about 2 days"):
+        ropelab.freqs()
+    assert len(ropelab.freqs(limits=False).tables["pairs"]) == 64
+
+
+def test_more_workers_need_less_time_but_no_less_than_the_longest_part():
+    work = Estimate(1200, 2.9 * GB, longest=400, parts=4)
+    assert told(work, 1) == "about 20 minutes, 2.9 GB"
+    assert told(work, 2) == "about 10 minutes on 2 workers, 2.9 GB each"
+    assert told(work, 16) == "about 7 minutes on 4 workers, 2.9 GB each"
+
+
+def test_a_slower_machine_is_told_longer_times(monkeypatch):
+    monkeypatch.setattr(estimate, "slowness", lambda: 3.0)
+    assert told(Estimate(240, GB)) == "about 12 minutes, 1.0 GB"
+    with pytest.raises(InputError, match="more than a day"):
+        refuse_beyond(Estimate(0.4 * DAY), 1, GB)
+
+
+def test_the_calibration_measures_a_time():
+    slowness.cache_clear()
+    assert 0.01 < slowness() < 1000
+
+
+def test_only_what_is_left_is_counted(corpora, tmp_path):
+    experiment = experiments.load("base-empirical")
+    values = {"bases": (30.0, 300.0), "steps": 2, "documents": 2, "corpus": corpora[0]}
+    config = build(experiment.config, {**values, "tasks": "copy", "sequences": 1})
+    lab = Lab(tmp_path, figures=False)
+    before = outlook(experiment, config, lab.context())
+    assert [len(phase) for phase in before.phases] == [2, 2]
+    assert len(before.left) == before.estimate.parts == 4
+    assert not list(tmp_path.iterdir())
+    train_one(before.phases[0][0], lab.context())
+    assert len(outlook(experiment, config, lab.context()).left) == 3
+    lab.carry_out(experiment, config)
+    after = outlook(experiment, config, lab.context())
+    assert (len(after.left), after.estimate) == (0, Estimate())
+
+
+def train_one(cell, context: Context):
+    context.phase([cell])
+
+
+def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
+    assert lookahead.cost(Needs(1e20, gpu=True)).seconds == 0
+    assert lookahead.cost(Needs(1e20)).seconds > 0
+
+
+def test_bfloat16_without_matrix_units_takes_longest(monkeypatch):
+    quick, plain = lookahead.rate("bfloat16"), lookahead.rate("float32")
+    monkeypatch.setattr(lookahead, "multiplies_bfloat16", lambda device: False)
+    assert lookahead.rate("bfloat16") < plain < quick
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 801])
+@pytest.mark.parametrize(("window", "first"), [(64, 64), (100, 16), (65, 64), (2048, 16)])
+def test_stages_count_the_steps_of_each_window(steps, window, first):
+    recipe = Recipe(steps=steps, window=window, first_window=first)
+    counted = Counter(recipe.window_at(step) for step in range(steps))
+    told_ahead = Counter[int]()
+    for length, count in recipe.stages():
+        told_ahead[length] += count
+    assert +told_ahead == counted
+
+
+@pytest.mark.parametrize("name", ["freqs", "base", "precision", "claims"])
+def test_what_is_computed_as_a_whole_knows_its_cost_at_every_size(name):
+    experiment = experiments.load(name)
+    grown = {"base": "context", "precision": "length", "freqs": "head_dim"}.get(name)
+    others = {"windows_up_to": 2**20} if name == "base" else {}
+    values = [{grown: 2**k, **others} if grown else {} for k in range(10, 20)]
+    costs = [experiment.estimate(build(experiment.config, each)) for each in values]
+    assert all(cost.seconds > 0 and cost.bytes > 0 for cost in costs)
+    assert all(a.seconds <= b.seconds for a, b in pairwise(costs))
