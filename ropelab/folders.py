@@ -110,7 +110,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
     Nobody holds a lock here: the name is random, so that two writers never share it.
     """
-    fresh = path.with_name(f".{secrets.token_hex(8)}.new")
+    fresh = path.parent / f".{secrets.token_hex(8)}.new"
     try:
         yield fresh
         flush(fresh)

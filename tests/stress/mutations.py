@@ -10,6 +10,9 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import tomli_w
 
 from ropelab import cli, experiments, lab
 from ropelab.errors import InputError
@@ -116,9 +119,16 @@ def _value(text: str, chance: random.Random) -> str:
         fields = experiments.load(values["experiment"]).config.model_fields
     except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
         return text
-    field = chance.choice([*fields, "title", "experiment"])
-    lines = [line for line in text.splitlines() if not line.startswith(field)]
-    return "\n".join([*lines, f"{field} = {chance.choice(VALUES)}"]) + "\n"
+    values[chance.choice([*fields, "title"])] = _as_toml(chance.choice(VALUES))
+    return tomli_w.dumps(values)
+
+
+def _as_toml(text: str) -> Any:
+    """A value as TOML reads it, or as text where it is none of TOML's."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except (ValueError, RecursionError):
+        return text
 
 
 def _line_again(text: str, chance: random.Random) -> str:
