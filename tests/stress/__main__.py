@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.stress import bench
 
-IDEAS = ("faults", "kills", "corruption", "together", "corpora", "mutations")
+IDEAS = ("faults", "kills", "limits", "corruption", "together", "corpora", "mutations")
 TALLY = Path(__file__).parent / "tally.csv"
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files lie in memory, so that flushing them a million times costs no time."""

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from ropelab import cli, experiments
 from ropelab.config import Base, Config
 from ropelab.context import Context
+from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
 from ropelab.folders import replaced_file
 
@@ -64,6 +65,10 @@ class Bench(Experiment):
 
     def check(self, config):
         """All that can be asked for can be done."""
+
+    def estimate(self, config):
+        """It costs nothing."""
+        return Estimate()
 
     def run(self, config, context):
         """The tables of the cells, one below the other."""

@@ -10,7 +10,7 @@ from tests.stress.promise import Trial, all_right, leftovers, nothing_half, one_
 from tests.stress.scenes import Scene, scenes
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.EACCES)
-SPARSELY = 23
+SPARSELY = 37
 """In a small share of the trials, every so many operations one fails."""
 
 

@@ -12,7 +12,7 @@ from tests.stress.operations import Operations, counted
 from tests.stress.promise import Trial, all_right, leftovers, nothing_half
 from tests.stress.scenes import Scene, scenes
 
-SPARSELY = 29
+SPARSELY = 61
 MOMENTS = 50
 """Random moments in each situation."""
 
