@@ -18,7 +18,8 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs
 
-stress: $(READY)       ## property tests on new and more examples, for those who hunt
+stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
+	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
 
