@@ -106,7 +106,7 @@ def _add_command(experiment: Experiment) -> None:
         common = {name: given.pop(name) for name in flags}
         _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
 
-    fields = experiment.config.model_fields
+    fields = experiment.config.flags()
     others = spellings(experiment.config)
     parameters = [
         _parameter(name, _option(name, field, others.get(name)), None)

@@ -22,6 +22,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.errors import InputError, unknown_name
@@ -152,6 +153,16 @@ class Config(BaseModel):
         others = {name: value for name, value in values.items() if name != PARTIAL}
         head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
         return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
+
+    @classmethod
+    def chosen_by(cls, values: Mapping[str, Any]) -> "type[Config]":
+        """The class of config that these values are meant for, where a command has several."""
+        return cls
+
+    @classmethod
+    def flags(cls) -> dict[str, FieldInfo]:
+        """The fields that the flags of the command are made of."""
+        return dict(cls.model_fields)
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of what the run reads besides its config (a corpus, stored results)."""

@@ -116,7 +116,7 @@ class Lab:
             InputError: the experiment or a value is not one that exists.
         """
         experiment = experiments.load(name)
-        config = build(experiment.config, values, called)
+        config = build(experiment.config.chosen_by(values), values, called)
         experiment.check(config)
         return experiment, config
 

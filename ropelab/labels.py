@@ -4,16 +4,21 @@ import pandas as pd
 
 WINDOW = "sliding_window"
 """The baseline that reads no more than the trained length; its rows stand in the zero-shot arm."""
+SEARCHED = "searched"
+"""The arm of methods whose knobs were chosen on the model that is measured."""
+
+AS_SHIPPED = "as_shipped"
+"""A model given, exactly as its configuration has it: what everything is compared with."""
 
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
-    """A method with its factor, where it has one, and its arm, if it was fine-tuned.
+    """A method with its factor, where it has one, and its arm, if it was searched or fine-tuned.
 
     >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
     """
     scaled = method if factor == 1 else f"{method} ×{factor:g}"
-    return f"{scaled} {arm}" if arm == "finetuned" else scaled
+    return f"{scaled} {arm}" if arm in (SEARCHED, "finetuned") else scaled
 
 
 def name_in(label: str) -> str:

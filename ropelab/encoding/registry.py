@@ -13,7 +13,17 @@ import torch
 from ropelab.encoding.alibi import Alibi
 from ropelab.encoding.base import Encoding
 from ropelab.encoding.deberta import Deberta
+from ropelab.encoding.decoupled import Decoupled
+from ropelab.encoding.designed import (
+    Convolution,
+    Exponential,
+    Gaussian,
+    LearnedDistance,
+    Polynomial,
+    Sines,
+)
 from ropelab.encoding.fire import Fire
+from ropelab.encoding.joined import Concatenated, Multiplied
 from ropelab.encoding.kerple import KerpleLog, KerplePower
 from ropelab.encoding.learned import Learned
 from ropelab.encoding.rope import Rope
@@ -22,6 +32,9 @@ from ropelab.encoding.shaw import Shaw
 from ropelab.encoding.sinusoidal import Sinusoidal
 from ropelab.encoding.t5 import T5Bias
 from ropelab.encoding.transformer_xl import TransformerXL
+from ropelab.encoding.tupe import Tupe
+from ropelab.encoding.values import RopeValues
+from ropelab.encoding.xpos import XPos
 from ropelab.errors import unknown_name
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.rotary import Pairing
@@ -58,10 +71,14 @@ class Record:
     make: Callable[[Shape], Encoding]
 
 
+def plan_of(shape: Shape, share: float = 1.0) -> RopePlan:
+    """Unscaled frequencies for the first `share` of every head."""
+    return RopePlan(inverse_frequencies(2 * int(share * shape.head_dim / 2), ROPE_BASE), 1.0)
+
+
 def rope(shape: Shape, pairing: Pairing = "half", share: float = 1.0) -> Rope:
     """Unscaled RoPE on the first `share` of every head."""
-    rotary_dim = 2 * int(share * shape.head_dim / 2)
-    return Rope(RopePlan(inverse_frequencies(rotary_dim, ROPE_BASE), 1.0), pairing)
+    return Rope(plan_of(shape, share), pairing)
 
 
 ENCODINGS: dict[str, Record] = {
@@ -178,6 +195,112 @@ ENCODINGS: dict[str, Record] = {
         parameters="0",
         claim="none; as good as turning all",
         make=lambda shape: rope(shape, share=0.25),
+    ),
+    "xpos": Record(
+        label="xPos",
+        family="rotation",
+        source="Sun et al. 2022, arXiv:2212.10554, without its blockwise attention",
+        parameters="0",
+        claim="extrapolates better than RoPE, as scores decay with the distance",
+        make=lambda shape: XPos(plan_of(shape)),
+    ),
+    "mla": Record(
+        label="RoPE, separate key",
+        family="rotation",
+        source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3; half of each head turns",
+        parameters="0",
+        claim="none; allows a compressed cache",
+        make=lambda shape: Decoupled(Rope(plan_of(shape, 0.5), "interleaved")),
+    ),
+    "rope_values": Record(
+        label="RoPE, values too",
+        family="rotation",
+        source="RoPE with values turned like keys, which Su et al. 2021 leave alone",
+        parameters="0",
+        claim="none: absolute positions reach the output",
+        make=lambda shape: RopeValues(plan_of(shape)),
+    ),
+    "rope_values_back": Record(
+        label="RoPE, values there and back",
+        family="rotation",
+        source="values turned like keys, outputs turned back by the query's position",
+        parameters="0",
+        claim="none: distances reach the output",
+        make=lambda shape: RopeValues(plan_of(shape), back=True),
+    ),
+    "tupe": Record(
+        label="TUPE",
+        family="bias",
+        source="Ke et al. 2020, arXiv:2006.15595, TUPE-R",
+        parameters="trained_len * width + 2 * width * heads * head_dim + 32 * heads",
+        claim="none: no vector exists beyond the table",
+        make=lambda shape: Tupe(shape.trained_len, shape.width, shape.heads, shape.head_dim),
+    ),
+    "multiplied": Record(
+        label="sinusoidal, multiplied",
+        family="embeddings",
+        source="the code of Vaswani et al. 2017 as a factor; compare Wang et al. 2019, "
+        "arXiv:1912.12333, with complex factors",
+        parameters="0",
+        claim="none",
+        make=lambda shape: Multiplied(),
+    ),
+    "concatenated": Record(
+        label="sinusoidal, beside",
+        family="embeddings",
+        source="the code of Vaswani et al. 2017 beside the embedding, and a layer behind both",
+        parameters="2 * width * width",
+        claim="none",
+        make=lambda shape: Concatenated(shape.width),
+    ),
+    "polynomial": Record(
+        label="polynomial",
+        family="bias",
+        source="a function of the distance that tutorials list: 1, r, r^2, r^3",
+        parameters="4 * heads",
+        claim="none: it grows without bound",
+        make=lambda shape: Polynomial(shape.heads, shape.trained_len),
+    ),
+    "sines": Record(
+        label="sines and cosines",
+        family="bias",
+        source="a function of the distance that tutorials list, with the code's frequencies",
+        parameters="heads * head_dim",
+        claim="none",
+        make=lambda shape: Sines(shape.heads, shape.head_dim),
+    ),
+    "exponential": Record(
+        label="exponential",
+        family="bias",
+        source="a function of the distance that tutorials list",
+        parameters="2 * heads",
+        claim="none: far distances look the same",
+        make=lambda shape: Exponential(shape.heads, shape.trained_len),
+    ),
+    "gaussian": Record(
+        label="Gaussian",
+        family="bias",
+        source="a function of the distance that tutorials list",
+        parameters="3 * heads",
+        claim="none: far distances look the same",
+        make=lambda shape: Gaussian(shape.heads, shape.trained_len),
+    ),
+    "learned_distance": Record(
+        label="learned, by distance",
+        family="bias",
+        source="a number per distance without clipping, as in windows of Liu et al. 2021, "
+        "arXiv:2103.14030",
+        parameters="trained_len * heads",
+        claim="none: no number exists beyond the table",
+        make=lambda shape: LearnedDistance(shape.heads, shape.trained_len),
+    ),
+    "convolution": Record(
+        label="convolution",
+        family="bias",
+        source="a kernel of 16 distances, as tutorials list it",
+        parameters="16 * heads",
+        claim="none: blind beyond the kernel",
+        make=lambda shape: Convolution(shape.heads),
     ),
 }
 

@@ -68,10 +68,13 @@ class Rope(Encoding):
     def key(self, k: Heads, positions: Positions) -> Heads:
         return self.turned(k, positions)
 
-    def turned(self, x: Heads, positions: Positions) -> Heads:
-        """`x` with its first `rotary_dim` features turned and scaled by the attention factor."""
+    def turned(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
+        """`x` with its first `rotary_dim` features turned and scaled by the attention factor.
+
+        `sign` = -1 turns them the other way.
+        """
         cos, sin = self._tables(positions)
-        turned: Tensor = Turn.apply(x[..., : self.rotary_dim], cos, sin, self.pairing)
+        turned: Tensor = Turn.apply(x[..., : self.rotary_dim], cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
             return turned
         return torch.cat([turned, x[..., self.rotary_dim :]], dim=-1)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ropelab.figures import findings
 from ropelab.figures.finetuned import against_zero_shot
+from ropelab.figures.needles import FOUND, depth_by_length
 from ropelab.figures.style import (
     label_points,
     legend_outside,
@@ -18,7 +19,7 @@ from ropelab.figures.style import (
     tokens_label,
     trained_length_line,
 )
-from ropelab.labels import WINDOW, name_in, row_labels
+from ropelab.labels import AS_SHIPPED, SEARCHED, WINDOW, name_in, row_labels
 from ropelab.tables import Tables, in_longest_context
 
 WIDE = (8.0, 4.5)
@@ -28,7 +29,11 @@ WORDS = {
     "recall": ("key and its value", "looks up keys"),
     "nearer": ("nearer of two values", "tells the nearer value"),
 }
-HOW = {"zero_shot": "without fine-tuning", "finetuned": "after fine-tuning"}
+HOW = {
+    "zero_shot": "without fine-tuning",
+    SEARCHED: "knobs searched on this model",
+    "finetuned": "after fine-tuning",
+}
 ROW = ["method", "factor", "arm"]
 CEILING = 0.3
 """Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line."""
@@ -39,20 +44,29 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
     Baselines alone are drawn as the zero-shot arm would be.
     """
-    accuracies = [name for name in (f"{task}_accuracy" for task in WORDS) if name in tables]
+    accuracies = [f"{task}_accuracy" for task in WORDS if _is_decided(tables, task)]
     losses = [name for name in ("text_nll", "last_window") if name in tables]
     measured = {name: tables[name] for name in (*accuracies, *losses)}
     tried = set().union(*(table["arm"][~_is_baseline(table)] for table in measured.values()))
-    arms = [arm for arm in ("zero_shot", "finetuned") if arm in tried] or ["zero_shot"]
+    arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
     figures: dict[str, Figure] = {}
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         shown["comparisons"] = tables["comparisons"]
         suffix = "" if arm == "zero_shot" else f"_{arm}"
         figures |= {f"{name}{suffix}": figure for name, figure in _of_one_arm(shown, arm)}
-    if len(arms) == 2:
+    for task in FOUND:
+        if f"{task}_accuracy" in tables:
+            figures[f"{task}_depth_by_length"] = depth_by_length(tables[f"{task}_accuracy"], task)
+    if {"zero_shot", "finetuned"} <= set(arms):
         figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
+
+
+def _is_decided(tables: Tables, task: str) -> bool:
+    """Whether a task was measured, and the model does it at all."""
+    table = tables.get(f"{task}_accuracy")
+    return table is not None and ("status" not in table or bool((table["status"] == "ok").all()))
 
 
 def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
@@ -148,7 +162,8 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
         label: rows.set_index("context_tokens")["nll_nats_per_byte"]
         for label, rows in _methods(table, "context_tokens")
     }
-    plain = losses["unscaled"][trained_len] if "unscaled" in losses else None
+    baseline = AS_SHIPPED if AS_SHIPPED in losses else "unscaled"
+    plain = losses[baseline][trained_len] if baseline in losses else None
     outside, named = {}, []
     for label, loss in losses.items():
         if plain is None or trained_len not in loss:
@@ -164,8 +179,8 @@ def tax_and_gain(table: pd.DataFrame) -> Figure:
     ax.axvline(0, color="#7F7F7F", linewidth=1)
     ax.margins(x=0.15, y=0.25)
     ax.set(
-        xlabel=f"short-context tax: loss at {tokens_label(trained_len)} above unscaled",
-        ylabel=f"loss at {tokens_label(longest)} above\nunscaled at {tokens_label(trained_len)}",
+        xlabel=f"short-context tax: loss at {tokens_label(trained_len)} above {baseline}",
+        ylabel=f"loss at {tokens_label(longest)} above\n{baseline} at {tokens_label(trained_len)}",
         title=findings.tax(losses, trained_len, longest),
     )
     _say_outside(ax, outside)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from ropelab.figures.style import tokens_label
-from ropelab.labels import WINDOW, row_labels
+from ropelab.labels import AS_SHIPPED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
 
 FAR_BEHIND = 0.3
@@ -64,7 +64,7 @@ def tax(losses: Mapping[str, pd.Series], trained: int, longest: int) -> str:
     scaled = {
         name: loss
         for name, loss in losses.items()
-        if name not in ("unscaled", WINDOW) and {trained, longest} <= set(loss.index)
+        if name not in ("unscaled", AS_SHIPPED, WINDOW) and {trained, longest} <= set(loss.index)
     }
     if not scaled:
         return "What a method costs where it is not needed, and what it brings"

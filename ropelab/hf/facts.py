@@ -8,11 +8,14 @@ is read here. What the loaded model turns out to hold is compared with these fac
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import InputError
-from ropelab.hf.folder import checked_config
+from ropelab.hf.folder import checked_config, stamp
 from ropelab.hf.library import import_transformers, refusing
+
+if TYPE_CHECKING:
+    from ropelab.rope.frequencies import Geometry
 
 FULL = "full_attention"
 SCALED = ("yarn", "llama3", "longrope")
@@ -55,6 +58,12 @@ class ModelFacts:
     layers: int
     vocabulary: int
 
+    def geometry(self) -> "Geometry":
+        """What the layers that read the whole context were trained with."""
+        from ropelab.rope.frequencies import Geometry
+
+        return Geometry(self.rotary_dim, self.base, self.train_len)
+
 
 def read_facts(folder: str) -> dict[str, Any]:
     """train_len, base and head_dim (its rotated part) of a model.
@@ -88,28 +97,36 @@ def configuration(folder: Path) -> Any:
     Raises:
         InputError: there is none, or it is of no known architecture.
     """
-    status = (folder / "config.json").stat() if (folder / "config.json").is_file() else None
-    stamp = (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
-    return _configuration(folder, stamp)
+    config = checked_config(folder)
+    return _configuration(folder, stamp(folder), config.get("model_type"), "auto_map" in config)
 
 
 @lru_cache(maxsize=4)
-def _configuration(folder: Path, stamp: object) -> Any:
-    checked_config(folder)
+def _configuration(folder: Path, files: object, model_type: object, own_code: bool) -> Any:
     transformers = import_transformers()
+    if isinstance(model_type, str) and model_type not in transformers.CONFIG_MAPPING:
+        if own_code:
+            raise InputError(f"{folder} needs the code in its folder, which is never run")
+        version = transformers.__version__
+        said = f"transformers {version} knows no architecture '{model_type[:40]}'"
+        raise InputError(f"{folder}: {said}")
     with refusing("no configuration of a language model in", folder):
-        return transformers.AutoConfig.from_pretrained(
+        config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
+        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+            raise InputError(f"{folder}: {model_type} is no causal language model in transformers")
+        return config
 
 
 def _from_text(path: Path, text: Any) -> ModelFacts:
     rope = rope_parameters(text)
+    _check_rope(path, rope)
     for name in COUNTS:
         _check_count(path, name, getattr(text, name, None))
     claimed: int = text.max_position_embeddings
     windowed = windowed_layers(text)
-    return ModelFacts(
+    facts = ModelFacts(
         model_type=text.model_type,
         train_len=trained_length(rope, claimed),
         claimed_len=claimed,
@@ -121,6 +138,11 @@ def _from_text(path: Path, text: Any) -> ModelFacts:
         layers=text.num_hidden_layers,
         vocabulary=text.vocab_size,
     )
+    try:
+        facts.geometry()
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return facts
 
 
 def rope_parameters(text: Any) -> dict[str, Any]:
@@ -171,3 +193,17 @@ def _check_count(path: Path, name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         said = "names no" if value is None else f"has {value!r} as its"
         raise InputError(f"{path} {said} {name}; it must be a whole number of at least 1")
+
+
+def _check_rope(path: Path, rope: dict[str, Any]) -> None:
+    """Refuse a scaling that would be found out in the middle of a computation."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    kind = rope.get("rope_type", "default")
+    if kind not in ("default", *ROPE_INIT_FUNCTIONS):
+        allowed = ", ".join(("default", *ROPE_INIT_FUNCTIONS))
+        raise InputError(f"{path}: unknown rope_type {str(kind)[:40]!r}; allowed: {allowed}")
+    for name in ("rope_theta", "factor"):
+        value = rope.get(name)
+        if value is not None and (not isinstance(value, int | float) or value <= 0):
+            raise InputError(f"{path}: {name} must be a number above 0, not {value!r}"[:300])

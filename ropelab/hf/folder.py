@@ -65,6 +65,12 @@ def files(folder: Path) -> list[Path]:
     return [path for path, mode in zip(found, modes, strict=True) if stat.S_ISREG(mode)]
 
 
+def stamp(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Changes when a file of the folder does; what was read of it may be kept until then."""
+    stats = [(path, path.stat()) for path in files(folder)]
+    return tuple((path.name, s.st_size, s.st_mtime_ns, s.st_ino) for path, s in stats)
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files that hold weights.
 
@@ -112,8 +118,9 @@ def _check_index(path: Path) -> None:
     """Refuse an index that leads out of the folder: what it names would not be fingerprinted."""
     try:
         named = json.loads(path.read_bytes()).get("weight_map", {}).values()
-        elsewhere = [name for name in named if Path(name).name != name]
+        beside = {file.name for file in files(path.parent)}
+        elsewhere = [name for name in named if name not in beside]
     except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         raise InputError(f"{path} is no index of weights") from None
     if elsewhere:
-        raise InputError(f"{path} names {elsewhere[0]!r}, which is not a file beside it")
+        raise InputError(f"{path} names {str(elsewhere[0])[:80]!r}, which is not a file beside it")

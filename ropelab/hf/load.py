@@ -5,6 +5,7 @@ over mean that the folder holds another model than it says: both are refused.
 """
 
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, Literal
 
 import torch
@@ -18,6 +19,12 @@ ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
 """`auto`: the number format of the checkpoint."""
 BUFFERS = 2**28
 """The most numbers in tables that are no weights (rotary tables, masks)."""
+INCOMPLETE = {
+    "mismatched_keys": "has weights of another shape than its configuration says",
+    "missing_keys": "lacks weights of the model",
+    "unexpected_keys": "has weights that its model has no place for",
+}
+"""What transformers reports of a loading, and what that means."""
 SHOWN = 3
 """How many names of weights a message lists."""
 
@@ -38,16 +45,20 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
         # A kernel named in the configuration would be fetched from elsewhere.
         config._experts_implementation = None
         attention = _checked_skeleton(transformers, config, folder, weights)
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            local_files_only=True,
-            trust_remote_code=False,
-            attn_implementation=attention,
-            dtype="auto" if dtype == "auto" else getattr(torch, dtype),
-            device_map=device_map,
-            output_loading_info=True,
-        )
+        try:
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                config=config,
+                local_files_only=True,
+                trust_remote_code=False,
+                attn_implementation=attention,
+                dtype="auto" if dtype == "auto" else getattr(torch, dtype),
+                device_map=device_map,
+                ignore_mismatched_sizes=True,  # they are refused below, by name
+                output_loading_info=True,
+            )
+        except UnpicklingError:
+            raise InputError(f"{folder}: a *.bin is damaged or not only weights") from None
     _check_complete(folder, info)
     model.eval().requires_grad_(False)
     return model if device_map else model.to(device)
@@ -72,9 +83,9 @@ def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int
 
 
 def _check_complete(folder: Path, info: dict[str, Any]) -> None:
-    for kind, said in (("missing_keys", "lacks"), ("unexpected_keys", "has no place for")):
-        names = sorted(map(str, info.get(kind) or ()))
+    for kind, said in INCOMPLETE.items():
+        names = sorted(str(key[0] if isinstance(key, tuple) else key) for key in info[kind])
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             listed = reason(ValueError(", ".join(names[:SHOWN])))
-            raise InputError(f"{folder} {said} weights of the model: {listed}{more}")
+            raise InputError(f"{folder} {said}: {listed}{more}")

@@ -21,7 +21,6 @@ from ropelab.hf.library import refusing
 from ropelab.hf.load import ModelDtype, load
 from ropelab.hf.rotary import SoftmaxFactor, holders
 from ropelab.hf.shipped import AS_SHIPPED, AsShipped
-from ropelab.rope.frequencies import Geometry
 from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling.plan import RopePlan
 
@@ -196,8 +195,7 @@ class HuggingFaceModel:
     @cached_property
     def pairing(self) -> Pairing | None:
         """Which features form a pair where rotation can be taken over; None where it cannot."""
-        facts = self.facts
-        plan = RopePlan(Geometry(facts.rotary_dim, facts.base, facts.train_len).inv_freq)
+        plan = RopePlan(self.facts.geometry().inv_freq)
         for pairing in PAIRINGS:
             near = SelfExtend(Rope(plan, pairing), window=2**40, group=1)
             if self._same_as_own(Attention(None, near, self._by_layer_type), Rope(plan)):
@@ -228,11 +226,7 @@ class HuggingFaceModel:
 
     def _objection(self) -> str:
         """Why no method can be put in, empty if one can."""
-        facts = self.facts
-        try:
-            geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
-        except InputError as error:
-            return str(error)
+        geometry = self.facts.geometry()
         return next((said for h in self.rotary if (said := h.objection(geometry))), "")
 
     @torch.inference_mode()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.hf.facts import vocabulary_of
-from ropelab.hf.folder import checked_config
+from ropelab.hf.folder import checked_config, stamp
 from ropelab.hf.library import import_transformers, refusing
 
 CHARACTERS_PER_TOKEN = 16
@@ -52,14 +52,18 @@ def tokenized(
     return tokens, torch.tensor(ratios, dtype=torch.float64)
 
 
-@lru_cache(maxsize=2)
 def load_tokenizer(path: Path) -> Any:
-    """The tokenizer of a model's folder.
+    """The tokenizer of a model's folder, read once for as long as its files stay as they are.
 
     Raises:
         InputError: there is none.
     """
     checked_config(path)
+    return _load_tokenizer(path, stamp(path))
+
+
+@lru_cache(maxsize=2)
+def _load_tokenizer(path: Path, files: object) -> Any:
     transformers = import_transformers()
     with refusing("no tokenizer in", path):
         tokenizer = transformers.AutoTokenizer.from_pretrained(

@@ -127,9 +127,23 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
     Raises:
         InputError: nothing there, nothing readable, or no text in it.
     """
+    name, documents = read_documents(path)
+    if path is None or path.is_dir():
+        return from_documents(name, documents)
+    return from_single(name, documents[0].text, piece)
+
+
+def read_documents(path: Path | None) -> tuple[str, list[Document]]:
+    """What a corpus is called in messages, and all of its documents; of a file there is one.
+
+    Args:
+        path: as for `read_corpus`.
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
-        return from_documents("the standard library", _documents(_library_files(root), root))
+        return "the standard library", _documents(_library_files(root), root)
     try:
         single = not path.is_dir()
         files = [path] if single else _text_files(path)
@@ -137,10 +151,8 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
     if single and not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    documents = _not_empty(path, _documents(files, path.parent if single else path))
-    if single:
-        return from_single(f"the corpus {path}", documents[0].text, piece)
-    return from_documents(f"the corpus {path}", documents)
+    documents = _documents(files, path.parent if single else path)
+    return f"the corpus {path}", _not_empty(path, documents)
 
 
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:

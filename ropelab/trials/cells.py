@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 import pandas as pd
 from torch import Tensor
 
-from ropelab.context import Advance, Context, Needs, Supply
+from ropelab.context import Advance, Cell, Context, Needs, Supply
 from ropelab.lm.evaluation import Readable
 from ropelab.lm.memory import bytes_of_reading, bytes_of_training
 from ropelab.lm.trained import VERSION, Training
@@ -22,27 +22,11 @@ from ropelab.trials.readers import Reader
 
 FORWARD = 1 / 3
 """The share of the forward pass in the operations of a training step."""
-OPERATIONS_OF_A_GIVEN_MODEL = 2e8
-"""Per token, for one's own model: those of 100 million parameters."""
 MEMORY = Needs().memory_bytes
 """What a cell is taken to need at least: a worker keeps some of what it needed for others."""
 
 Labels = Mapping[str, object]
 """Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
-
-
-class Subject(Protocol):
-    """A model to be asked: one that is trained here, or one's own."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def key(self) -> dict[str, Any]: ...
-
-    def model(self, context: Context, device: str = "cpu") -> Any:
-        """The model, in evaluation mode."""
-        ...
 
 
 class Trial(Protocol):
@@ -134,7 +118,7 @@ class Asked:
         model_name: how the model is called while it is trained, where a task has several.
     """
 
-    subject: Subject
+    subject: Training
     trial: Trial
     reader: Reader
     labels: tuple[tuple[str, object], ...]
@@ -172,7 +156,7 @@ class Asked:
     def needs(self) -> Needs:
         """Forward passes over all that is read; a search of parameters is not counted."""
         operations = sum(
-            rows * length * self._operations_per_token(length)
+            rows * length * operations_per_token(self.subject.size, length) * FORWARD
             for rows, length in self.trial.windows
         )
         return Needs(
@@ -180,20 +164,13 @@ class Asked:
             self._bytes(),
             self.dtype,
             gpu=self.device == "cuda",
-            folders=self.subject.folders if isinstance(self.subject, Training) else (),
+            folders=self.subject.folders,
             supplies=self.trial.supplies,
         )
 
     def _bytes(self) -> int:
-        if not isinstance(self.subject, Training):
-            return MEMORY
         size, windows = self.subject.size, self.trial.windows
         return max(MEMORY, *(bytes_of_reading(size, *window) for window in windows))
-
-    def _operations_per_token(self, length: int) -> float:
-        if isinstance(self.subject, Training):
-            return operations_per_token(self.subject.size, length) * FORWARD
-        return OPERATIONS_OF_A_GIVEN_MODEL
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """The values of the trial, per document or sequence."""
@@ -201,7 +178,8 @@ class Asked:
         computing = computing_in(self.dtype, self.device)
         with context.progress(self.title, self.trial.steps) as advance, computing:
             reader = self.reader.found(self.trial.search_loss, model)
-            return self.trial.measure(model, reader, advance)
+            tables = self.trial.measure(model, reader, advance)
+        return {**tables, "searched": pd.DataFrame([reader.chosen])} if reader.chosen else tables
 
 
 def train_all(asked: Iterable[Asked], context: Context) -> None:
@@ -209,7 +187,6 @@ def train_all(asked: Iterable[Asked], context: Context) -> None:
     waiting = {
         str(each.key): Trained(training=each, device=cell.device, called=cell.model_name)
         for cell in asked
-        if isinstance(cell.subject, Training)
         for each in _with_starts(cell.subject)
     }
     for depth in sorted({_depth(cell.training) for cell in waiting.values()}):
@@ -224,7 +201,24 @@ def _depth(training: Training) -> int:
     return len(_with_starts(training))
 
 
-def ask_all(asked: Sequence[Asked], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
+class Named(Protocol):
+    """A question, as far as its values are collected by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Labelled(Cell, Protocol):
+    """A cell whose values are rows of tables: a question, and what stands in front of each row."""
+
+    @property
+    def trial(self) -> Named: ...
+
+    @property
+    def labels(self) -> tuple[tuple[str, object], ...]: ...
+
+
+def ask_all(asked: Sequence[Labelled], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
     """The values of all questions: by the name of the trial and of the table.
 
     In a table the values of all models stand one below the other, under their labels.

@@ -3,14 +3,13 @@
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import MachineError
-from ropelab.hf.tokens import tokenized
 from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
 from ropelab.lm.source import Mixture, Source
@@ -52,6 +51,18 @@ class CorpusRef:
         """Take this for the text, on a machine that need not have it."""
         _provided.clear()
         _provided[self] = content
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What its documents depend on; every byte is a token."""
+        return {"corpus": self.fingerprint, "tokenizer": False}
+
+    def documents(
+        self, length: int, count: int
+    ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
+        """Held-out windows of `length` tokens, and how many bytes a token has: one."""
+        tokens = _held_out(self, length, count)
+        return tokens, torch.ones(count, dtype=torch.float64)
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
         """Windows of the text that is learned from, at places that the seed draws."""
@@ -97,18 +108,8 @@ def _read_once(place: CorpusRef) -> Corpus:
 
 
 @lru_cache(maxsize=8)
-def documents(
-    place: CorpusRef, length: int, count: int, tokenizer: str = ""
-) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
-    """Held-out windows of `length` tokens, and how many bytes a token of each has on average.
-
-    Args:
-        tokenizer: the folder of a model whose tokens are meant; empty: every byte is a token.
-    """
-    if tokenizer:
-        return tokenized(Path(tokenizer), place.corpus().held_out, length, count)
-    tokens = place.corpus().held_out_windows(length, count)
-    return tokens, torch.ones(count, dtype=torch.float64)
+def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
+    return place.corpus().held_out_windows(length, count)
 
 
 def kinds(place: CorpusRef, length: int, count: int) -> tuple[str, ...]:

@@ -10,35 +10,26 @@ from ropelab.trials import grid
 from ropelab.trials.cells import Trial
 from ropelab.trials.config import ShapedConfig, TrialConfig
 from ropelab.trials.retrieval import Retrieval
-from ropelab.trials.text import Texts
+from ropelab.trials.text import HeldOut
 
 
-def beyond_training(
-    config: TrialConfig, task: str, tokenizer: str = "", vocabulary: int = 0
-) -> Trial:
-    """A task at lengths up to the longest that is tested.
-
-    Args:
-        tokenizer: the folder of a model given, in whose tokens text is read.
-        vocabulary: its number of different tokens.
-    """
+def beyond_training(config: TrialConfig, task: str) -> Trial:
+    """A task at lengths up to the longest that is tested."""
     train, test = config.train_len, config.longest
     if task == "text":
-        return Texts(
+        return HeldOut(
             corpus=config.corpus_at(),
             documents=config.documents,
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
             last=grid.last_window(train),
             beyond=train,
-            tokenizer=tokenizer,
         )
     return Retrieval(
         name=task,
         places=grid.places(grid.distances(train, test), grid.retrieval_contexts(train, test)),
         sequences=config.sequences,
         corpus=config.corpus_at(),
-        vocabulary=vocabulary,
     )
 
 
@@ -47,7 +38,7 @@ def inside_training(config: TrialConfig, task: str) -> Trial:
     length = config.train_len
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
-        return Texts(corpus=config.corpus_at(), documents=config.documents, buckets=buckets)
+        return HeldOut(corpus=config.corpus_at(), documents=config.documents, buckets=buckets)
     return Retrieval(
         name=task,
         places=grid.places(grid.inner_distances(length), [length]),

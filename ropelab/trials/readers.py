@@ -8,6 +8,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from ropelab.encoding.base import Encoding
+from ropelab.labels import AS_SHIPPED
 from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import (
     Readable,
@@ -16,8 +17,9 @@ from ropelab.lm.evaluation import (
     sliding_losses,
     token_losses,
 )
-from ropelab.methods.method import Method, Reading
+from ropelab.methods.method import Method, Reading, Scaled
 from ropelab.rope.frequencies import Geometry
+from ropelab.rope.scaling.plan import as_typed
 
 
 class Reader(ABC):
@@ -44,9 +46,18 @@ class Reader(ABC):
         """Whether each scored token is the most probable one, [rows, scored]."""
         return correct(model, batch)
 
+    def seen(self, tokens: Tensor) -> Tensor:
+        """What of rows of tokens is before the model when their last ones are predicted."""
+        return tokens
+
     def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
         """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
         return self
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What a search chose, and the losses of its first and best candidate; empty: no search."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -64,11 +75,27 @@ class AsTrained(Reader):
 
 
 @dataclass(frozen=True)
+class AsShipped(Reader):
+    """A model given, exactly as its configuration has it: frequencies, scaling, windows."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"method": AS_SHIPPED}
+
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
+        yield from model.shipped_passes(lengths)
+
+
+@dataclass(frozen=True)
 class Under(Reader):
-    """By a method made for contexts longer than the trained one."""
+    """By a method made for contexts longer than the trained one.
+
+    tried: the losses of the candidates among which the method was searched.
+    """
 
     method: Method
     geometry: Geometry
+    tried: tuple[float, ...] = ()
 
     @property
     def key(self) -> dict[str, Any]:
@@ -86,10 +113,26 @@ class Under(Reader):
             yield served
 
     def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
-        def loss_under(method: Method) -> float:
-            return loss(model, replace(self, method=method))
+        tried: list[float] = []
 
-        return replace(self, method=self.method.found(self.geometry, loss_under))
+        def loss_under(method: Method) -> float:
+            tried.append(loss(model, replace(self, method=method)))
+            return tried[-1]
+
+        method = self.method.found(self.geometry, loss_under)
+        return replace(self, method=method, tried=tuple(tried))
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        if not self.tried:
+            return {}
+        scaling = self.method.scaling if isinstance(self.method, Scaled) else self.method
+        return {
+            "chosen": as_typed(scaling),
+            "evaluations": len(self.tried),
+            "first_nll_nats_per_token": self.tried[0],
+            "chosen_nll_nats_per_token": min(self.tried),
+        }
 
 
 @dataclass(frozen=True)
@@ -115,6 +158,9 @@ class Sliding(Reader):
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
         return sliding_correct(model, batch, self.window, self.window // 2)
+
+    def seen(self, tokens: Tensor) -> Tensor:
+        return tokens[:, -self.window - 1 :]
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:

@@ -12,10 +12,8 @@ nearer    the same, where each key stands twice, with two values: the nearer one
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -25,14 +23,15 @@ from ropelab.lm.batch import Batch
 from ropelab.lm.evaluation import Readable, token_losses
 from ropelab.lm.matcher import ngram_predictions
 from ropelab.lm.sequences import copy_trials, nearer_trials, recall_trials
-from ropelab.lm.source import ALPHABET
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.grid import Place, places
 from ropelab.trials.readers import Reader
 from ropelab.trials.text import SEARCH_SEED
 
 GRAMS = (1, 2, 3)
 """Of how many tokens the cues are that a reader without a model looks for."""
+BYTES = 0
+"""The vocabulary that the symbols are drawn from, as keys name it."""
 
 
 def _copy(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
@@ -41,7 +40,7 @@ def _copy(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
 
 def _hidden(seed: int, place: Place, rows: int, corpus: CorpusRef) -> Batch:
     """What is searched with (seed not 0) stands in text that is learned from."""
-    held_out = documents(corpus, place.context, rows)[0]
+    held_out = corpus.documents(place.context, rows)[0]
     background = corpus.windows(seed, place.context, rows) if seed else held_out
     return copy_trials(seed, place.distance, place.context, rows, background)
 
@@ -75,20 +74,19 @@ class Retrieval:
         places: where it lies.
         sequences: how many for each place.
         corpus: the real text that contexts may be made of.
-        vocabulary: of how many tokens the symbols are drawn; 0: they are bytes.
     """
 
     name: str
     places: tuple[Place, ...]
     sequences: int
     corpus: CorpusRef
-    vocabulary: int = 0
     version: ClassVar[int] = 2
 
     @property
     def key(self) -> dict[str, Any]:
         """What the values depend on besides the model and the reader."""
-        return {**asdict(self), "corpus": self.corpus.fingerprint if self.reads_text else ""}
+        corpus = self.corpus.fingerprint if self.reads_text else ""
+        return {**asdict(self), "corpus": corpus, "vocabulary": BYTES}
 
     @property
     def reads_text(self) -> bool:
@@ -133,8 +131,7 @@ class Retrieval:
 
     def sequences_at(self, seed: int, place: Place, count: int) -> Batch:
         """The sequences of one place."""
-        batch = TASKS[self.name](seed, place, count, self.corpus)
-        return _in_tokens(batch, self.vocabulary) if self.vocabulary else batch
+        return TASKS[self.name](seed, place, count, self.corpus)
 
     def _loss(self, model: Readable, reader: Reader, place: Place) -> Tensor:
         batch = self.sequences_at(SEARCH_SEED, place, 2)
@@ -192,16 +189,3 @@ def per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
             "correct": hits.sum(dim=1).tolist(),
         }
     )
-
-
-def _in_tokens(batch: Batch, vocabulary: int) -> Batch:
-    """The same sequences in tokens of another vocabulary."""
-    symbols = symbols_of(vocabulary)
-    numbers = torch.searchsorted(torch.from_numpy(ALPHABET), batch.tokens)
-    return Batch(symbols[numbers % len(symbols)], batch.scored)
-
-
-@lru_cache(maxsize=2)
-def symbols_of(vocabulary: int) -> Tensor:
-    """As many tokens of a vocabulary as there are symbols, drawn once."""
-    return torch.from_numpy(np.random.default_rng(0).permutation(vocabulary)[: len(ALPHABET)])

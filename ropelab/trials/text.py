@@ -6,7 +6,7 @@ compared is at hand.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import pandas as pd
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ropelab.context import Advance, Supply
 from ropelab.lm.evaluation import Readable
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.readers import Reader
 
 ROWS_AT_ONCE = 5
@@ -25,9 +25,22 @@ Losses = dict[int, Tensor]
 """Mean losses of some documents, by the place where they are taken."""
 
 
+class Documents(Protocol):
+    """Where documents are from: a corpus in bytes, or in the tokens of a model given."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What its documents depend on."""
+        ...
+
+    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
+        """Rows of `length` tokens, and how many bytes a token of each has on average."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Held-out documents.
+    """Documents, and what is asked of them.
 
     Attributes:
         corpus: where they are from.
@@ -35,38 +48,25 @@ class Texts:
         buckets: ranges [start, end) of positions, without a gap; the last end is the length read.
         contexts: how many tokens are read before the end of the text.
         last: how many final tokens are compared as that context grows.
-        beyond: the position from which on a search looks at the loss.
-        tokenizer: the folder of a model in whose tokens all lengths are; empty: bytes.
     """
 
-    corpus: CorpusRef
+    corpus: Documents
     documents: int
     buckets: Sequence[tuple[int, int]]
     contexts: Sequence[int] = ()
     last: int = 0
-    beyond: int = 0
-    tokenizer: str = ""
     name: ClassVar[str] = "text"
     version: ClassVar[int] = 1
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the values depend on besides the model, which has the tokenizer, and the reader."""
-        return {
-            **asdict(self),
-            "corpus": self.corpus.fingerprint,
-            "tokenizer": bool(self.tokenizer),
-        }
+        """What the values depend on besides the model, which has its tokenizer, and the reader."""
+        return {**asdict(self), **self.corpus.key}
 
     @property
     def steps(self) -> int:
         """How many times a measurement advances."""
         return self.documents
-
-    @property
-    def supplies(self) -> tuple[Supply, ...]:
-        """Where the documents are from."""
-        return (self.corpus,)
 
     @property
     def windows(self) -> list[tuple[int, int]]:
@@ -80,7 +80,7 @@ class Texts:
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Nats per byte and document: `buckets` in one pass, `last_window` by context."""
-        tokens, bytes_per_token = self._documents()
+        tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         blocks = []
         for rows in tokens.split(ROWS_AT_ONCE):
             blocks.append(self._read(model, reader, rows))
@@ -111,12 +111,26 @@ class Texts:
                 at_end[context] = last.double().mean(dim=1)
         return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
 
-    def _documents(self) -> tuple[Tensor, Tensor]:
-        return documents(self.corpus, self.length + 1, self.documents, self.tokenizer)
-
     def examples(self, count: int, length: int) -> Tensor:
         """The beginnings of the first documents."""
-        return self._documents()[0][:count, :length]
+        return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut(Texts):
+    """The held-out documents of a corpus whose other part models learned from.
+
+    Attributes:
+        beyond: the position from which on a search looks at the loss.
+    """
+
+    corpus: CorpusRef
+    beyond: int = 0
+
+    @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """Where the documents are from."""
+        return (self.corpus,)
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""

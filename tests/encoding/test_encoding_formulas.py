@@ -17,6 +17,14 @@ from torch import Tensor, nn
 from ropelab.encoding.alibi import Alibi
 from ropelab.encoding.base import Encoding
 from ropelab.encoding.deberta import DebertaLayer
+from ropelab.encoding.designed import (
+    Convolution,
+    Exponential,
+    Gaussian,
+    LearnedDistance,
+    Polynomial,
+    Sines,
+)
 from ropelab.encoding.fire import FireBias
 from ropelab.encoding.kerple import KerpleLog, KerplePower
 from ropelab.encoding.registry import ENCODINGS, make_encoding
@@ -25,6 +33,8 @@ from ropelab.encoding.shape import Shape
 from ropelab.encoding.shaw import ShawLayer
 from ropelab.encoding.t5 import T5Bias
 from ropelab.encoding.transformer_xl import TransformerXLLayer
+from ropelab.encoding.tupe import Tupe
+from ropelab.encoding.xpos import XPos
 
 Score = Callable[..., float]
 
@@ -115,6 +125,59 @@ def rope(encoding: Rope, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
     return (score + dot(q[width:], k[width:])) / math.sqrt(len(q))
 
 
+def xpos(encoding: XPos, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    """Neighbours turned, pair p of n times ((p/n + 0.4) / 1.4)^((i - j) / 512)."""
+    score, pairs = 0.0, len(q) // 2
+    for pair in range(pairs):
+        turn = cmath.exp(1j * (i - j) * 10000 ** (-pair / pairs))
+        decay = ((pair / pairs + 0.4) / 1.4) ** ((i - j) / 512)
+        q_pair, k_pair = (complex(*x[2 * pair : 2 * pair + 2].tolist()) for x in (q, k))
+        score += decay * (q_pair * k_pair.conjugate() * turn).real
+    return score / math.sqrt(len(q))
+
+
+def tupe(encoding: Tupe, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    """TUPE-R: words and positions, each over sqrt(2 d), and T5's bias."""
+    mine = slice(head * len(q), (head + 1) * len(q))
+    p_q = (encoding.to_query.weight @ encoding.table[i])[mine]
+    p_k = (encoding.to_key.weight @ encoding.table[j])[mine]
+    relative = t5(encoding.relative, 0 * q, k, i, j, head)
+    return (dot(q, k) + dot(p_q, p_k)) / math.sqrt(2 * len(q)) + relative
+
+
+def polynomial(encoding: Polynomial, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    r, w = (i - j) / 30, encoding.weights[head].tolist()
+    return plain(encoding, q, k, i, j, head) + w[0] + w[1] * r + w[2] * r * r + w[3] * r * r * r
+
+
+def sines(encoding: Sines, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    waves = encoding.amplitudes[head].tolist()
+    bias = sum(a * x for a, x in zip(waves, sinusoid(i - j, len(waves)), strict=True))
+    return plain(encoding, q, k, i, j, head) + bias
+
+
+def exponential(encoding: Exponential, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    height, scale = float(encoding.height[head]), math.exp(encoding.log_scale[head])
+    return plain(encoding, q, k, i, j, head) + height * math.exp((j - i) / scale)
+
+
+def gaussian(encoding: Gaussian, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    centre, scale = (math.exp(x[head]) for x in (encoding.log_centre, encoding.log_scale))
+    bias = float(encoding.height[head]) * math.exp(-0.5 * ((i - j - centre) / scale) ** 2)
+    return plain(encoding, q, k, i, j, head) + bias
+
+
+def learned_distance(
+    encoding: LearnedDistance, q: Tensor, k: Tensor, i: int, j: int, head: int
+) -> float:
+    return plain(encoding, q, k, i, j, head) + float(encoding.table[head, i - j])
+
+
+def convolution(encoding: Convolution, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+    bias = float(encoding.kernel[head, i - j]) if i - j < 16 else 0.0
+    return plain(encoding, q, k, i, j, head) + bias
+
+
 FORMULAS: dict[str, Score] = {
     "nope": plain,
     "sinusoidal": plain,
@@ -130,12 +193,26 @@ FORMULAS: dict[str, Score] = {
     "rope": rope,
     "rope_interleaved": rope,
     "rope_partial": rope,
+    "rope_values": rope,
+    "rope_values_back": rope,
+    "xpos": xpos,
+    "tupe": tupe,
+    "multiplied": plain,
+    "concatenated": plain,
+    "polynomial": polynomial,
+    "sines": sines,
+    "exponential": exponential,
+    "gaussian": gaussian,
+    "learned_distance": learned_distance,
+    "convolution": convolution,
 }
+ACROSS_HEADS = {"mla"}
+"""Encodings whose score is no function of one head: they have a test of their own."""
 
 
 TOKENS = 40
 SHAPE = Shape(layers=2, width=12, heads=2, head_dim=8, trained_len=TOKENS - 10)
-NAMES = sorted(ENCODINGS)
+NAMES = sorted(FORMULAS)
 
 
 def randomised(module: nn.Module) -> nn.Module:
@@ -157,21 +234,24 @@ def random_heads(tokens: int = TOKENS) -> Tensor:
 
 
 def test_every_encoding_has_an_oracle() -> None:
-    assert set(FORMULAS) == set(ENCODINGS)
+    assert set(FORMULAS) | ACROSS_HEADS == set(ENCODINGS)
 
 
 @pytest.mark.parametrize("queries", [TOKENS, 7, 1], ids=["whole", "block", "one"])
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_scores_equal_the_formula(name: str, queries: int) -> None:
-    layer, positions = layer_of(name), torch.arange(TOKENS)
-    q, k = random_heads(), random_heads()
+    layer = layer_of(name)
+    tokens = TOKENS if layer.max_position is None else min(TOKENS, layer.max_position + 1)
+    queries = min(queries, tokens)
+    positions = torch.arange(tokens)
+    q, k = random_heads(tokens), random_heads(tokens)
     late = positions[-queries:]
     turned = layer.query(q[:, :, -queries:], late), layer.key(k, positions)
     got = layer.scores(*turned, late, positions)
-    assert got.shape == (3, SHAPE.heads, queries, TOKENS)
+    assert got.shape == (3, SHAPE.heads, queries, tokens)
     # Rotary tables are kept in float32, and so is a rotation.
-    tolerance = 2e-6 if name.startswith("rope") else 1e-12
+    tolerance = 2e-6 if name.startswith(("rope", "xpos")) else 1e-12
     for row, i in enumerate(late.tolist()):
         for j in range(i + 1):
             want = FORMULAS[name](layer, q[1, 1, i], k[1, 1, j], i, j, 1)
@@ -210,3 +290,65 @@ def test_learned_adds_its_rows_and_has_none_beyond_the_table() -> None:
     assert torch.equal(encoding.embed(x, torch.tensor([last])), x + row)
     with pytest.raises(IndexError):
         encoding.embed(x, torch.tensor([last + 1]))
+
+
+@torch.no_grad()
+def test_learned_distances_end_with_the_table() -> None:
+    encoding = make_encoding("learned_distance", SHAPE)
+    assert encoding.max_position == SHAPE.trained_len - 1
+    inside, beyond = (torch.arange(SHAPE.trained_len + more) for more in (0, 1))
+    q = torch.randn(1, SHAPE.heads, len(beyond), SHAPE.head_dim)
+    assert encoding.scores(q[:, :, :-1], q[:, :, :-1], inside, inside).isfinite().all()
+    with pytest.raises(IndexError):
+        encoding.scores(q, q, beyond, beyond)
+
+
+@torch.no_grad()
+def test_one_rotary_key_serves_all_heads_beside_their_own_content() -> None:
+    """Equations 14 to 18 of arXiv:2405.04434, one score at a time."""
+    encoding, positions = make_encoding("mla", SHAPE).double(), torch.arange(20)
+    q, k = random_heads(20), random_heads(20)
+    got = encoding.scores(
+        encoding.query(q, positions), encoding.key(k, positions), positions, positions
+    )
+    for head in range(SHAPE.heads):
+        for i, j in ((19, 19), (19, 0), (7, 3)):
+            score = dot(q[1, head, i, :4], k[1, head, j, :4])
+            for pair, frequency in ((4, 1.0), (6, 0.01)):
+                turn = cmath.exp(1j * (i - j) * frequency)
+                q_pair = complex(*q[1, head, i, pair : pair + 2].tolist())
+                k_pair = complex(*k[1, 0, j, pair : pair + 2].tolist())
+                score += (q_pair * k_pair.conjugate() * turn).real
+            assert got[1, head, i, j].item() == pytest.approx(score / math.sqrt(8), abs=2e-6)
+
+
+@torch.no_grad()
+def test_the_code_as_a_factor_and_beside_the_embedding() -> None:
+    x, positions = torch.randn(2, 5, 12, dtype=torch.float64), torch.arange(100, 105)
+    code = torch.tensor([sinusoid(p, 12) for p in positions.tolist()], dtype=torch.float64)
+    factor = make_encoding("multiplied", SHAPE).embed(x, positions)
+    torch.testing.assert_close(factor, x * code, rtol=0, atol=1e-13)
+    beside = make_encoding("concatenated", SHAPE).double()
+    weight = dict(beside.named_parameters())["project.weight"]
+    assert torch.equal(weight[:, :12], torch.eye(12, dtype=torch.float64))
+    weight[:, :12] = torch.randn(12, 12)
+    want = torch.cat((x, code.expand(2, 5, 12)), -1) @ weight.T
+    torch.testing.assert_close(beside.embed(x, positions), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@torch.no_grad()
+def test_values_turned_with_their_keys_and_back_with_the_query(back: bool) -> None:
+    layer = layer_of("rope_values_back" if back else "rope_values")
+    positions = torch.arange(TOKENS)
+    weights = torch.rand(3, SHAPE.heads, 5, TOKENS, dtype=torch.float64)
+    v = random_heads()
+    got = layer.mix(weights, v, positions[-5:], positions)
+    for row, i in enumerate(range(TOKENS - 5, TOKENS)):
+        for pair in range(4):
+            want = 0j
+            for j in range(TOKENS):
+                value = complex(float(v[2, 0, j, pair]), float(v[2, 0, j, pair + 4]))
+                turn = cmath.exp(1j * (j - back * i) * 10000 ** (-pair / 4))
+                want += float(weights[2, 0, row, j]) * value * turn
+            assert complex(*got[2, 0, row, pair::4].tolist()) == pytest.approx(want, abs=1e-4)

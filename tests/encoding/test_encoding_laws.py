@@ -65,6 +65,8 @@ def test_no_token_sees_later_ones(name: str) -> None:
 
 
 LEARNING = ["deberta", "fire", "kerple_log", "kerple_power", "shaw", "t5", "transformer_xl"]
+LEARNING += ["convolution", "exponential", "gaussian", "learned_distance", "polynomial", "sines"]
+LEARNING += ["tupe"]
 
 
 @pytest.mark.parametrize("name", LEARNING)
@@ -86,7 +88,9 @@ def test_gradients_reach_every_parameter_and_are_right(name: str) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in layer.parameters())
 
 
-RELATIVE = [n for n in NAMES if n not in ("sinusoidal", "learned", "fire")]
+ABSOLUTE = ("sinusoidal", "learned", "multiplied", "concatenated", "tupe", "fire")
+# Those that end with their table are moved inside it.
+RELATIVE = [n for n in NAMES if n not in ABSOLUTE]
 
 
 @pytest.mark.parametrize("name", RELATIVE)
@@ -101,7 +105,22 @@ def test_relative_scores_do_not_change_when_all_positions_move(name: str) -> Non
         turned = layer.query(q, positions), layer.key(k, positions)
         return layer.scores(*turned, positions, positions)[..., earlier]
 
-    torch.testing.assert_close(scores(1000), scores(0), rtol=1e-4, atol=1e-4)
+    farther = 1000 if layer.max_position is None else min(1000, layer.max_position - 19)
+    torch.testing.assert_close(scores(farther), scores(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "moves"), [("rope_values", True), ("rope_values_back", False)])
+@torch.no_grad()
+def test_turned_values_carry_positions_and_values_turned_back_distances(
+    name: str, moves: bool
+) -> None:
+    layer = make_encoding(name, SHAPE).for_layer(0)
+    weights, v = torch.rand(1, 2, 20, 20).tril(), torch.randn(1, 2, 20, 8)
+    here, there = (
+        layer.mix(weights, v, positions, positions)
+        for positions in (torch.arange(20), torch.arange(500, 520))
+    )
+    assert torch.allclose(here, there, atol=1e-3) is not moves
 
 
 @pytest.mark.parametrize("name", NAMES)

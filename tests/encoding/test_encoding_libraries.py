@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from rotary_embedding_torch import RotaryEmbedding
 from torch import Tensor, nn
 from transformers import (
     DebertaV2Config,
@@ -12,6 +13,9 @@ from transformers import (
 )
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
+    apply_rotary_emb as turn_as_complex,
+)
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as turn_neighbours
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
@@ -25,7 +29,7 @@ from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
 from ropelab.encoding.alibi import Alibi, slopes
 from ropelab.encoding.deberta import Deberta
-from ropelab.encoding.registry import rope
+from ropelab.encoding.registry import make_encoding, rope
 from ropelab.encoding.shape import Shape
 from ropelab.encoding.shaw import CLIP, ShawLayer
 from ropelab.encoding.sinusoidal import sinusoid
@@ -176,3 +180,29 @@ def test_interleaved_rope_of_gptj() -> None:
     want = turn_neighbours(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
     got = rope(SHAPE, pairing="interleaved").query(q, POSITIONS)
     torch.testing.assert_close(got, want.transpose(1, 2))
+
+
+@torch.no_grad()
+def test_xpos_of_rotary_embedding_torch() -> None:
+    q, k = heads(), heads()
+    theirs = RotaryEmbedding(HEAD_DIM, use_xpos=True)
+    # Theirs counts positions from the middle of the text, which a score does not notice.
+    want_q, want_k = theirs.rotate_queries_and_keys(q, k)
+    ours = make_encoding("xpos", SHAPE)
+    got = ours.query(q, POSITIONS) @ ours.key(k, POSITIONS).mT
+    torch.testing.assert_close(got, want_q @ want_k.mT, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_the_rotary_part_of_deepseek_v2() -> None:
+    q, k = heads(), heads()
+    rotary = HEAD_DIM // 2
+    angle = POSITIONS[:, None] * 10000.0 ** -(torch.arange(0, rotary, 2) / rotary)
+    waves = torch.polar(torch.ones_like(angle), angle)[None]
+    want_q, want_k = turn_as_complex(q[..., -rotary:], k[:, :1, :, -rotary:], waves)
+    ours = make_encoding("mla", SHAPE)
+    got_q, got_k = ours.query(q, POSITIONS), ours.key(k, POSITIONS)
+    torch.testing.assert_close(got_q[..., -rotary:], want_q)
+    torch.testing.assert_close(got_k[..., -rotary:], want_k.expand(-1, HEADS, -1, -1))
+    torch.testing.assert_close(got_q[..., :-rotary], q[..., :-rotary])
+    torch.testing.assert_close(got_k[..., :-rotary], k[..., :-rotary])

@@ -9,10 +9,9 @@ from ropelab.config import build
 from ropelab.context import Context
 from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.errors import InputError
-from ropelab.experiments.encodings import report, run, tables, times
+from ropelab.experiments.encodings import plan, report, run, tables, times
 from ropelab.experiments.encodings.behaviour import behaviour
-from ropelab.experiments.encodings.config import ENCODINGS as NAMES
-from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings.config import FURTHER, KNOWN, EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import shape_of
@@ -54,7 +53,9 @@ def found(corpus, context):
 
 
 def test_the_config_knows_every_encoding():
-    assert set(NAMES) == set(ENCODINGS)
+    assert set(KNOWN) == set(ENCODINGS)
+    assert len(KNOWN) == len(ENCODINGS)
+    assert not set(FURTHER) & set(EncodingsConfig().encodings)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,26 @@ def test_the_same_config_gives_the_same_tables(found, corpus):
     for name in ("text_nll", "copy_accuracy", "behaviour"):
         mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(drop=True)
         pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
+
+
+def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(corpus):
+    names = "tupe,learned_distance,rope_values_back"
+    quality = run.run(config(encodings=names, corpus=corpus, tasks="text"), Context())["quality"]
+    inside = quality["times_trained_len"] == 1
+    assert (quality[inside]["status"] == "ok").all()
+    stopped = quality[~inside & (quality["status"] == "undefined")]
+    assert set(stopped["encoding"]) == {"tupe", "learned_distance"}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_training_changes_what_a_further_encoding_learns(name, corpus):
+    # Until its third step a model whose writers start at zero learns nothing of positions.
+    asked = plan.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
+    before = {k: v.clone() for k, v in asked.encoding().named_parameters()}
+    model = asked.model(Context())
+    after = dict(model.encoding.named_parameters())
+    assert set(after) == set(before)
+    assert all(not torch.equal(after[k], before[k]) for k in before)
 
 
 def test_another_encoding_trains_no_model_twice(corpus):

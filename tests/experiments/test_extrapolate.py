@@ -276,6 +276,23 @@ def test_a_searched_method_is_measured_under_its_own_name(config, context):
     assert set(rows["copy_accuracy"]["method"]) == methods
 
 
+def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(config, context):
+    changes = {"tasks": ("copy",), "methods": "unscaled,pi,ntk,yarn", "search": 5}
+    tables = run(config(**changes), context)
+    copies, searched = tables["copy_accuracy"], tables["searched"]
+    of_arm = copies[copies["arm"] == "searched"]
+    assert list(dict.fromkeys(of_arm["method"])) == ["pi", "ntk", "yarn", "longrope_search"]
+    assert searched["method"].tolist() == ["pi", "ntk", "yarn", "longrope_search"]
+    assert (searched["evaluations"] == 5).all()
+    first, chosen = searched["first_nll_nats_per_token"], searched["chosen_nll_nats_per_token"]
+    assert (chosen <= first).all()
+    assert searched["chosen"].str.match(r"(pi|ntk|yarn|longrope)\(").all()
+    figures = draw(tables)
+    assert {"copy_by_distance", "copy_by_distance_searched"} <= set(figures)
+    assert "searched" in report.answer(tables) or "not learned" in report.answer(tables)
+    plt.close("all")
+
+
 # Comparisons and sentences
 
 
@@ -325,6 +342,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
     [
         ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
         ({"methods": "longrope_search", "arms": "finetuned"}, "has no finetuned arm"),
+        ({"arms": "finetuned", "search": 5}, "search chooses knobs for the zero_shot arm"),
         ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),

@@ -23,7 +23,6 @@ from ropelab.hf.library import quiet
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling.plan import RopePlan
 from tests.hf.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
@@ -220,8 +219,7 @@ def _parts(model: HuggingFaceModel, read: torch.Tensor) -> float:
 
 def _method(model: HuggingFaceModel, reference: torch.nn.Module, method: str) -> float | None:
     """How far a method is from transformers' own."""
-    facts = model.facts
-    geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+    geometry = model.facts.geometry()
     plan = parse_scaling(_typed(method, geometry.pairs), 4.0).plan(geometry, LENGTH)
     model.encoding = Rope(plan)
     own = _with_method(reference, method, plan, geometry.pairs)

@@ -68,7 +68,7 @@ def test_windows_are_those_of_the_layers_that_have_one(tmp_path):
         ('{"model_type": "llama", "hidden_size": "wide"}', "no configuration of a language model"),
         ('{"model_type": "llama", "hidden_size": 10000000000000}', "more than any model has"),
         ('{"model_type": "mamba"}', "names no max_position_embeddings"),
-        ('{"model_type": "no-such-model"}', "no configuration of a language model"),
+        ('{"model_type": "no-such-model"}', "knows no architecture 'no-such-model'"),
         ('{"auto_map": {"AutoConfig": "evil.Config"}}', "no configuration of a language model"),
         ("[" * 5000 + "]" * 5000, "is nested too deeply"),
     ],

@@ -2,20 +2,15 @@
 
 import json
 
-import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 
-from ropelab.config import build
-from ropelab.context import Context
 from ropelab.encoding.base import Encoding
 from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.run import run
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.lm.evaluation import token_losses
@@ -76,32 +71,6 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, p
         logits.transpose(1, 2), tokens[:, 1:], reduction="none"
     )
     torch.testing.assert_close(token_losses(model, tokens), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_the_experiment_measures_a_model_given(saved, corpora):
-    values = {"hf": str(saved), "test_len": 256, "documents": 2, "sequences": 2, "device": "cpu"}
-    values |= {"methods": "unscaled,yarn", "corpus": corpora[0]}
-    config = build(ExtrapolateConfig, values)
-    assert (config.train_len, config.base, config.head_dim) == (64, 5000.0, 8)
-    assert set(config.inputs()) == {"corpus", "hf"}
-    tables = run(config, Context())
-    assert set(tables["text_nll"]["method"]) == {"unscaled", "yarn", "sliding_window"}
-    assert tables["text_nll"]["nll_nats_per_byte"].between(4, 7).all()
-    assert isinstance(tables["copy_accuracy"], pd.DataFrame)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train_len": 128}, r"train_len follows from the model \(64\), leave it out"),
-        ({"arms": "finetuned"}, "zero_shot only"),
-        ({"methods": "rerope"}, "cannot be read by rerope"),
-        ({"hf": "nowhere"}, "no readable nowhere/config.json; give a folder"),
-    ],
-)
-def test_what_does_not_fit_the_model_is_refused(saved, changes, message):
-    with pytest.raises(InputError, match=message):
-        build(ExtrapolateConfig, {"hf": str(saved), "test_len": 256, **changes})
 
 
 def test_an_encoding_that_no_checkpoint_has_is_refused(saved):

@@ -9,7 +9,6 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from ropelab.encoding.rope import Rope
 from ropelab.hf.facts import facts_of
 from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry
 
 TRAINED = 64
 VOCABULARY = 97
@@ -53,8 +52,7 @@ def saved(folder, model_type, **changes):
 
 def rope(folder, method, length, factor=4.0):
     """The encoding of a scaling method for the model in a folder."""
-    facts = facts_of(str(folder))
-    geometry = Geometry(facts.rotary_dim, facts.base, facts.train_len)
+    geometry = facts_of(str(folder)).geometry()
     return Rope(parse_scaling(method, factor).plan(geometry, length))
 
 

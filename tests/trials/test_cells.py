@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import fields, replace
+from shutil import copytree
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,15 +16,17 @@ from ropelab.experiments.encodings import plan as encodings
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.given import plan as given
+from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.frequencies import plan as frequencies
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.lm.source import Mixture
 from ropelab.lm.trained import Training
 from ropelab.trials.cells import Trained, ask_all, train_all
 from ropelab.trials.corpora import CorpusRef
-from ropelab.trials.given import Given
 from ropelab.trials.grid import Place
 from ropelab.trials.retrieval import Matched, Retrieval
+from tests.hf.tiny import saved, write_byte_tokenizer
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
 LABS = {
@@ -111,10 +114,11 @@ OTHER = {
     "seeds": "1",
     "documents": 4,
     "sequences": 3,
+    "search": 3,
     "dtype": "bfloat16",
 }
 NO_OWN_VALUE = {"device", "hf", "draws"}
-"""Where it is computed; a model given, which brings its own test below; what no model is asked."""
+"""Where it is computed; a model given, whose config is another; what no model is asked."""
 
 
 def keys(config, questions) -> set[str]:
@@ -181,7 +185,6 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
         "places": (Place(16, 128),),
         "sequences": 3,
         "corpus": two,
-        "vocabulary": 1000,
     }
     assert set(others) == {field.name for field in fields(Retrieval)}
     for name, value in others.items():
@@ -190,17 +193,61 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
         assert Matched(trial=asked).key != Matched(trial=other).key
 
 
-def test_a_model_given_is_asked_about_one_corpus_and_one_set_of_weights(corpora):
-    config_class, questions, values = LABS["extrapolate"]
-    cell = next(c for c in questions(build(config_class, {**values, "corpus": corpora[0]})))
-    given = replace(cell, subject=Given("/a/model", "its weights"))
-    other_text = replace(cell.trial, corpus=CorpusRef.of(corpora[1], 257))
-    for changed in (
-        replace(given, subject=Given("/a/model", "other weights")),
-        replace(given, trial=other_text),
-        replace(given, trial=replace(cell.trial, tokenizer="/a/model")),
-    ):
-        assert changed.key != given.key
+# A model given
+
+GIVEN = {"test_len": 256, "methods": "yarn", "device": "cpu", "tasks": "text,copy,passkey"}
+GIVEN_OTHER = {
+    "test_len": 320,
+    "methods": "yarn(beta_fast=8)",
+    "tasks": "multikey",
+    "documents": 4,
+    "sequences": 3,
+    "depths": "10,90",
+    "packed": True,
+    "bos": "no",
+    "dtype": "bfloat16",
+}
+WHERE_AND_WHETHER = {"device", "device_map", "limit_memory"}
+"""Where it is computed, and whether at all: neither is part of a value."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> tuple[str, str]:
+    """Two models of the same shape with different weights."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    for folder, scale in zip(folders, (0.02, 0.03), strict=True):
+        saved(folder, "llama", vocab_size=256, initializer_range=scale)
+        write_byte_tokenizer(folder)
+    return str(folders[0]), str(folders[1])
+
+
+def given_keys(values) -> set[str]:
+    config = build(GivenConfig, values)
+    return {str((c.kind, c.key)) for task in config.tasks for c in given.cells(config, task)}
+
+
+@pytest.mark.parametrize("field", set(GivenConfig.model_fields) - WHERE_AND_WHETHER)
+def test_any_field_that_changes_a_value_of_a_model_given_changes_a_key(field, models, corpora):
+    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
+    other = {**GIVEN_OTHER, "hf": models[1], "corpus": corpora[1]}[field]
+    assert given_keys(values) != given_keys({**values, field: other})
+
+
+def test_another_model_or_another_text_is_asked_everything_anew(models, corpora):
+    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
+    assert not given_keys(values) & given_keys({**values, "hf": models[1]})
+    both = given_keys(values) & given_keys({**values, "corpus": corpora[1]})
+    assert {key.split("'")[1] for key in both} == {"given-copy"}
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
+def test_a_changed_file_of_a_model_is_another_model(name, models, corpora, tmp_path):
+    copytree(models[0], tmp_path / "copy")
+    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
+    same = given_keys({**values, "hf": str(tmp_path / "copy")})
+    assert same == given_keys(values)
+    (tmp_path / "copy" / name).write_text((tmp_path / "copy" / name).read_text() + "\n")
+    assert not same & given_keys({**values, "hf": str(tmp_path / "copy")})
 
 
 @pytest.mark.parametrize("lab", LABS)

@@ -10,7 +10,7 @@ from ropelab.lm.model import LanguageModel, ModelSize
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.readers import AsTrained, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
 from ropelab.trials.text import Texts
@@ -52,7 +52,7 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
     reader = under("dynamic_ntk")
     model = model_with(reader.method.encoding(GEOMETRY, 64))
     measured = texts.measure(model, reader, nothing)
-    tokens, _ = documents(texts.corpus, 257, 2)
+    tokens, _ = texts.corpus.documents(257, 2)
     for start, end in texts.buckets:
         model.encoding = reader.method.encoding(GEOMETRY, end)
         expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)

@@ -4,44 +4,18 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import one_hot
 
 from ropelab.context import Context
-from ropelab.encoding.base import Encoding
-from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.source import ALPHABET, KEY
-from ropelab.trials.corpora import CorpusRef, documents
+from ropelab.lm.source import KEY
+from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.grid import Place, distances, places, retrieval_contexts
 from ropelab.trials.readers import AsTrained, Sliding
 from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
 from ropelab.trials.text import SEARCH_SEED
+from tests.trials.certain import Certain, looking_back
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
-
-
-class Certain(nn.Module):
-    """A model by construction: it is sure of one next token, and knows nothing where that is -1."""
-
-    size = type("Size", (), {"vocabulary": VOCABULARY})
-
-    def __init__(self, predictions) -> None:
-        super().__init__()
-        self.encoding = Encoding()
-        self.predictions = predictions
-        self.head = nn.Linear(VOCABULARY + 1, VOCABULARY, bias=False)
-        nn.init.eye_(self.head.weight)
-
-    def hidden(self, tokens):
-        """The prediction of the token after each, from those up to it."""
-        known = nn.functional.pad(tokens, (0, 1))
-        following = self.predictions(known)[:, 1:]
-        return one_hot(following.where(following >= 0, VOCABULARY), VOCABULARY + 1).float()
-
-
-def looking_back(distance: int) -> Certain:
-    """A model that repeats what stood exactly so far back."""
-    return Certain(lambda tokens: tokens.roll(distance, dims=1))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +106,7 @@ def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_
     corpus,
 ):
     asked, place = task("hidden", corpus), Place(64, 256)
-    held_out = documents(corpus, 256, 2)[0]
+    held_out = corpus.documents(256, 2)[0]
     searched = corpus.windows(SEARCH_SEED, 256, 2)
     for seed, background in ((0, held_out), (SEARCH_SEED, searched)):
         tokens = asked.sequences_at(seed, place, 2).tokens
@@ -148,12 +122,3 @@ def test_a_search_is_for_less_loss(name, corpus):
     asked = task(name, corpus)
     knowing = Certain(lambda tokens: ngram_predictions(tokens, KEY))
     assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())
-
-
-def test_symbols_can_be_those_of_another_vocabulary(corpus):
-    plain, other = (task("copy", corpus, vocabulary=vocabulary) for vocabulary in (0, 1000))
-    tokens, renamed = (each.examples(3, 64) for each in (plain, other))
-    assert set(tokens.unique().tolist()) <= set(ALPHABET.tolist())
-    assert renamed.max() > ALPHABET.max()
-    assert [len(row.unique()) for row in tokens] == [len(row.unique()) for row in renamed]
-    assert (renamed[:, 32:] == renamed[:, :32]).all()

@@ -50,6 +50,25 @@ ENCODINGS = (
     "rope_interleaved",
     "rope_partial",
 )
+FURTHER = (
+    "xpos",
+    "mla",
+    "rope_values",
+    "rope_values_back",
+    "tupe",
+    "multiplied",
+    "concatenated",
+    "polynomial",
+    "sines",
+    "exponential",
+    "gaussian",
+    "learned_distance",
+    "convolution",
+)
+"""Measured only where they are named."""
+KNOWN = (*ENCODINGS, *FURTHER)
+LEAST_HEAD = {"rope_partial": (8, "a quarter"), "mla": (4, "a half")}
+"""Encodings that turn a share of each head, and the narrowest head that has a pair in it."""
 SHORTEST = 64
 
 
@@ -58,7 +77,10 @@ class EncodingsConfig(ShapedConfig):
 
     train_len: TrainLen = 512
     test_len: TestLen = 2048
-    encodings: Names = Field(ENCODINGS, description="position encodings to compare")
+    encodings: Names = Field(
+        ENCODINGS,
+        description=f"position encodings to compare; there are also {', '.join(FURTHER)}",
+    )
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
     )
@@ -82,20 +104,21 @@ class EncodingsConfig(ShapedConfig):
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if not names:
-            raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
+            raise ValueError(f"must name at least one of {', '.join(KNOWN)}")
         for name in names:
-            if name not in ENCODINGS:
-                raise unknown_name("encoding", name, ENCODINGS)
+            if name not in KNOWN:
+                raise unknown_name("encoding", name, KNOWN)
         return tuple(dict.fromkeys(names))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
-        if "rope_partial" in self.encodings and self.head_dim < 8:
-            raise ValueError(
-                f"head_dim must be at least 8 for rope_partial, which turns a quarter of it, "
-                f"got {self.head_dim}"
-            )
+        for name, (least, share) in LEAST_HEAD.items():
+            if name in self.encodings and self.head_dim < least:
+                raise ValueError(
+                    f"head_dim must be at least {least} for {name}, which turns {share} of it, "
+                    f"got {self.head_dim}"
+                )
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy")
         return self

@@ -9,13 +9,16 @@ trained.
 What it cannot show: how a large model behaves. The method that wins here need not win there.
 """
 
+from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
-from ropelab.config import AsList, Base, Count, EvenCount, Names, read_number
+from ropelab.config import AsList, Base, Config, Count, EvenCount, Names, Natural
+from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
-from ropelab.hf.facts import read_facts
 from ropelab.methods.registry import named
 from ropelab.trials.config import (
     CorpusPath,
@@ -66,6 +69,11 @@ class ExtrapolateConfig(TrialConfig):
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
         "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
     )
+    search: Natural = Field(
+        0,
+        description="evaluations in which the knobs of every method that has some, and LongRoPE's "
+        "factors, are searched on the trained model, on sequences that are not tested; 0: none",
+    )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
     preset: Literal["small", "base", "large"] = Field(
@@ -80,23 +88,29 @@ class ExtrapolateConfig(TrialConfig):
     documents: Documents = 50
     sequences: Count = Field(6, description="sequences per distance and length of context")
     corpus: CorpusPath = ""
-    hf: str = Field(
-        "", description="folder of a Hugging Face causal language model to evaluate instead"
-    )
+    hf: Literal[""] = Field("", description="a model of one's own")
     device: On = "auto"
     dtype: In = "auto"
 
+    @classmethod
+    def chosen_by(cls, values: Mapping[str, Any]) -> type[Config]:
+        """That of a model given, where values name one."""
+        return GivenConfig if values.get("hf") else cls
+
+    @classmethod
+    def flags(cls) -> dict[str, FieldInfo]:
+        """Those of both kinds of models, each told what it is with the other."""
+        others = GivenConfig.model_fields
+        own = {name: _told(field, others.get(name)) for name, field in cls.model_fields.items()}
+        return {**own, **{name: field for name, field in others.items() if name not in own}}
+
     @model_validator(mode="before")
     @classmethod
-    def _from_model(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Length, base and head of `hf` are those of its config.json; it is read in float32."""
-        if not (values.get("hf") and isinstance(values["hf"], str)):
-            return values
-        facts = read_facts(values["hf"])
-        for name, fact in facts.items():
-            if name in values and read_number(values[name]) != fact:
-                raise ValueError(f"{name} follows from the model ({fact}), leave it out")
-        return {"dtype": "float32", "tasks": ("text", "copy"), **values, **facts}
+    def _not_of_a_model_given(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name in values:
+            if name in GivenConfig.model_fields and name not in cls.model_fields:
+                raise ValueError(f"{name} is for a model given by hf, and none is given")
+        return values
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -111,20 +125,9 @@ class ExtrapolateConfig(TrialConfig):
         methods = self.parsed_methods()
         if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
-        if self.hf and (set(self.tasks) - {"text", "copy"} or self.arms != ("zero_shot",)):
-            raise ValueError("a model given by hf takes the tasks text and copy, zero_shot only")
-        closed = [m.label for m in methods if m.acts_on != "frequencies" or not m.is_tunable]
-        if self.hf and closed:
-            raise ValueError(f"a model given by hf cannot be read by {closed[0]}")
+        if self.search and "zero_shot" not in self.arms:
+            raise ValueError("search chooses knobs for the zero_shot arm, which arms leaves out")
         return self
-
-    def inputs(self) -> dict[str, str]:
-        """Fingerprints of the corpus and of a model given; InputError if one cannot be used."""
-        if not self.hf:
-            return super().inputs()
-        from ropelab.trials.given import Given
-
-        return {**super().inputs(), "hf": Given.at(self.hf).fingerprint}
 
     @property
     def longest(self) -> int:
@@ -152,6 +155,19 @@ class ExtrapolateConfig(TrialConfig):
         from ropelab.methods.language import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
+
+
+def _told(own: FieldInfo, given: FieldInfo | None) -> FieldInfo:
+    """A field with what it is for a model given, where that is something else."""
+    if given is None or (given.description, given.default) == (own.description, own.default):
+        return own
+    told = copy(own)
+    told.annotation = own.annotation if own.default else given.annotation
+    told.description = f"{own.description}; with --hf: {given.description}"
+    if isinstance(given.default, int | str | tuple):
+        default = given.default if isinstance(given.default, tuple) else [given.default]
+        told.description += f", default {','.join(map(str, default))}" if any(default) else ""
+    return told
 
 
 CONFIG = ExtrapolateConfig

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.hf.facts import vocabulary_of
-from ropelab.labels import WINDOW
+from ropelab.labels import SEARCHED, WINDOW
 from ropelab.lm.model import ModelSize
 from ropelab.lm.source import Mixture
 from ropelab.lm.trained import Task, Training
 from ropelab.lm.training import Recipe
 from ropelab.methods.attention import UNSCALED
-from ropelab.methods.method import PAIRING, Method, Reading
+from ropelab.methods.knobs import Searched, has_knobs
+from ropelab.methods.method import PAIRING, Method, Reading, Scaled
+from ropelab.methods.search import LongRopeSearch
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials.cells import Asked, Trial
-from ropelab.trials.given import Given
 from ropelab.trials.plans import beyond_training, learned
 from ropelab.trials.readers import Reader, Sliding, Under
 from ropelab.trials.retrieval import Retrieval
@@ -31,7 +31,7 @@ class Row:
     """One way to read a long context.
 
     Attributes:
-        arm: `zero_shot`, `finetuned` or `ceiling`.
+        arm: `zero_shot`, `searched`, `finetuned` or `ceiling`.
         model: which model is asked, given the one trained at the trained length.
     """
 
@@ -46,7 +46,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
     """Every row of every task, for every training seed."""
     return [
         Asked(
-            subject=row.model(base) if isinstance(base, Training) else base,
+            subject=row.model(base),
             trial=asked,
             reader=row.reader,
             labels=(
@@ -59,7 +59,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
             dtype=config.dtype,
         )
         for wanted in (trial(config, task) for task in config.tasks)
-        for base in subjects(config)
+        for base in trainings(config)
         for row, asked in rows(config, wanted)
     ]
 
@@ -73,12 +73,34 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
                 reader = Under(method, geometry)
                 model = partial(_model, config, method, arm)
                 yield Row(method.label, method.reach, arm, reader, model), asked
+    for method, published in searches(config):
+        reader = Under(method, geometry)
+        yield Row(published.label, published.reach, SEARCHED, reader, as_trained), asked
     plain = Under(UNSCALED, geometry)
     if "ceiling" in config.arms:
         longer = partial(trained_longer, geometry=geometry, test_len=config.test_len)
         yield Row(LONGER, 1.0, "ceiling", plain, longer), asked
     window = Sliding(plain, config.train_len)
     yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), at_the_end(asked, config.test_len)
+
+
+def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
+    """Every method with knobs, each once, searched with the same budget; and the published one.
+
+    LongRoPE, which has nothing but knobs, is searched beside them, whether it was named or not.
+    """
+    if not config.search:
+        return
+    seen: set[str] = set()
+    for method in config.parsed_methods():
+        if not isinstance(method, Scaled) or method.label in seen:
+            continue
+        seen.add(method.label)
+        if has_knobs(method.scaling):
+            yield Searched(inner=method.scaling, budget=config.search), method
+    reach = config.test_len / config.train_len
+    longrope = LongRopeSearch(budget=config.search, factor=reach)
+    yield longrope, replace(longrope, budget=LongRopeSearch.budget)
 
 
 def at_the_end(asked: Trial, test_len: int) -> Trial:
@@ -92,13 +114,7 @@ def at_the_end(asked: Trial, test_len: int) -> Trial:
 
 def trial(config: ExtrapolateConfig, task: str) -> Trial:
     """What a model is asked in a task."""
-    vocabulary = vocabulary_of(config.hf) if config.hf else 0
-    return beyond_training(config, task, tokenizer=config.hf, vocabulary=vocabulary)
-
-
-def subjects(config: ExtrapolateConfig) -> list[Training] | list[Given]:
-    """What is asked: a model per training seed, or the one given."""
-    return [Given.at(config.hf)] if config.hf else trainings(config)
+    return beyond_training(config, task)
 
 
 def trainings(config: ExtrapolateConfig) -> list[Training]:

@@ -4,7 +4,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import pandas as pd
 
-from ropelab.labels import WINDOW, row_labels
+from ropelab.experiments.extrapolate.given import report as given
+from ropelab.labels import SEARCHED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
 from ropelab.trials.comparisons import said
 
@@ -21,6 +22,8 @@ LEARNED = 0.5
 
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
+    if "recommendation" in tables:
+        return given.answer(tables)
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
     text = [_text(tables)] if "text_nll" in tables else []
     compared = [said(tables["comparisons"])] if "comparisons" in tables else []
@@ -29,6 +32,8 @@ def answer(tables: Tables) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """One row per method: loss in the first and last bucket, accuracy within and beyond."""
+    if "recommendation" in tables:
+        return given.summary(tables)
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
@@ -67,7 +72,9 @@ def _retrieval(tables: Tables, task: str) -> str:
     trained_len = int(table["train_len_tokens"].iloc[0])
     if not _learned(table, trained_len):
         return f"{DOING[task]} was not learned inside {trained_len} tokens: no verdict on it."
-    accuracy = _by_label(in_longest_context(table), "distance_tokens", "accuracy")
+    longest = in_longest_context(table)
+    published, searched = longest[longest["arm"] != SEARCHED], longest[longest["arm"] == SEARCHED]
+    accuracy = _by_label(published, "distance_tokens", "accuracy")
     distance = min(2 * trained_len, int(accuracy.columns[-1]))
     at = accuracy[distance].sort_values(ascending=False, kind="stable")
     context = table["context_tokens"].max()
@@ -75,7 +82,12 @@ def _retrieval(tables: Tables, task: str) -> str:
     best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
     sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
     plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
-    return f"{sentence}{plain}."
+    if searched.empty:
+        return f"{sentence}{plain}."
+    found = _by_label(searched, "distance_tokens", "accuracy")[distance]
+    return (
+        f"{sentence}{plain}; with knobs searched on the model {found.idxmax()} {found.max():.2f}."
+    )
 
 
 def _learned(table: pd.DataFrame, trained_len: int) -> bool:
@@ -87,7 +99,9 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
 
 
 def _text(tables: Tables) -> str:
-    losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
+    table = tables["text_nll"]
+    published = table[table["arm"] != SEARCHED]
+    losses = _by_label(published, "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
     methods = losses.drop(index=WINDOW)
     best, window = str(methods.idxmin()), losses[WINDOW]
     verdict = _verdict(tables, best)

@@ -1,0 +1,138 @@
+"""A model given, asked by every row, as shipped first: from a config to tables.
+
+model          what its configuration says about positions, and what it was read in
+text_nll, last_window, text_by_kind, copy_accuracy
+               as for models trained here, in its own tokens; copying has a status
+passkey_accuracy, multikey_accuracy
+               share of pass keys found and log-probability of the answer, by depth and context
+comparisons    every pair of rows under every metric
+recommendation which row to read the tested length with, by text and by each kind of retrieval
+
+What the model does not find as shipped inside its trained length, it is not asked for beyond: the
+status of that task is `undecidable`, and no methods are compared on it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pandas as pd
+
+from ropelab.context import Context
+from ropelab.experiments.extrapolate.given import estimate
+from ropelab.experiments.extrapolate.given.advice import UNDECIDABLE, recommendation
+from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.experiments.extrapolate.given.plan import cells, probe, window_of
+from ropelab.experiments.extrapolate.pairs import (
+    ABOUT,
+    ROW,
+    pairs_of,
+    retrieval_pairs,
+    text_pairs,
+)
+from ropelab.trials import grid
+from ropelab.trials.cells import ask_all
+from ropelab.trials.comparisons import Pair, compared
+from ropelab.trials.given import WithOneModel
+from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
+
+LEARNED = 0.5
+"""The share found inside the trained length from which on a task is asked for beyond it."""
+LOG_PROBABILITY = "log_probability_nats"
+DEPTH = ["depth_percent", "context_tokens"]
+Measured = dict[str, pd.DataFrame]
+
+
+def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
+    """Ask and compare; the head of this file says what each table holds."""
+    here = replace(context, engine=WithOneModel())
+    probes = {task: first for task in config.tasks if (first := probe(config, task))}
+    estimate.check_room([*probes.values(), *cells(config, config.tasks[0])], config, here)
+    inside = {task: ask_all([cell], here)[task] for task, cell in probes.items()}
+    missed = {task: values for task, values in inside.items() if not is_learned(values)}
+    asked = {task: cells(config, task) for task in config.tasks if task not in missed}
+    estimate.announce([cell for group in asked.values() for cell in group], config, here)
+    tables: dict[str, pd.DataFrame] = {}
+    pairs: list[Pair] = []
+    for task in config.tasks:
+        measured = missed.get(task) or ask_all(asked[task], here)[task]
+        tables |= _tables(task, measured, UNDECIDABLE if task in missed else "ok", config)
+        pairs += _pairs(task, measured, config) if task not in missed else ()
+    tables = {n: t.assign(train_len_tokens=config.facts.train_len) for n, t in tables.items()}
+    tables["comparisons"] = compared(pairs, ABOUT)
+    tables["recommendation"] = recommendation(config, tables)
+    return {"model": _model(config), **tables}
+
+
+def is_learned(measured: Measured) -> bool:
+    """Whether enough of what was asked for is found."""
+    found = measured["trials" if "trials" in measured else "answers"]
+    return bool(found["correct"].sum() >= LEARNED * found["trials"].sum())
+
+
+def _tables(task: str, measured: Measured, status: str, config: GivenConfig) -> Measured:
+    if task == "text":
+        return {
+            "text_nll": losses(measured["buckets"], [*ROW, *BUCKET]),
+            "last_window": losses(measured["last_window"], [*ROW, "context_tokens"]),
+            "text_by_kind": losses(_at_the_end(measured, config), [*ROW, "kind"]),
+        }
+    if task == "copy":
+        found = accuracies(measured["trials"], [*ROW, *PLACE])
+    else:
+        found = _found_keys(measured["answers"])
+    return {f"{task}_accuracy": found.assign(status=status)}
+
+
+def _at_the_end(measured: Measured, config: GivenConfig) -> pd.DataFrame:
+    """The losses after the longest context, with the kind of every document."""
+    table = measured["last_window"].query(f"context_tokens == {config.test_len}")
+    kinds = config.text().kinds(config.test_len + 1, config.documents)
+    return table.assign(kind=table["document"].map(dict(enumerate(kinds))))
+
+
+def _found_keys(answers: pd.DataFrame) -> pd.DataFrame:
+    """By depth and context: share found, and mean log-probability of the answer."""
+    by = [*ROW, *DEPTH]
+    shares = accuracies(answers, by)
+    groups = answers.groupby(by, sort=False)
+    more = groups.agg(
+        distance_tokens=("distance_tokens", "mean"), **{LOG_PROBABILITY: (LOG_PROBABILITY, "mean")}
+    )
+    return shares.merge(more.reset_index(), on=by)
+
+
+def _pairs(task: str, measured: Measured, config: GivenConfig) -> Iterator[Pair]:
+    train_len, test_len = config.facts.train_len, config.test_len
+    if task == "text":
+        short = [length for length in grid.contexts(train_len, test_len) if length <= train_len]
+        yield from text_pairs(**measured, short=short, test_len=test_len)
+    elif task == "copy":
+        yield from retrieval_pairs("copy_accuracy", measured["trials"])
+    else:
+        yield from _key_pairs(task, measured["answers"])
+
+
+def _key_pairs(task: str, answers: pd.DataFrame) -> Iterator[Pair]:
+    """Keys found and their log-probability in every context, over all depths and sequences."""
+    place = answers["depth_percent"].astype(str) + " " + answers["sequence"].astype(str)
+    answers = answers.assign(place=place)
+    for context, group in answers.groupby("context_tokens"):
+        yield from pairs_of((f"{task}_accuracy", context, context), group, "place", "correct")
+        about = (f"{task}_log_probability", context, context)
+        yield from pairs_of(about, group, "place", LOG_PROBABILITY)
+
+
+def _model(config: GivenConfig) -> pd.DataFrame:
+    """One row."""
+    facts: dict[str, Any] = asdict(config.facts)
+    windows = facts.pop("windows")
+    lengths = {f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")}
+    row = {
+        **facts,
+        **lengths,
+        "layer_window_tokens": windows[0] if windows else None,
+        "sliding_window_tokens": window_of(config),
+        "dtype": config.dtype,
+    }
+    return pd.DataFrame([row])

@@ -1,0 +1,63 @@
+"""The fingerprint of a model follows every byte of its files."""
+
+import os
+import time
+
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.hf import fingerprint
+from ropelab.hf.fingerprint import fingerprint_of
+
+SIZE = 3 * 2**20
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Weights of 3 MiB that were written long ago."""
+    (tmp_path / "model.safetensors").write_bytes(os.urandom(SIZE))
+    (tmp_path / "config.json").write_text("{}")
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", [0, SIZE // 2, SIZE - 1])
+def test_a_changed_byte_changes_it_wherever_it_is(folder, place):
+    before = fingerprint_of(folder)
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
+    assert fingerprint_of(folder) != before
+
+
+def test_names_count_and_subfolders_do_not(folder):
+    before = fingerprint_of(folder)
+    (folder / "more").mkdir()
+    (folder / "more" / "file").write_text("more")
+    assert fingerprint_of(folder) == before
+    (folder / "config.json").rename(folder / "generation_config.json")
+    assert fingerprint_of(folder) != before
+
+
+def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch):
+    read = []
+    whole = fingerprint._read
+    monkeypatch.setattr(fingerprint, "_read", lambda path: read.append(path.name) or whole(path))
+    now = time.time_ns()
+    fingerprint_of(folder)
+    fingerprint_of(folder)
+    assert sorted(read) == ["config.json"] * 2 + ["model.safetensors"] * 2  # too new to be sure of
+    monkeypatch.setattr(time, "time_ns", lambda: now + 10**11)
+    for _ in range(3):
+        fingerprint_of(folder)
+    assert sorted(read[4:]) == ["config.json", "model.safetensors"]
+    (folder / "config.json").write_text("[]")
+    fingerprint_of(folder)
+    assert read[6:] == ["config.json"]
+
+
+def test_what_is_no_file_is_refused(folder):
+    os.mkfifo(folder / "tokenizer.json")
+    with pytest.raises(InputError, match=r"tokenizer\.json is not a plain file"):
+        fingerprint_of(folder)

@@ -1,0 +1,80 @@
+"""Searching knobs: the same budget for every method, and never an end worse than the start."""
+
+import numpy as np
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.methods.knobs import SPREAD, Searched, best_knobs, has_knobs
+from ropelab.methods.language import parse_scaling
+from ropelab.methods.registry import FREQUENCIES
+from ropelab.rope.frequencies import Geometry
+
+GEOMETRY = Geometry(64, 10000.0, 2048)
+METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}
+SEARCHED = ["pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3", "abf"]
+
+
+def towards(goal: str):
+    """A loss that is lowest at the frequencies of a method."""
+    wanted = parse_scaling(goal).plan(GEOMETRY, 8192)
+
+    def loss(scaling):
+        plan = scaling.plan(GEOMETRY, 8192)
+        apart = np.abs(np.log(plan.inv_freq / wanted.inv_freq)).sum()
+        return float(apart + abs(np.log(plan.attention_factor / wanted.attention_factor)))
+
+    return loss
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(name):
+    published = parse_scaling(name, factor=4)
+    tried = []
+
+    def loss(scaling):
+        tried.append(scaling)
+        return float(len(tried))
+
+    assert best_knobs(published, GEOMETRY, loss, 12) == published
+    assert len(tried) == 12
+    assert tried[0] == published
+    assert len(set(tried)) == 12
+
+
+@pytest.mark.parametrize(
+    ("start", "goal"),
+    [
+        ("pi", "pi(factor=2.5)"),
+        ("ntk", "ntk(factor=9)"),
+        ("yarn", "yarn(factor=5, beta_fast=20, beta_slow=2, attention_factor=1.3)"),
+        ("llama3", "llama3(factor=8, high_freq_factor=6)"),
+    ],
+)
+def test_a_search_comes_nearer_to_what_is_best(start, goal):
+    published, loss = parse_scaling(start, factor=4), towards(goal)
+    few, many = (loss(best_knobs(published, GEOMETRY, loss, budget)) for budget in (8, 200))
+    assert many <= few <= loss(published)
+    assert many < 0.3 * loss(published)
+
+
+def test_knobs_stay_within_their_spread_and_in_order():
+    published = parse_scaling("yarn", factor=4)
+    tried = []
+    best_knobs(published, GEOMETRY, lambda scaling: tried.append(scaling) or 0.0, 100)
+    for scaling in tried:
+        assert 1 <= scaling.factor <= 4 * SPREAD["factor"]
+        assert 0 < scaling.beta_slow < scaling.beta_fast <= 32 * SPREAD["beta_fast"]
+    factors = [scaling.attention_factor for scaling in tried[1:]]
+    computed = published.plan(GEOMETRY, 2048).attention_factor
+    assert computed / 1.5 <= min(factors) < max(factors) <= computed * 1.5
+
+
+def test_which_methods_have_knobs():
+    found = {name for name in METHODS_WITHOUT_NEEDS if has_knobs(parse_scaling(name))}
+    assert found >= {*SEARCHED, "dynamic_yarn"}
+    assert "unscaled" not in found
+
+
+def test_the_budget_is_a_whole_number_of_at_least_one():
+    with pytest.raises(InputError, match="budget must be a whole number of at least 1"):
+        Searched(inner=parse_scaling("pi"), budget=0)

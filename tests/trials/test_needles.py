@@ -1,0 +1,138 @@
+"""Pass keys: they stand where they should, can be found, and are scored as decoding would."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from ropelab.errors import InputError
+from ropelab.hf.model import HuggingFaceModel
+from ropelab.trials.answers import answered
+from ropelab.trials.copying import Copying
+from ropelab.trials.grid import Place
+from ropelab.trials.needles import KEYS, Needles, hide
+from ropelab.trials.readers import AsShipped
+from ropelab.trials.tokens import TokenText
+from tests.hf.tiny import saved, tokens, write_byte_tokenizer
+from tests.trials.certain import looking_back, matching
+
+CONTEXT = 1000
+VOCABULARY = 257
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    folder = saved(tmp_path_factory.mktemp("model"), "llama", vocab_size=VOCABULARY)
+    write_byte_tokenizer(folder, bos=True)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def text(corpora, model) -> TokenText:
+    return TokenText.of(corpora[0], model)
+
+
+def needles(text: TokenText, name: str = "passkey", **changes) -> Needles:
+    given = {"contexts": (CONTEXT, 1200), "depths": (0, 50, 100), "sequences": 2}
+    return Needles(name=name, text=text, **{**given, **changes})
+
+
+def nothing(*_, **__) -> None:
+    """Report no progress."""
+
+
+def spelled(text: TokenText, row) -> str:
+    return text.tokenizer.decode(row.tolist())
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_the_answer_stands_where_the_table_says_and_ends_the_row(name, text):
+    asked = needles(text, name)
+    for context in asked.contexts:
+        for number in range(6):
+            needle = asked.needle(context, number)
+            row = needle.tokens[0]
+            assert needle.tokens.shape == (1, context + 1)
+            question = spelled(text, row[: -needle.answer]).splitlines()[-1]
+            key = spelled(text, row[-needle.answer :])
+            at = len(row) - needle.answer - needle.distance
+            hidden = spelled(text, row[at:])
+            assert hidden.startswith("\nThe pass key")
+            assert hidden.splitlines()[1].split(". Remember")[0].endswith(key)
+            assert question.endswith("is")
+            assert spelled(text, row).count(key) == 3
+
+
+def test_depths_go_from_the_beginning_of_the_text_to_its_end(text):
+    rows = needles(text).measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
+    far = rows.query("context_tokens == 1200").groupby("depth_percent")["distance_tokens"].mean()
+    assert far[0] > far[50] > far[100]
+    assert far[0] - far[50] == pytest.approx(far[50] - far[100], abs=2)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(name, text):
+    asked = needles(text, name)
+    found = asked.measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
+    assert (found["correct"] == 1).all()
+    assert len(found) == asked.steps == 12
+    lost = asked.measure(looking_back(1, VOCABULARY), AsShipped(), nothing)["answers"]
+    assert (lost["correct"] == 0).all()
+    assert (lost["log_probability_nats"] < found["log_probability_nats"]).all()
+
+
+def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_was(model):
+    """The answer is taken from the model's own greedy text, then one token of it is changed."""
+    ours = HuggingFaceModel(Path(model))
+    ours.encoding = ours.encoding
+    read = tokens(30, rows=1, vocabulary=VOCABULARY)
+    with torch.inference_mode():
+        for _ in range(5):
+            said = ours.lm(read, use_cache=False).logits[:, -1].argmax(dim=-1)
+            read = torch.cat([read, said[:, None]], dim=1)
+        logits = ours.lm(read, use_cache=False).logits
+    losses, right = answered(ours, read, 5)
+    assert right.all()
+    expected = cross_entropy(logits[0, -6:-1], read[0, -5:], reduction="none")
+    torch.testing.assert_close(losses[0].float(), expected, rtol=1e-4, atol=1e-4)
+    changed = read.clone()
+    changed[0, -3] = (changed[0, -3] + 1) % VOCABULARY
+    assert answered(ours, changed, 5)[1][0].tolist()[:3] == [True, True, False]
+
+
+def test_what_is_hidden_is_put_in_at_its_depth_and_nothing_is_lost():
+    filled, start = hide(list(range(10)), [[-1, -2], [-3]], [50, 20])
+    assert filled == [0, 1, -3, 2, 3, 4, -1, -2, 5, 6, 7, 8, 9]
+    assert start == 6
+    assert hide([1, 2], [[-1]], [100]) == ([1, 2, -1], 2)
+
+
+def test_a_context_that_is_mostly_question_is_refused(text):
+    with pytest.raises(InputError, match="300 tokens are too few for passkey"):
+        needles(text).needle(300, 0)
+
+
+def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
+    asked = needles(text)
+    others = {"contexts": (900,), "depths": (10,), "sequences": 3, "text": replace(text, bos="no")}
+    assert set(others) | {"name"} == {field.name for field in fields(Needles)}
+    for name, value in others.items():
+        assert replace(asked, **{name: value}).key != asked.key
+
+
+def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
+    place = Place(64, 256)
+    asked = Copying(places=(place,), sequences=3, text=text)
+    batch = asked.sequences_at(place)
+    assert batch.tokens.shape == (3, 256)
+    assert (batch.tokens[:, 0] == 256).all()
+    assert batch.tokens[:, 1:].max() < 256
+    found = asked.measure(looking_back(64, VOCABULARY), AsShipped(), nothing)["trials"]
+    assert (found["correct"] == found["trials"]).all()
+    beside = asked.measure(looking_back(65, VOCABULARY), AsShipped(), nothing)["trials"]
+    assert beside["correct"].sum() < found["trials"].sum() / 3
+    for name, value in {"places": (Place(32, 256),), "sequences": 4}.items():
+        assert replace(asked, **{name: value}).key != asked.key
+    assert replace(asked, text=replace(text, bos="no")).key != asked.key

@@ -1,0 +1,114 @@
+"""A corpus in a model's tokens: all of it, begun as asked, cut where asked, known by its key."""
+
+import hashlib
+from dataclasses import fields, replace
+
+import pytest
+
+from ropelab.errors import InputError, MachineError
+from ropelab.trials.tokens import TokenText
+from tests.hf.tiny import saved, write_byte_tokenizer
+
+BOS = 256
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    """A model whose tokens are bytes and whose tokenizer begins texts."""
+    folder = saved(tmp_path_factory.mktemp("model"), "llama", vocab_size=257)
+    write_byte_tokenizer(folder, bos=True)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Ten documents of different letters and lengths."""
+    folder = tmp_path_factory.mktemp("documents")
+    for number in range(10):
+        text = "".join(f"{chr(97 + number)}{i} " for i in range(20 * (number + 1)))
+        (folder / f"{number}.md").write_text(text)
+    return folder
+
+
+def spelled(text: TokenText, row) -> str:
+    return text.tokenizer.decode(row[row != BOS].tolist())
+
+
+def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
+    text = TokenText.of(str(folder), model)
+    rows = text.windows(60, 10)
+    written = [path.read_text() for path in folder.iterdir()]
+    assert rows.tokens.shape == (10, 60)
+    assert (rows.tokens[:, 0] == BOS).all()
+    assert {spelled(text, row) for row in rows.tokens} == {each[:59] for each in written}
+    assert rows.bytes_per_token.tolist() == [1.0] * 10
+    assert set(rows.kinds) == {"prose"}
+
+
+def test_documents_come_in_an_order_that_follows_from_their_content(folder, model, tmp_path):
+    text = TokenText.of(str(folder), model)
+    contents = sorted((path.read_bytes() for path in folder.iterdir()), key=sha256)
+    first = [spelled(text, row) for row in text.windows(40, 3).tokens]
+    assert first == [content[:39].decode() for content in contents[:3]]
+    for number, content in enumerate(contents):
+        (tmp_path / f"renamed{number}.md").write_bytes(content)
+    assert TokenText.of(str(tmp_path), model).fingerprint == text.fingerprint
+
+
+def sha256(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def test_a_single_file_is_cut_into_pieces_of_tokens_from_its_beginning(tmp_path, model):
+    file = tmp_path / "one.txt"
+    file.write_text("".join(f"{i} " for i in range(500)))
+    text = TokenText.of(str(file), model, bos="no")
+    rows = text.windows(100, 10).tokens
+    assert "".join(spelled(text, row) for row in rows) == file.read_text()[:1000]
+    with_bos = TokenText.of(str(file), model).windows(100, 10).tokens
+    assert "".join(spelled(text, row) for row in with_bos) == file.read_text()[:990]
+
+
+def test_packed_documents_follow_one_another(folder, model):
+    text = TokenText.of(str(folder), model, bos="no", packed=True)
+    contents = sorted((path.read_bytes() for path in folder.iterdir()), key=sha256)
+    whole = b"".join(contents).decode()
+    rows = text.windows(len(whole) // 4, 4)
+    assert "".join(spelled(text, row) for row in rows.tokens) == whole[: len(whole) // 4 * 4]
+    assert set(rows.kinds) == {"packed"}
+    assert text.stretch(1, 50) == text.ids(whole)[50:100]
+    assert text.stretch(len(whole) // 50, 50) == text.stretch(0, 50)
+
+
+def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
+    (tmp_path / "greek.txt").write_text("αβγδ" * 50)
+    plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").windows(80, 2)
+    assert plain.bytes_per_token.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
+
+
+def test_too_little_text_is_refused_with_what_would_help(folder, model):
+    with pytest.raises(InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"):
+        TokenText.of(str(folder), model).windows(850, 2)
+    with pytest.raises(InputError, match="fewer than 100000 tokens"):
+        TokenText.of(str(folder), model).stretch(0, 100_000)
+
+
+def test_a_beginning_that_the_tokenizer_does_not_have_is_refused(folder, tmp_path):
+    write_byte_tokenizer(saved(tmp_path, "llama", vocab_size=256))
+    text = TokenText.of(str(folder), str(tmp_path))
+    assert text.front == []
+    with pytest.raises(InputError, match="no token that begins a text"):
+        replace(text, bos="yes").windows(10, 1)
+
+
+def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
+    text = TokenText.of(str(folder), model)
+    others = {"fingerprint": "another", "bos": "no", "packed": True}
+    assert set(others) | {"path", "model"} == {field.name for field in fields(TokenText)}
+    for name, value in others.items():
+        assert replace(text, **{name: value}).key != text.key
+
+
+def test_text_that_changed_since_is_not_taken_for_what_it_was(folder, model):
+    with pytest.raises(MachineError, match="changed while the run was going on"):
+        replace(TokenText.of(str(folder), model), fingerprint="another").windows(10, 1)
