@@ -16,7 +16,7 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -rs
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rs
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 import ropelab
 from ropelab import cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
-from ropelab.errors import InputError
+from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.notices import say
 from ropelab.outcome import print_document, print_line, status_of
@@ -72,6 +72,21 @@ WorkerCount = Annotated[
         "cores, and room in memory]",
     ),
 ]
+ENGINES = ("local", "ray")
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
+    ),
+]
 NoLimits = Annotated[
     bool,
     typer.Option(
@@ -90,7 +105,11 @@ COMMON = {
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
-TRAINING = {"workers": (WorkerCount, None)}
+TRAINING = {
+    "workers": (WorkerCount, None),
+    "engine": (EngineName, "local"),
+    "address": (Address, None),
+}
 """Further flags of experiments that train or measure models."""
 
 ALSO = {"methods": ("--method",)}
@@ -206,6 +225,8 @@ def _run_one(
     quiet: bool,
     json: bool,
     workers: int | None = 1,
+    engine: str = "local",
+    address: str | None = None,
 ) -> None:
     draw_more = _more_figures(format, style)
     label, values = _from_file(experiment.name, config) if config else (Label(), {})
@@ -213,8 +234,8 @@ def _run_one(
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
-    with _workers(workers) as engine:
-        run = replace(lab, engine=engine).carry_out(*plan, label)
+    with _engine(engine, workers, address) as started:
+        run = replace(lab, engine=started).carry_out(*plan, label)
     draw_more(run)
     if json:
         print_json(run)
@@ -252,20 +273,32 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
 
 
 @contextmanager
-def _workers(count: int | None) -> "Iterator[Engine]":
-    """An engine while the block runs; one worker is this process."""
-    from ropelab.context import InThisProcess
-
-    if count == 1:
-        yield InThisProcess()
-        return
-    from ropelab.engine.workers import Workers
-
-    engine = Workers(count)
+def _engine(name: str, workers: int | None, address: str | None) -> "Iterator[Engine]":
+    """An engine while the block runs."""
+    engine = _made(name, workers, address)
     try:
         yield engine
     finally:
         engine.stop()
+
+
+def _made(name: str, workers: int | None, address: str | None) -> "Engine":
+    """The engine of that name; one local worker is this process."""
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    if name == "ray":
+        from ropelab.engine.on_ray import OnRay
+
+        return OnRay(address, workers)
+    if address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    if workers == 1:
+        from ropelab.context import InThisProcess
+
+        return InThisProcess()
+    from ropelab.engine.workers import Workers
+
+    return Workers(workers)
 
 
 def _show(run: "Run") -> None:
@@ -324,6 +357,8 @@ def run_configs(
     style: Style = "screen",
     quiet: Quiet = False,
     workers: WorkerCount = None,
+    engine: EngineName = "local",
+    address: Address = None,
 ) -> None:
     """Run every config given, reuse what is finished, and write an index and a page of all runs."""
     from ropelab.gallery import check_name, write_index
@@ -336,8 +371,8 @@ def run_configs(
     lab = _lab(results, force, redraw, True, quiet)
     files = _toml_files(paths)
     plans = [_plan(lab, path) for path in files]
-    with _workers(workers) as engine:
-        finished = carry_out_all(replace(lab, engine=engine), plans)
+    with _engine(engine, workers, address) as started:
+        finished = carry_out_all(replace(lab, engine=started), plans)
         for count, (number, run) in enumerate(finished, 1):
             draw_more(run)
             if not quiet:

@@ -30,7 +30,7 @@ class Progress(Protocol):
 
 
 class Supply(Protocol):
-    """Something besides other cells that a cell reads, such as a corpus; hashable and picklable."""
+    """Something besides other cells that a cell reads, such as a corpus; its repr identifies it."""
 
     def content(self) -> Any:
         """What is read, where it can be had."""
@@ -163,18 +163,18 @@ class Failures:
     """Errors of cells, told in one sentence when all others are finished."""
 
     def __init__(self) -> None:
-        self._errors: list[RopelabError] = []
+        self._errors: list[Exception] = []
 
-    def add(self, error: RopelabError) -> None:
+    def add(self, error: Exception) -> None:
         """Remember an error."""
         self._errors.append(error)
 
     def report(self) -> None:
-        """Raise the first error, if there is one, and say how many more there are."""
+        """Raise the first error, if there is one; of one for users, say how many more there are."""
         if not self._errors:
             return
         first, others = self._errors[0], len(self._errors) - 1
-        if others:
+        if others and isinstance(first, RopelabError):
             raise type(first)(f"{first} (and {others} more failed)")
         raise first
 

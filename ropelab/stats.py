@@ -18,6 +18,7 @@ only documents vary, and the interval speaks of that one model; with one documen
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -64,7 +65,7 @@ class Mean:
 
     def quantile(self, confidence: float) -> float:
         """How many standard errors an interval reaches to either side."""
-        return float(stats.t.ppf((1 + confidence) / 2, self.freedom))
+        return _student(confidence, self.freedom)
 
     def p_value(self) -> float:
         """The probability of a mean at least so far from 0 if there is none; nan if unknown."""
@@ -73,6 +74,12 @@ class Mean:
         if self.variance == 0:
             return 1.0 if self.value == 0 else 0.0
         return float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.freedom))
+
+
+@lru_cache(maxsize=1 << 12)
+def _student(confidence: float, freedom: float) -> float:
+    """Student's quantile; the tables of one run ask for a few of them, thousands of times."""
+    return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
 def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:

@@ -18,7 +18,7 @@ from ropelab.cells import Cells
 from ropelab.context import Cell, Context
 from ropelab.engine.capacity import Machine
 from ropelab.engine.messages import Board, Outbox, Reporter
-from ropelab.engine.schedule import Job, Schedule
+from ropelab.engine.schedule import Job, Outcome, Schedule
 from ropelab.machine import one_gpu, one_thread
 
 LOST = (BrokenProcessPool, ShutdownExecutorError)
@@ -61,25 +61,25 @@ class Crew:
         self._listener.start()
         self._executor.submit(prepare).add_done_callback(self._open)
 
-    def submit(self, cell: Cell, cells: Cells, board: Board) -> "tuple[int, Future[None]]":
-        """Hand a cell in; its ticket and its future."""
+    def submit(self, cell: Cell, cells: Cells, board: Board) -> Job:
+        """Hand a cell in."""
         job = Job(next(self._tickets), cell, cell.needs, cells)
         self._boards[job.ticket] = board
         self._schedule.add(job)
-        return job.ticket, job.outcome
+        return job
 
-    def _open(self, prepared: "Future[None]") -> None:
+    def _open(self, prepared: "Future[Outcome]") -> None:
         """Workers are there; meanwhile the cells of all runs have been handed in."""
         self._end_with(prepared)
         self._schedule.open()
 
-    def _start(self, job: Job, gpu: int) -> "Future[None]":
+    def _start(self, job: Job, gpu: int) -> "Future[Outcome]":
         root, again = job.cells.root, job.cells.again
         future = self._executor.submit(work, job.ticket, job.cell, root, again, gpu)
         future.add_done_callback(self._end_with)
         return future
 
-    def _end_with(self, future: "Future[None]") -> None:
+    def _end_with(self, future: "Future[Outcome]") -> None:
         """When a worker is lost, all are: what waits ends with the same error."""
         if isinstance(error := future.exception(), LOST):
             self._schedule.close(error)
@@ -124,12 +124,14 @@ def begin_work(outbox: Outbox, parent: int) -> None:
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
-def prepare() -> None:
+def prepare() -> Outcome:
     """In a worker: load what takes seconds."""
     import torch  # noqa: F401
 
+    return ()
 
-def work(ticket: int, cell: Cell, root: Path, again: str, gpu: int) -> None:
+
+def work(ticket: int, cell: Cell, root: Path, again: str, gpu: int) -> Outcome:
     """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
     assert _outbox is not None
     reporter = Reporter(_outbox, ticket)
@@ -138,6 +140,7 @@ def work(ticket: int, cell: Cell, root: Path, again: str, gpu: int) -> None:
             Context(progress=reporter, cells=Cells(root, again)).compute(cell)
     finally:
         reporter.say("ended")
+    return ()
 
 
 def _end_without(parent: int) -> None:

@@ -9,8 +9,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
-from ropelab.cells import Cells
-from ropelab.context import Cell, Needs
+from ropelab.cells import Cells, Parcel
+from ropelab.context import Cell, Context, Failures, Needs
+
+Outcome = tuple[Parcel, ...]
+"""What a computed cell gives back; nothing, where it was kept on disk at once."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Job:
     cell: Cell
     needs: Needs
     cells: Cells
-    outcome: "Future[None]" = field(default_factory=Future)
+    outcome: "Future[Outcome]" = field(default_factory=Future)
 
     @property
     def urgency(self) -> tuple[bool, float, int]:
@@ -56,7 +59,7 @@ class Schedule:
         start: begins a job on a GPU of that number; its future ends when the job does.
     """
 
-    def __init__(self, room: Room, start: Callable[[Job, int], "Future[None]"]) -> None:
+    def __init__(self, room: Room, start: Callable[[Job, int], "Future[Outcome]"]) -> None:
         self._room, self._start = room, start
         self._waiting: list[Job] = []
         self._lock = threading.Lock()
@@ -106,9 +109,24 @@ class Schedule:
                     return None
         return None
 
-    def _ended(self, job: Job, gpu: int, future: "Future[None]") -> None:
+    def _ended(self, job: Job, gpu: int, future: "Future[Outcome]") -> None:
         with self._lock:
             self._room.give_back(job.needs, gpu)
         error = future.exception()
-        job.outcome.set_exception(error) if error else job.outcome.set_result(None)
+        if error:
+            job.outcome.set_exception(error)
+        else:
+            job.outcome.set_result(future.result())
         self._begin()
+
+
+def settle(job: Job, context: Context, failures: Failures) -> None:
+    """Keep what a cell that is done with gave back, or note why there is nothing."""
+    cell = job.cell
+    try:
+        for parcel in job.outcome.result():
+            context.cells.unpack(parcel)
+    except Exception as error:
+        failures.add(error)
+    else:
+        context.cells.note_computed(kind=cell.kind, version=cell.version, key=cell.key)

@@ -15,7 +15,8 @@ from ropelab.context import Cell, Context, Failures
 from ropelab.engine.capacity import machine_for
 from ropelab.engine.crew import LOST, Crew
 from ropelab.engine.messages import Board
-from ropelab.errors import MachineError, RopelabError
+from ropelab.engine.schedule import settle
+from ropelab.errors import MachineError
 
 TRIES = 3
 """How often a cell is begun whose worker dies under it."""
@@ -61,37 +62,26 @@ class Workers:
         left = dict(enumerate(cells))
         while left:
             crew = self._ready(cells)
-            tickets, futures = {}, {}
-            for number, cell in left.items():
-                tickets[number], future = crew.submit(cell, context.cells, board)
-                futures[future] = number
-            for future in as_completed(futures):
-                number = futures[future]
-                error = future.exception()
+            jobs = {n: crew.submit(cell, context.cells, board) for n, cell in left.items()}
+            numbers = {job.outcome: number for number, job in jobs.items()}
+            for future in as_completed(numbers):
+                number, error = numbers[future], future.exception()
                 if isinstance(error, LOST):
                     continue
                 if isinstance(error, KeyboardInterrupt):
                     raise error
-                self._settle(left.pop(number), error, context, failures)
-                board.finished(tickets[number])
-                crew.forget(tickets[number])
+                settle(jobs[number], context, failures)
+                board.finished(jobs[number].ticket)
+                crew.forget(jobs[number].ticket)
+                del left[number]
             if left:
                 # Where no cell had begun, workers cannot even start: that is everybody's loss.
-                under_way = [n for n in left if board.busy(tickets[n])] or list(left)
+                under_way = [n for n in left if board.busy(jobs[n].ticket)] or list(left)
                 begun.update(under_way)
-                self._replace(crew, [cells[n] for n in left if begun[n] >= TRIES])
+                self._replace(crew)
+                for number in [n for n in left if begun[n] >= TRIES]:
+                    failures.add(given_up(left.pop(number)))
         failures.report()
-
-    def _settle(
-        self, cell: Cell, error: BaseException | None, context: Context, failures: Failures
-    ) -> None:
-        """Note what became of a cell."""
-        if error is None:
-            context.cells.note_computed(kind=cell.kind, version=cell.version, key=cell.key)
-        elif isinstance(error, RopelabError):
-            failures.add(error)
-        else:
-            raise error
 
     def _ready(self, cells: Sequence[Cell]) -> Crew:
         """The crew, started now if there is none."""
@@ -102,12 +92,8 @@ class Workers:
                 self._crew = Crew(machine_for(self._count, [cell.needs for cell in cells]))
             return self._crew
 
-    def _replace(self, crew: Crew, lost: list[Cell]) -> None:
-        """Put a new crew in the place of one that lost a worker.
-
-        Raises:
-            MachineError: a cell has lost its worker too often.
-        """
+    def _replace(self, crew: Crew) -> None:
+        """Put a new crew in the place of one that lost a worker, when the next cells come."""
         with self._lock:
             stopped = self._stopped
             if self._crew is crew:
@@ -115,8 +101,11 @@ class Workers:
         crew.dismiss()
         if stopped:
             raise KeyboardInterrupt
-        if lost:
-            raise MachineError(
-                f"the process computing '{lost[0].title}' ended {TRIES} times without a result, "
-                "as it does when memory runs out; try fewer --workers"
-            )
+
+
+def given_up(cell: Cell) -> MachineError:
+    """The error of a cell whose worker died under it too often."""
+    return MachineError(
+        f"the process computing '{cell.title}' ended {TRIES} times without a result, "
+        "as it does when memory runs out; try fewer --workers"
+    )

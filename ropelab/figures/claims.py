@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ropelab.figures import sinusoids
 from ropelab.figures.style import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, color_of, token_axis
 from ropelab.literature.record import OUTCOMES, Kind, Verdict
 
@@ -235,4 +236,8 @@ EXPLAINED: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "resolution": one_or_many,
     "decay": decay,
     "worked_example": worked_example,
+    "sinusoid_code": sinusoids.code,
+    "sinusoid_shift": sinusoids.shift,
+    "sinusoid_sum": sinusoids.summed,
+    "sinusoid_distance": sinusoids.by_distance,
 }

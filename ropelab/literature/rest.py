@@ -37,7 +37,7 @@ OPINION = "an opinion, nothing to compute"
 PAGE = "the page, not its subject"
 REPEATED = "said again"
 SET_UP = "notation, nothing to decide"
-BANDS = "what fast and slow frequencies are for: a matter of training"
+BANDS = "what fast and slow frequencies are for"
 
 # first line, last line, what stands there, claims
 Row = tuple[int, int, str] | tuple[int, int, str, str]
@@ -95,13 +95,17 @@ NOTE_001: tuple[Row, ...] = (
     (288, 288, PAGE),
     (290, 298, "one slow frequency; 2 pi is lost in line 295", "one-frequency-degrees"),
     (300, 303, "back after a million tokens", "one-frequency-unique script-covers-everything"),
-    (305, 309, "feasible in theory, not in practice", "one-frequency-neighbours"),
+    (
+        305,
+        309,
+        "feasible in theory, not in practice",
+        "one-frequency-neighbours one-frequency-learned",
+    ),
     (311, 317, "cosines of positions 0 and 1", "one-frequency-cos"),
     (322, 328, "the same by Taylor's series", "one-frequency-cos"),
     (330, 334, REPEATED, "float32-precision one-frequency-neighbours"),
     (336, 342, "32 frequencies of a head of 64: `ropelab freqs --model minimind`"),
     (347, 349, "cosines at position 0 are 1", "position-1-code"),
-    (354, 354, BANDS),
     (356, 362, "the clock; 60 s for the second hand", "second-hand"),
     (365, 367, "3600 s for the minute hand", "clock-hour"),
     (370, 372, "12 h for the hour hand", "clock-unique"),
@@ -116,7 +120,7 @@ NOTE_001: tuple[Row, ...] = (
     (453, 453, HEADING),
     (458, 463, PAGE),
     (465, 466, REPEATED, "order-blind relative-only"),
-    (468, 468, BANDS),
+    (468, 468, BANDS, "detail-and-whole"),
     (469, 469, REPEATED, "relative-only absolute-too"),
     (472, 476, OPINION),
     (483, 487, "line numbers of another repository"),
@@ -157,9 +161,8 @@ NOTE_003: tuple[Row, ...] = (
     (85, 85, "linear and exponential frequencies", "uniform-geometric exponential-spacing"),
     (86, 86, "a code of width d has d/2 waves, a series may have infinitely many"),
     (89, 91, "frequencies fall with the dimension", "angle-falls"),
-    (93, 94, BANDS),
     (95, 95, REPEATED, "angle-falls uniform-geometric"),
-    (97, 97, BANDS),
+    (97, 97, BANDS, "detail-and-whole"),
     (100, 105, "summary", "sinusoidal-extrapolates"),
     (111, 139, "the sum F(t) as a periodic function", "sinusoid-periodic period-needs-multiples"),
     (141, 149, "an analogy", "sinusoid-periodic"),

@@ -85,7 +85,7 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def angles(
-        self, positions: Float[np.ndarray, "n"], pairs: slice = slice(None)
+        self, positions: Float[np.ndarray, "n"], pairs: np.ndarray | slice = slice(None)
     ) -> Float[np.ndarray, "pairs n"]:
         """The angles as stored, in radians, not reduced."""
         stored = self.positions(positions)
@@ -130,7 +130,7 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def table(
-        self, positions: Float[np.ndarray, "n"], pairs: slice = slice(None)
+        self, positions: Float[np.ndarray, "n"], pairs: np.ndarray | slice = slice(None)
     ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
         """cos and sin as stored."""
         angles = self.angles(positions, pairs)
@@ -156,7 +156,8 @@ class Chain:
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
         slip = _half_step(positions, self.plan.position, whole=True)
-        return theta * slip + _half_step(theta * (positions + slip), self.plan.angle)
+        moved = np.where(theta == 0, 0.0, theta * slip)  # where it is stored as 0, nothing moves
+        return moved + _half_step(theta * positions + moved, self.plan.angle)
 
 
 def _half_step(

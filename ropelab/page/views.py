@@ -76,6 +76,8 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
     "theories": (View("context_tokens", ("base",), ("theory",)),),
     "decay": (View("distance_tokens", ("relative",), ("curve",)),),
+    "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
+    "sinusoid_distance": (View("distance_tokens", ("value",), ("spacing",)),),
 }
 
 

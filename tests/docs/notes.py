@@ -7,9 +7,15 @@ import pandas as pd
 from ropelab.literature.page import of_source, page
 from ropelab.literature.sources import SOURCES
 from tests.docs.ledger import newest_claims
-from tests.docs.reference import table
+from tests.docs.reference import ROOT, table
 
 NOTES = tuple(sorted(source for source in SOURCES if source.isdecimal()))
+PICTURES = {
+    "001": ("permutation", "rotation", "resolution"),
+    "002": ("worked_example",),
+    "003": ("sinusoid_code", "sinusoid_sum", "sinusoid_distance", "sinusoid_shift"),
+}
+"""Figures of the ledger that belong to a note."""
 TABLES = ("claims", "passages", "questions", "rest")
 HEAD = """\
 Every line of this text, with what decides it: `ropelab claims --source {source}`, here from the
@@ -32,11 +38,19 @@ def _page(source: str) -> Iterator[str]:
     if about.link:
         yield f"{known}, <{about.link}>\n"
     yield HEAD.format(source=source)
+    yield from _pictures(PICTURES.get(source, ()))
     yield from _questions(mine["questions"])
+    yield "## Line by line\n"
     yield "| line | sentence | verdict | why | claim |\n| --- | --- | --- | --- | --- |"
     for row in page(mine).itertuples():
         said = f"{row.sentence} ({row.english})" if row.english else row.sentence
         yield _row(row.lines, said, row.verdict, row.why, row.id)
+
+
+def _pictures(names: tuple[str, ...]) -> Iterator[str]:
+    folder = newest_claims().relative_to(ROOT)
+    for name in names:
+        yield f"![{name.replace('_', ' ')}](../../{folder}/figures/{name}.png)\n"
 
 
 def _questions(asked: pd.DataFrame) -> Iterator[str]:
@@ -45,7 +59,7 @@ def _questions(asked: pd.DataFrame) -> Iterator[str]:
     yield "## What it asks\n"
     for row in asked.itertuples():
         yield f"- {row.quote} ({row.english}) **{row.answer}**"
-    yield "\n## Line by line\n"
+    yield ""
 
 
 def _row(*cells: object) -> str:

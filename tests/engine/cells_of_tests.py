@@ -1,5 +1,6 @@
 """Cells small enough to be computed hundreds of times, and cells that misbehave."""
 
+import errno
 import os
 import signal
 import time
@@ -83,4 +84,29 @@ class Sleeps(Sum):
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         (Path(self.folder) / f"pid-{os.getpid()}").touch()
         time.sleep(600)
+        return Sum.tables(self, context)
+
+
+@dataclass(frozen=True)
+class Disk(Sum):
+    """Finds no space left where it computes."""
+
+    kind: str = "disk"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        raise OSError(errno.ENOSPC, "No space left on device", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Waits(Sum):
+    """Says that it has begun, with its process id, and goes on when there is a file `go`."""
+
+    folder: str = ""
+    kind: str = "waits"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        (Path(self.folder) / f"begun-{self.seed}-{os.getpid()}").touch()
+        deadline = time.monotonic() + 100
+        while not (Path(self.folder) / "go").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         return Sum.tables(self, context)

@@ -1,5 +1,6 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -10,6 +11,7 @@ from ropelab.experiments.claims import report
 from ropelab.experiments.claims.config import ClaimsConfig
 from ropelab.experiments.claims.run import changes, run
 from ropelab.figures import claims as figures
+from ropelab.figures import sinusoids
 from ropelab.figures.style import use_style
 from ropelab.literature.ledger import CLAIMS
 from ropelab.literature.record import Kind, Verdict
@@ -210,3 +212,34 @@ def test_titles_say_what_the_tables_say(tables):
         other = figures.one_or_many(changed)
     assert "0% of neighbours lost in float32, 98.9% in bfloat16" in figure.axes[0].get_title("left")
     assert "0% in bfloat16" in other.axes[0].get_title("left")
+
+
+def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
+    summed, product, turned = (
+        tables[name] for name in ("sinusoid_sum", "sinusoid_distance", "sinusoid_shift")
+    )
+    later = summed["start"] == "period"
+    same = summed.assign(value=summed["value"].where(~later, 0.0))
+    same["value"] = same.groupby(["spacing", "position_tokens"])["value"].transform("sum")
+    code_of_x_and_delta = turned[["x", "y"]].iloc[1]
+    right = turned.copy()
+    right.loc[2, ["x", "y"]] = code_of_x_and_delta
+    with use_style():
+        assert "the Transformer's code is not" in sinusoids.summed(summed).get_suptitle()
+        assert "is not" not in sinusoids.summed(same).get_suptitle()
+        assert "comes back" in sinusoids.by_distance(product).axes[0].get_title("left")
+        low = sinusoids.by_distance(product.assign(value=0.5))
+        assert "comes back" not in low.axes[0].get_title("left")
+        assert "back by" in sinusoids.shift(turned).axes[0].get_title("left")
+        assert "where it belongs" in sinusoids.shift(right).axes[0].get_title("left")
+
+
+def test_the_series_of_the_code_are_the_code(tables):
+    grid = tables["sinusoid_code"].pivot(index="position_tokens", columns="feature")["value"]
+    assert grid.shape == (64, 32)
+    assert grid.loc[3, 4] == pytest.approx(np.sin(3 / 10000 ** (4 / 32)))
+    assert grid.loc[3, 5] == pytest.approx(np.cos(3 / 10000 ** (4 / 32)))
+    product = tables["sinusoid_distance"].set_index(["spacing", "distance_tokens"])["value"]
+    assert product["harmonic", 512] == pytest.approx(1)
+    angles = 7 / 10000.0 ** (np.arange(0, 512, 2) / 512)
+    assert product["exponential", 7] == pytest.approx(np.cos(angles).mean())

@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 from ropelab.encoding.rotary import rotate
 from ropelab.literature.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
 from ropelab.literature.arithmetic.attention_order import attention
-from ropelab.literature.arithmetic.sinusoidal import code
+from ropelab.literature.arithmetic.waves import code
 from ropelab.literature.ledger import find
 from ropelab.literature.numbers import frequencies, gaussian
 from ropelab.rope.frequencies import Geometry, inverse_frequencies

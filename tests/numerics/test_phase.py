@@ -15,6 +15,7 @@ from ropelab.rope.frequencies import inverse_frequencies
 
 PLANS = {
     **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:3] for f in list(FORMATS)[1:]},
+    **{f"all {name}": everything(fmt) for name, fmt in list(FORMATS.items())[1:]},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
 

@@ -89,6 +89,8 @@ def _repeating(code: Code, planned: Plan) -> Repeating | None:
     period = whole_period(float(code.chain.spectrum.inv_freq[code.pairs.start]))
     if period is None or min(period, planned.length) > HELD:
         return None
+    if planned.offset + planned.length <= first_repeat(period, code.channel):
+        return None
     found = distinct_positions(period, code.channel, planned.offset, planned.length)
     if len(found) == planned.length:
         return None

@@ -77,7 +77,7 @@ class PrecisionConfig(Config):
     )
     explain: Natural | None = Field(None, description="a position to explain, format by format")
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
-    samples: Count = Field(1024, description="positions at which tables and steps are sampled")
+    samples: Count = Field(1024, description="positions at which steps of one token are sampled")
     draws: Count = Field(32, description="random queries and keys per score")
     seed: Natural = Field(0, description="seed of the random queries and keys")
     reported: Names = Field(

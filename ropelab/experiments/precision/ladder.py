@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision.plan import Plan
-from ropelab.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
+from ropelab.numerics.accuracy import ScoreSample, earlier_keys, sample_positions
 from ropelab.numerics.casts import STAGES, CastPlan, alone, everything
 from ropelab.numerics.chain import Chain
 from ropelab.numerics.code import Channel, Code
@@ -16,6 +16,7 @@ from ropelab.numerics.phase import Worst, first_beyond, worst_by_octave
 from ropelab.numerics.presets import PRESETS
 from ropelab.numerics.resolution import count_distinct
 from ropelab.numerics.scores import draw, shift_errors
+from ropelab.numerics.table_error import worst_table_error
 from ropelab.stats import mean_interval
 
 Advance = Callable[[float], object]
@@ -74,8 +75,6 @@ class Ladder:
         planned = self.planned
         self.spectrum = planned.rope
         self.range = (planned.offset, planned.length)
-        sampled = sample_positions(*self.range, planned.samples)
-        self.sample = TableSample(self.spectrum, sampled)
         queries = sample_positions(*self.range, SCORED)
         keys = earlier_keys(queries, planned.offset, planned.seed)
         draws = draw(planned.draws, self.spectrum.pairs, "random", planned.seed)
@@ -112,7 +111,6 @@ class Ladder:
             "worst_pair": bad.pair,
             "first_bad_position": self._first_beyond(entry.plan),
             "max_table_error": self._table_error(entry.plan),
-            "table_positions": self.sample.positions.size + len(octaves),
             "distinct_positions": self.distinct[entry.plan.code],
             "rms_score_error": self.scored.rms_error(entry.plan),
             "grows_with_position": grows(octaves),
@@ -142,12 +140,9 @@ class Ladder:
         return self.octaves[plan.phase]
 
     def _table_error(self, plan: CastPlan) -> float:
-        """At the sampled positions, and where the angles of each octave are worst."""
         if plan.code not in self.tables:
-            places = np.array([float(found.position) for found in self._octaves(plan)])
-            worst_places = TableSample(self.spectrum, places)
-            errors = (sample.largest_error(plan.code) for sample in (self.sample, worst_places))
-            self.tables[plan.code] = max(errors)
+            chain = Chain(plan.code, self.spectrum)
+            self.tables[plan.code] = worst_table_error(chain, self._octaves(plan))
         return self.tables[plan.code]
 
     def _first_beyond(self, plan: CastPlan) -> int | None:
@@ -180,7 +175,7 @@ def ladder_tables(planned: Plan, advance: Advance) -> dict[str, pd.DataFrame]:
         casts += [_long_row(planned, length) for length in planned.long_lengths]
     table = pd.DataFrame(casts)
     whole = ("worst_position", "worst_pair", "first_bad_position", "distinct_positions")
-    table = table.astype(dict.fromkeys((*whole, "table_positions"), "Int64"))
+    table = table.astype(dict.fromkeys(whole, "Int64"))
     return {"casts": table, "growth": pd.DataFrame(growth)}
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.literature.arithmetic.sinusoidal import BASE, code
 from ropelab.literature.arithmetic.small_model import (
     encoded,
     encoding_for,
@@ -11,6 +10,7 @@ from ropelab.literature.arithmetic.small_model import (
     trains,
 )
 from ropelab.literature.arithmetic.turning import split, turned
+from ropelab.literature.arithmetic.waves import BASE, code
 from ropelab.literature.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.literature.record import Claim, Evidence, Finding, Passage, limit, part
 from ropelab.literature.thresholds import EXACT, ROUNDING

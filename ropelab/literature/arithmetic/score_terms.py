@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from ropelab.literature.arithmetic.sinusoidal import code
+from ropelab.literature.arithmetic.waves import code
 from ropelab.literature.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.literature.record import Claim, Evidence, Passage, limit, part
 from ropelab.literature.thresholds import EXACT

@@ -6,28 +6,21 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from ropelab.literature.arithmetic.turning import rotation_matrix
+from ropelab.literature.arithmetic.waves import (
+    BASE,
+    Spacing,
+    code,
+    code_series,
+    distance_series,
+    shift_series,
+    spaced,
+    sum_series,
+)
 from ropelab.literature.numbers import Array, frequencies, largest, tiny
 from ropelab.literature.record import Claim, Evidence, Finding, Passage, limit, part
 from ropelab.literature.thresholds import EXACT
-
-Spacing = Literal["exponential", "harmonic"]
-BASE = 10000.0
-
-
-def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, "pairs"]:
-    """Radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
-    if spacing == "exponential":
-        return frequencies(width, BASE)
-    return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
-
-
-def code(positions: ArrayLike, omega: Float[Array, "pairs"]) -> Float[Array, "n width"]:
-    """(sin, cos, sin, cos, ...) at the given positions, which need not be whole."""
-    angles = np.asarray(positions, dtype=float)[:, None] * omega
-    return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
 
 
 def shift_is_rotation(
@@ -52,6 +45,7 @@ def shift_is_rotation(
                 off,
             ),
         ),
+        series={"sinusoid_shift": shift_series()},
     )
 
 
@@ -74,6 +68,7 @@ def columns_orthogonal(
                 largest(overlap),
             ),
         ),
+        series={"sinusoid_code": code_series()},
     )
 
 
@@ -97,6 +92,7 @@ def slowest_period_repeats(
                 off,
             ),
         ),
+        series={"sinusoid_sum": sum_series()},
     )
 
 
@@ -142,6 +138,7 @@ def exponential_repeats_less(*, width: int = 128, tokens: int = 16384) -> Eviden
     return Evidence(
         expected="only with uniform frequencies do far positions look nearer than neighbours",
         findings=tuple(findings),
+        series={"sinusoid_distance": distance_series()},
     )
 
 

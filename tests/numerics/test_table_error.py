@@ -1,0 +1,66 @@
+"""The worst table error against a visit to every position and pair."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ropelab.numerics.accuracy import TableSample
+from ropelab.numerics.casts import STAGES, CastPlan, alone, everything
+from ropelab.numerics.chain import Chain, Spectrum
+from ropelab.numerics.formats import FORMATS
+from ropelab.numerics.phase import worst_by_octave
+from ropelab.numerics.presets import PRESETS
+from ropelab.numerics.ranges import span
+from ropelab.numerics.table_error import WITHIN, worst_table_error
+from ropelab.rope.frequencies import inverse_frequencies
+
+PLANS = {
+    **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:4] for f in list(FORMATS)[1:]},
+    **{f"all {name}": everything(fmt) for name, fmt in FORMATS.items()},
+    **{name: preset.plan for name, preset in PRESETS.items()},
+}
+
+
+def rope(rotary_dim=32, base=1e6):
+    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
+
+
+def searched(plan, spectrum, offset, length):
+    octaves = worst_by_octave(Chain(plan.phase, spectrum), offset, length)
+    return worst_table_error(Chain(plan.code, spectrum), octaves)
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)])
+def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
+    spectrum = rope()
+    everywhere = TableSample(spectrum, span(offset, offset + length)).largest_error(PLANS[name])
+    found = searched(PLANS[name], spectrum, offset, length)
+    if math.isnan(everywhere):
+        assert math.isnan(found)
+    else:
+        assert found <= everywhere <= found * (1 + WITHIN) + 1e-15
+
+
+def test_without_rounding_nothing_is_off():
+    assert searched(CastPlan(), rope(), 0, 100_000) == 0
+
+
+@pytest.mark.parametrize("fmt", ["float32", "float16", "bfloat16", "float8_e5m2"])
+def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
+    half = FORMATS[fmt].epsilon / 4
+    assert (1 - WITHIN) * half <= searched(alone("table", FORMATS[fmt]), rope(), 0, 1 << 20) <= half
+
+
+def test_few_cosines_are_computed(monkeypatch):
+    computed = []
+    table = Chain.table
+
+    def counted(self, positions, pairs=slice(None)):
+        computed.append(positions.size * np.size(np.arange(self.spectrum.pairs)[pairs]))
+        return table(self, positions, pairs)
+
+    monkeypatch.setattr(Chain, "table", counted)
+    searched(PRESETS["transformers_llama"].plan, rope(64), 0, 1 << 17)
+    assert sum(computed) < 0.1 * (1 << 17) * 32
