@@ -20,12 +20,14 @@ class Scene:
         arguments: the command, for a results folder.
         before: a results folder to begin with, None for an empty one.
         right: the tables that are there when it has been carried out.
+        like: whether another situation has nearly all of its file operations.
     """
 
     name: str
     arguments: Arguments
     before: Path | None
     right: dict[str, bytes]
+    like: bool = False
 
     def begin(self, results: Path) -> Path:
         """Put the folder into its first state."""
@@ -51,11 +53,11 @@ def scenes(folder: Path) -> list[Scene]:
         return lambda results: command(results, *more)
 
     return [
-        Scene("a first run", plain(), None, right),
+        Scene("a first run", plain("--no-figures"), None, right),
         Scene("a run that is there", plain(), done, right),
-        Scene("--force", plain("--force"), done, right),
+        Scene("--force", plain("--force", "--no-figures"), done, right, like=True),
         Scene("--redraw", plain("--redraw"), done, right),
         Scene("figures of a run without", plain(), figureless, right),
         Scene("a PDF as well", plain("--format", "pdf"), done, right),
-        Scene("ropelab run, index and page", configs, None, right),
+        Scene("ropelab run, index and page", configs, None, right, like=True),
     ]
