@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import torch
 
-from ropelab.context import Context
+from ropelab.context import Cell
 from ropelab.errors import InputError
+from ropelab.estimate import MINUTE, duration, size
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.hf.model import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
@@ -27,8 +28,6 @@ from ropelab.trials.text import Texts
 
 SHORT, LONGER = 256, 1024
 """Tokens of the passes that are timed."""
-WORTH_SAYING = 60.0
-"""Seconds from which on a run is announced."""
 
 
 @dataclass(frozen=True)
@@ -43,36 +42,26 @@ class Cost:
         return sum(self.linear * n + self.quadratic * n * n for n in lengths)
 
 
-def check_room(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Refuse what cannot be computed, if anything is left to compute.
+def prepare(config: GivenConfig, cells: Sequence[Cell]) -> None:
+    """Refuse what cannot be computed, and say how long the rest will take, if it is long.
 
     Raises:
         InputError: a pass needs more memory than allowed, or a method cannot be put in.
     """
-    if not context.unfinished(cells):
-        return
-    model = cells[0].subject.model()
-    for cell in cells:  # a method that the model does not take is refused when it is put in
+    left = [cell for cell in cells if isinstance(cell, AskedOfGiven)]
+    model = left[0].subject.model()
+    for cell in left:  # a method that the model does not take is refused when it is put in
         next(cell.reader.passes(model, [config.facts.train_len]), None)
-    _seconds(model, LONGER)  # what is not in memory before the first pass is after it
+    cost = measured_cost(model)
     needed = memory(model, config.test_len)
     if config.limit_memory is not None and needed > config.limit_memory:
         raise InputError(
-            f"reading {config.test_len} tokens needs about {_size(needed)}, more than "
-            f"--limit-memory {_size(config.limit_memory)}"
+            f"reading {config.test_len} tokens needs about {size(needed)}, more than "
+            f"--limit-memory {size(config.limit_memory)}"
         )
-
-
-def announce(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Say how long the cells that are left will take, if it is long."""
-    left = [cell for cell in cells if context.unfinished([cell])]
-    if not left:
-        return
-    model = left[0].subject.model()
-    seconds = measured_cost(model).of(n for cell in left for n in lengths(cell))
-    if seconds >= WORTH_SAYING:
-        needed = memory(model, config.test_len)
-        say(f"this takes about {_time(seconds)} and {_size(needed)} of memory")
+    seconds = cost.of(n for cell in left for n in lengths(cell))
+    if seconds >= MINUTE:
+        say(f"about {duration(seconds)} for what is left, {size(needed)} of memory")
 
 
 def measured_cost(model: Any) -> Cost:
@@ -133,7 +122,7 @@ def memory(model: Any, length: int) -> int:
     Keys and values of all layers, the widest activations of one, and the scores of all heads where
     attention makes them at once.
     """
-    text, size = model.text, next(model.lm.parameters()).element_size()
+    text, each = model.text, next(model.lm.parameters()).element_size()
     heads = text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // heads
     kept = 2 * (getattr(text, "num_key_value_heads", None) or heads) * head
@@ -141,7 +130,7 @@ def memory(model: Any, length: int) -> int:
     wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
     scores = heads * at_once * length * 4 if text._attn_implementation == "eager" else 0
     added = length * text.num_hidden_layers * kept + at_once * wide + 2 * length * text.hidden_size
-    return _taken(model) + added * size + scores + 4 * 4 * LOGITS_PER_CHUNK
+    return _taken(model) + added * each + scores + 4 * 4 * LOGITS_PER_CHUNK
 
 
 def _taken(model: Any) -> int:
@@ -149,11 +138,3 @@ def _taken(model: Any) -> int:
     if model.head.weight.device.type == "cuda":
         return int(torch.cuda.memory_allocated())
     return int(psutil.Process().memory_info().rss)
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
