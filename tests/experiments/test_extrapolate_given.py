@@ -276,7 +276,7 @@ def test_the_command_takes_both_kinds_of_models(model, corpora):
 
 
 def test_more_memory_than_allowed_is_refused_before_anything_is_asked(config):
-    with pytest.raises(InputError, match=r"needs about .*B, more than --limit-memory 0 MB"):
+    with pytest.raises(InputError, match=r"needs about .*B, more than --limit-memory 0.0 MB"):
         run(config(limit_memory=1000, methods="pi", documents=2, bos="no"), Context())
 
 

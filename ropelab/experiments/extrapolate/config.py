@@ -103,9 +103,9 @@ class ExtrapolateConfig(TrialConfig):
         """Those of both kinds of models, each told what it is with the other."""
         others = GivenConfig.model_fields
         own = {name: _told(field, others.get(name)) for name, field in cls.model_fields.items()}
-        own["dtype"].annotation = others["dtype"].annotation  # it has all that the other one has
         own["hf"].description = others["hf"].description
-        own["hf"].annotation = others["hf"].annotation
+        for name in ("hf", "dtype"):  # a model given can be in every format, and be one at all
+            own[name].annotation = getattr(others[name], "annotation", None)
         return {**others, **own}
 
     @model_validator(mode="before")
