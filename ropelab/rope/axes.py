@@ -5,15 +5,13 @@ plain RoPE.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
-Layout = Literal["mrope", "mrope_interleaved", "axial"]
-"""Runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in turns (Qwen3-VL), or an axis after the other
-with frequencies of its own each (two-dimensional RoPE, FLUX's `axes_dim`)."""
+from ropelab.rope.models import Layout
+
 NAMES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")}
 
 

@@ -10,9 +10,13 @@ huggingface/transformers), documentation or papers for what that file leaves to 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ropelab.errors import unknown_name
+
+Layout = Literal["mrope", "mrope_interleaved", "axial"]
+"""Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in turns (Qwen3-VL), or an
+axis after the other with frequencies of its own each (two-dimensional RoPE, FLUX's `axes_dim`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

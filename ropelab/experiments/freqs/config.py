@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 
 from ropelab.config import AsList, Base, Config, Count, EvenCount, Real
 from ropelab.methods.registry import FREQUENCIES, named
-from ropelab.rope.axes import Layout
-from ropelab.rope.models import model_named
+from ropelab.rope.models import Layout, model_named
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
