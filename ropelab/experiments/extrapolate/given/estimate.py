@@ -16,7 +16,7 @@ import torch
 from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.hf.model import LONGEST_PASS
+from ropelab.hf.passes import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
 from ropelab.notices import say
 from ropelab.trials.copying import Copying
