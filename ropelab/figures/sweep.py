@@ -48,7 +48,7 @@ def parts_of(tables: Tables) -> Parts:
 
 
 def _names_of_rows(table: pd.DataFrame, keys: Sequence[str], found: Sequence[str]) -> list[str]:
-    """The words before the first number, and as many columns more as tell the rows of a run apart."""
+    """The words before the first number, and what else it takes to tell the rows of a run apart."""
     number = (pd.api.types.is_numeric_dtype(table[name]) for name in found)
     count = next((place for place, is_number in enumerate(number) if is_number), len(found))
     while count < len(found) and table.duplicated([*keys, *found[:count]]).any():

@@ -22,9 +22,12 @@ def estimate(config: BaseConfig) -> Estimate:
     """All windows of the shorter contexts, the first one of the others and of halves on the way."""
     share = config.head_dim / 2 / PAIRS
     longest = max(config.context)
-    complete = [n for n in config.context if n <= config.windows_up_to]
-    squares = sum(float(n) ** 2 for n in complete)
-    others = sum(config.context) + longest
-    seconds = 1.0 + share * (squares * SECONDS_PER_SQUARE + others * SECONDS_PER_TOKEN)
+    asked = sum(seconds_of(n, n <= config.windows_up_to) for n in config.context)
+    seconds = 1.0 + share * (asked + seconds_of(longest, complete=False))
     grids = 2 * isqrt(min(longest, BLOCK)) * config.head_dim * 8
     return Estimate(seconds, LIBRARIES + 3.0 * grids + longest * BYTES_PER_TOKEN)
+
+
+def seconds_of(context: int, complete: bool) -> float:
+    """How long a context of a head of PAIRS pairs is searched, for all windows or the first one."""
+    return context * SECONDS_PER_TOKEN + complete * float(context) ** 2 * SECONDS_PER_SQUARE
