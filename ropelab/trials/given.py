@@ -134,13 +134,13 @@ class WithOneModel:
         before: called with the cells that are to be computed, if there are any.
     """
 
-    def __init__(self, before: Callable[[Sequence[Cell]], None]) -> None:
+    def __init__(self, before: Callable[[Sequence[Cell], Context], None]) -> None:
         self._before = before
 
     def compute(self, cells: Sequence[Cell], context: Context) -> None:
         """See `Engine.compute`."""
         if cells:
-            self._before(cells)
+            self._before(cells, context)
         for cell in cells:
             context.compute(cell)
 

@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import torch
 
-from ropelab.context import Cell
+from ropelab.context import Cell, Context
 from ropelab.errors import InputError
-from ropelab.estimate import MINUTE, duration, size
+from ropelab.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.hf.model import LONGEST_PASS
+from ropelab.hf.passes import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
 from ropelab.notices import say
 from ropelab.trials.copying import Copying
@@ -42,11 +42,12 @@ class Cost:
         return sum(self.linear * n + self.quadratic * n * n for n in lengths)
 
 
-def prepare(config: GivenConfig, cells: Sequence[Cell]) -> None:
+def prepare(config: GivenConfig, cells: Sequence[Cell], context: Context) -> None:
     """Refuse what cannot be computed, and say how long the rest will take, if it is long.
 
     Raises:
-        InputError: a pass needs more memory than allowed, or a method cannot be put in.
+        InputError: a pass needs more memory than there is or is allowed, a method cannot be put
+            in, or it is more than a day.
     """
     left = [cell for cell in cells if isinstance(cell, AskedOfGiven)]
     model = left[0].subject.model()
@@ -60,8 +61,11 @@ def prepare(config: GivenConfig, cells: Sequence[Cell]) -> None:
             f"--limit-memory {size(config.limit_memory)}"
         )
     seconds = cost.of(n for cell in left for n in lengths(cell))
-    if seconds >= MINUTE:
-        say(f"about {duration(seconds)} for what is left, {size(needed)} of memory")
+    here = seconds / slowness()  # measured on this machine, so not to be scaled to it again
+    if context.limits:
+        refuse_beyond(Estimate(here, needed - _taken(model)), 1, _free(model))
+    if line := told(Estimate(here, needed)):
+        say(line)
 
 
 def measured_cost(model: Any) -> Cost:
@@ -138,3 +142,10 @@ def _taken(model: Any) -> int:
     if model.head.weight.device.type == "cuda":
         return int(torch.cuda.memory_allocated())
     return int(psutil.Process().memory_info().rss)
+
+
+def _free(model: Any) -> int:
+    """Bytes that can still be had where the model computes."""
+    if model.head.weight.device.type == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return int(psutil.virtual_memory().available)
