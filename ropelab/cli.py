@@ -17,7 +17,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import cli_results, desk, experiments
+from ropelab import builtin, cli_results, desk, experiments
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
@@ -345,8 +345,13 @@ def list_methods(json_: Json = False) -> None:
 @app.command("run")
 def run_configs(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="TOML files, or folders of them.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="TOML files, folders of them, or names of those that come with ropelab; without "
+            "any these are listed.",
+        ),
+    ] = None,
     results: Results = Path("results"),
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
@@ -366,10 +371,14 @@ def run_configs(
     from ropelab.page.shown import find_runs
     from ropelab.together import carry_out_all
 
+    if not paths:
+        for line in builtin.told():
+            print_line(line)
+        return
     check_name(index)
     draw_more = _more_figures(format, style)
     lab = _lab(results, force, redraw, True, quiet)
-    files = _toml_files(paths)
+    files = _toml_files([builtin.resolved(path) for path in paths])
     plans = [_plan(lab, path) for path in files]
     with _engine(engine, workers, address) as started:
         finished = carry_out_all(replace(lab, engine=started), plans)
