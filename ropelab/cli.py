@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 import ropelab
 from ropelab import builtin, cli_results, desk, experiments
-from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
+from ropelab.config import PARTIAL, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.notices import say
@@ -257,6 +257,8 @@ def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
     wanted, values = read_toml(path)
     if wanted != name:
         raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
+    if "grid" in values or "case" in values:
+        raise InputError(f"{path} asks for many runs: ropelab run {path}")
     return take_label(path, values)
 
 
@@ -343,7 +345,7 @@ def list_methods(json_: Json = False) -> None:
 
 
 @app.command("run")
-def run_configs(
+def run_files(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -356,7 +358,19 @@ def run_configs(
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
     ] = "index.md",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what is finished, to do, and what it costs.")
+    ] = False,
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Compute the I-th of N shares; a run without it then makes the tables.",
+        ),
+    ] = "",
     force: Force = False,
+    no_limits: NoLimits = False,
     redraw: Redraw = False,
     format: Formats = "png",
     style: Style = "screen",
@@ -365,11 +379,14 @@ def run_configs(
     engine: EngineName = "local",
     address: Address = None,
 ) -> None:
-    """Run every config given, reuse what is finished, and write an index and a page of all runs."""
-    from ropelab.gallery import check_name, write_index
-    from ropelab.page.report import write_report
-    from ropelab.page.shown import find_runs
-    from ropelab.together import carry_out_all
+    """Carry out every run that files ask for, and write an index and a page of all runs.
+
+    A file asks for one run, or for many: [grid] has a list for each of some keys, and every
+    combination is a run; each table [[case]] is a run. Such a file ends in one table and one
+    figure of all its runs. What is finished is reused.
+    """
+    from ropelab.gallery import check_name
+    from ropelab.sweeps import command
 
     if not paths:
         for line in builtin.told():
@@ -377,34 +394,14 @@ def run_configs(
         return
     check_name(index)
     draw_more = _more_figures(format, style)
-    lab = _lab(results, force, redraw, True, quiet)
-    files = _toml_files([builtin.resolved(path) for path in paths])
-    plans = [_plan(lab, path) for path in files]
+    lab = replace(_lab(results, force, redraw, True, quiet), workers=workers, limits=not no_limits)
+    meant = [builtin.resolved(path) for path in paths]
+    request = command.Request(meant, lab, shard, print_line, draw_more, quiet)
+    if dry_run:
+        command.tell(request)
+        return
     with _engine(engine, workers, address) as started:
-        finished = carry_out_all(replace(lab, engine=started), plans)
-        for count, (number, run) in enumerate(finished, 1):
-            draw_more(run)
-            if not quiet:
-                print_line(f"[{count}/{len(plans)}] {files[number]}")
-                print_line(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
-    print_line(f"index: {write_index(results, index)}")
-    print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
-
-
-def _toml_files(paths: Sequence[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-        if not found:
-            raise InputError(f"no .toml files in {path}")
-        files += found
-    return files
-
-
-def _plan(lab: "Lab", path: Path) -> tuple[Experiment, Config, Label]:
-    name, values = read_toml(path)
-    label, values = take_label(path, values)
-    return *lab.prepare(name, values, lambda field: f"{path}: {field}"), label
+        command.carry_out(request, started, index)
 
 
 def _version(wanted: bool) -> None:

@@ -1,6 +1,7 @@
 """The errors a user can meet, one line each: what is wrong, what is allowed, what to type."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -32,3 +33,14 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     guess = f"; did you mean '{near[0]}'?" if near else ";"
     return InputError(f"unknown {kind} '{name}'{guess} allowed: {', '.join(names)}")
+
+
+@contextmanager
+def naming(origin: str) -> Iterator[None]:
+    """Put the file, and the case in it, that an error is about in front of it."""
+    try:
+        yield
+    except RopelabError as error:
+        if not origin:
+            raise
+        raise type(error)(f"{origin}: {error}") from None

@@ -12,7 +12,7 @@ from threading import Condition, Lock, Thread
 
 from ropelab.config import Config, Label
 from ropelab.context import Cell, Context, Engine
-from ropelab.errors import RopelabError
+from ropelab.errors import RopelabError, naming
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 
@@ -32,7 +32,9 @@ def carry_out_all(lab: Lab, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
     yield from _side_by_side(lab, {number: plans[number] for number in first}, failures)
     for number in later:
         try:
-            yield number, lab.carry_out(*plans[number])
+            with naming(_origin(plans[number])):
+                run = lab.carry_out(*plans[number])
+            yield number, run
         except RopelabError as error:
             failures.append(error)
     if failures:
@@ -53,7 +55,7 @@ def _side_by_side(
         try:
             if not _trains(plans[number]):
                 start.wait()
-            with turn:
+            with turn, naming(_origin(plans[number])):
                 engine = GivingWay(lab.engine, turn, start, number)
                 finished.put((number, replace(lab, engine=engine).carry_out(*plans[number])))
         except BaseException as error:
@@ -123,6 +125,11 @@ class GivingWay:
     def stop(self) -> None:
         """End what is being computed."""
         self.engine.stop()
+
+
+def _origin(plan: Plan) -> str:
+    """What asked for the run, as far as is known."""
+    return plan[2].origin if len(plan) > 2 else ""
 
 
 def _trains(plan: Plan) -> bool:

@@ -40,8 +40,10 @@ class Toy(Experiment):
         return tables["toy"]
 
     def draw(self, tables):
-        """A figure with nothing in it."""
-        return {"toy": Figure()}
+        """A figure of empty axes."""
+        figure = Figure()
+        figure.subplots()
+        return {"toy": figure}
 
 
 def toy():

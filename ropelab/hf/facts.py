@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import InputError
-from ropelab.hf.folder import checked_config, stamp
+from ropelab.hf.folder import checked_config, located, stamp
 from ropelab.hf.library import import_transformers, refusing
 
 if TYPE_CHECKING:
@@ -86,17 +86,19 @@ def facts_of(folder: str) -> ModelFacts:
     Raises:
         InputError: as for `read_facts`.
     """
-    path = Path(folder) / "config.json"
+    place = located(Path(folder))
+    path = place / "config.json"
     with refusing("no configuration of a language model in", path):
-        return _from_text(path, configuration(Path(folder)).get_text_config(decoder=True))
+        return _from_text(path, configuration(place).get_text_config(decoder=True))
 
 
 def configuration(folder: Path) -> Any:
-    """transformers' configuration object of a folder.
+    """transformers' configuration object of a folder, or of an id in the local cache of the Hub.
 
     Raises:
         InputError: there is none, or it is of no known architecture.
     """
+    folder = located(folder)
     config = checked_config(folder)
     return _configuration(folder, stamp(folder), config.get("model_type"), "auto_map" in config)
 

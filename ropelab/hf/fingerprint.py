@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ropelab.errors import InputError
-from ropelab.hf.folder import files
+from ropelab.hf.folder import files, located
 
 BLOCK = 2**22
 SETTLED_NS = 2_000_000_000
@@ -24,7 +24,7 @@ def fingerprint_of(folder: Path) -> str:
     Raises:
         InputError: one of them cannot be read, or changed meanwhile.
     """
-    found = files(folder)
+    found = files(located(folder))
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(_digest, found))
     whole = hashlib.sha256()

@@ -23,6 +23,25 @@ MOST = 2**40
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
+def located(path: Path) -> Path:
+    """The folder of a model: the path itself, or where the local cache of the Hub has that id.
+
+    Raises:
+        InputError: neither is there.
+    """
+    if path.exists() or path.is_symlink() or len(path.parts) != 2 or path.is_absolute():
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(str(path), local_files_only=True))
+    except (ImportError, OSError, ValueError):
+        raise InputError(
+            f"there is no folder {path}, and no model of that name in the local cache of the Hub "
+            f"(hf download {path} puts it there)"
+        ) from None
+
+
 def checked_config(folder: Path) -> dict[str, Any]:
     """config.json of a folder in which every file is a plain one and every size is possible.
 

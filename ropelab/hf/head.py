@@ -45,11 +45,15 @@ class Head:
     """
 
     def __init__(self, model: Any) -> None:
-        self.weight = model.get_output_embeddings().weight
+        weight = model.get_output_embeddings().weight
+        # Weights kept on disk are nowhere until they are used; what they are given is moved then.
+        self.weight = torch.empty(0) if weight.is_meta else weight
         name = layers_name(model)
         self.given = Given(getattr(model, name))
         self.model = copy.copy(model)
         self.model._modules = {**model._modules, name: self.given}
+        # Spread over devices, a model's `forward` is bound to itself; its parts keep theirs.
+        vars(self.model).pop("forward", None)
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocabulary] of hidden states [..., width]."""

@@ -1,5 +1,6 @@
 """A causal language model of transformers behind the interface that evaluation uses."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 from ropelab.hf.attention import PAIRINGS, Attention, Exchange, attending, taken_apart
 from ropelab.hf.facts import facts_of
+from ropelab.hf.folder import located
 from ropelab.hf.head import Head, layers_name
 from ropelab.hf.library import refusing
 from ropelab.hf.load import ModelDtype, load
@@ -28,6 +30,8 @@ LONGEST_PASS = 8192
 """Tokens that are read at once; longer contexts are read in parts, whose keys are kept."""
 SCORES_PER_PART = 2**25
 """A part holds so many tokens that its mask of earlier ones stays below this (32 MiB)."""
+SCORES_AT_ONCE = 2**28
+"""Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB)."""
 PROBE = 24
 """Tokens of the passes that show whether a model can be served."""
 
@@ -48,7 +52,7 @@ class HuggingFaceModel:
     windows of layers never change.
 
     Args:
-        path: the folder that `save_pretrained` wrote.
+        path: the folder that `save_pretrained` wrote, or an id in the local cache of the Hub.
         device: where it computes, unless `device_map` spreads it.
         dtype: the number format of its weights; rotary angles are float32 in any.
     Raises:
@@ -63,7 +67,8 @@ class HuggingFaceModel:
         dtype: ModelDtype = "float32",
         device_map: str | None = None,
     ) -> None:
-        self.path, self.facts = path, facts_of(str(path))
+        self.path = path = located(path)
+        self.facts = facts_of(str(path))
         self.lm = load(path, device, dtype, device_map)
         self.text = self.lm.config.get_text_config(decoder=True)
         self.rotary = holders(self.lm)
@@ -113,9 +118,16 @@ class HuggingFaceModel:
         """What the head turns into logits."""
         self._put_in(tokens.shape[1])
         try:
-            return self._attended(tokens, LONGEST_PASS)
+            return self._attended(tokens, self.longest_pass(len(tokens)))
         finally:
             self._restore()
+
+    def longest_pass(self, rows: int) -> int:
+        """How many tokens of each of so many rows are read at once."""
+        if self.lm.config._attn_implementation != "eager":
+            return LONGEST_PASS
+        scores = SCORES_AT_ONCE // (rows * self.text.num_attention_heads)
+        return min(LONGEST_PASS, max(PROBE, math.isqrt(scores)))
 
     def _signature(self, length: int) -> tuple[object, ...]:
         return tuple(holder.signature(length) for holder in self.rotary)
@@ -162,7 +174,7 @@ class HuggingFaceModel:
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self.text)
-        size = max(1, min(longest // 2, SCORES_PER_PART // length))
+        size = max(1, min(longest // 2, SCORES_PER_PART // length, longest * longest // length))
         parts = []
         for first in range(0, length, size):
             if attention is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.hf.facts import vocabulary_of
-from ropelab.hf.folder import checked_config, stamp
+from ropelab.hf.folder import checked_config, located, stamp
 from ropelab.hf.library import import_transformers, refusing
 
 CHARACTERS_PER_TOKEN = 16
@@ -58,6 +58,7 @@ def load_tokenizer(path: Path) -> Any:
     Raises:
         InputError: there is none.
     """
+    path = located(path)
     checked_config(path)
     return _load_tokenizer(path, stamp(path))
 

@@ -7,6 +7,7 @@ its beginning is learned from, its end is measured.
 """
 
 import hashlib
+import os
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -191,8 +192,26 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
     return Corpus(name, tuple(training), tuple(measured), kinds, digest.hexdigest())
 
 
+def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change of every file, which tell without reading what has changed.
+
+    Args:
+        path: as for `read_corpus`.
+    """
+    if path is None:
+        files = _library_files(Path(sysconfig.get_path("stdlib")))
+    else:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = ((str(file), file.stat()) for file in files if file.exists())
+    return tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats)
+
+
 def _library_files(root: Path) -> list[Path]:
-    return sorted(p for p in root.rglob("*.py") if not SKIPPED_FOLDERS & set(p.parts))
+    files: list[Path] = []
+    for folder, inside, names in os.walk(root):
+        inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
+        files += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(files)
 
 
 def _hidden(path: Path, root: Path) -> bool:

@@ -67,7 +67,7 @@ def _block_losses(model: Readable, block: Tensor, last: int | None) -> Tensor:
     block = block.to(model.head.weight.device)
     keep = slice(-(last or block.shape[1] - 1), None)
     hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
-    size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
+    size = _chunk(model, len(block))
     losses = [
         cross_entropy(model.head(h).flatten(0, 1).float(), t.flatten(), reduction="none").view(
             t.shape
@@ -75,6 +75,11 @@ def _block_losses(model: Readable, block: Tensor, last: int | None) -> Tensor:
         for h, t in zip(hidden.split(size, 1), targets.split(size, 1), strict=True)
     ]
     return torch.cat(losses, dim=1).cpu()
+
+
+def _chunk(model: Readable, rows: int) -> int:
+    """How many positions of each row are turned into logits at once."""
+    return max(1, LOGITS_PER_CHUNK // (rows * model.size.vocabulary))
 
 
 def sliding_losses(
@@ -149,11 +154,6 @@ def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Ten
 
 def _block_correct(model: Readable, block: Tensor) -> Tensor:
     block = block.to(model.head.weight.device)
-    guess = torch.cat(
-        [
-            model.head(hidden).argmax(dim=-1)
-            for hidden in model.hidden(block[:, :-1]).split(TOKENS_PER_PASS, dim=1)
-        ],
-        dim=1,
-    )
+    hidden = model.hidden(block[:, :-1]).split(_chunk(model, len(block)), dim=1)
+    guess = torch.cat([model.head(part).argmax(dim=-1) for part in hidden], dim=1)
     return (guess == block[:, 1:]).cpu()

@@ -1,18 +1,18 @@
 """What the runs of some files are going to do, and the share of it that one machine takes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
 from ropelab.context import Cell
-from ropelab.errors import InputError
+from ropelab.errors import InputError, naming
 from ropelab.estimate import Estimate, duration, size
 from ropelab.folders import fingerprint
 from ropelab.lab import Lab
 from ropelab.lookahead import cost
 from ropelab.outlook import Outlook, cost_of, outlook, workers_for
-from ropelab.sweeps.cases import Plan, Sweep, naming
+from ropelab.sweeps.cases import Plan, Sweep
 
 OPERATIONS_PER_SECOND = 1e11
 """Makes runs without cells comparable with cells; the same everywhere, so that all shards agree."""
@@ -41,14 +41,34 @@ class Work:
     plans: list[Plan] = field(default_factory=list)
 
 
-def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> list[Ahead]:
-    """All runs of all files; nothing is computed and nothing written."""
+def look_ahead(sweeps: Sequence[Sweep], lab: Lab, finished_too: bool = False) -> list[Ahead]:
+    """All runs of all files; nothing is computed and nothing written.
+
+    Args:
+        finished_too: look at the cells of finished runs as well.
+    """
     found = []
     for plan in (plan for sweep in sweeps for plan in sweep.plans):
         with naming(plan[2].origin):
             done = lab.is_finished(*plan)
-            found.append(Ahead(plan, done, outlook(plan[0], plan[1], lab.context())))
+            nothing = Outlook((), (), Estimate())
+            look = finished_too or not done
+            ahead = outlook(plan[0], plan[1], lab.context()) if look else nothing
+            found.append(Ahead(plan, done, ahead))
     return found
+
+
+def foretell(runs: Sequence[Ahead], lab: Lab) -> None:
+    """Say what all of it costs.
+
+    Raises:
+        InputError: a run, or all of them, are beyond the limits.
+    """
+    for run in runs:
+        with naming(run.origin):
+            replace(lab, notice=None).foretell(run.outlook.estimate, run.outlook.left)
+    cells, estimate = left_of(runs)
+    lab.foretell(estimate, cells)
 
 
 def left_of(runs: Sequence[Ahead]) -> tuple[list[Cell], Estimate]:
@@ -67,8 +87,31 @@ def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
             left = {name_of(cell) for cell in run.outlook.left}
             for cell in (cell for phase in run.outlook.phases for cell in phase):
                 to_do = name_of(cell) in left
-                yield f"    {cell.title}: {_words(cost(cell.needs)) if to_do else 'finished'}"
+                yield f"    {_called(cell)}: {_words(cost(cell.needs)) if to_do else 'finished'}"
     yield f"in all {_whole(runs, lab)}"
+
+
+def lines_of_share(work: Work, lab: Lab) -> Iterator[str]:
+    """The cells and runs of one shard, and what the unfinished ones cost; last, all together."""
+    cells, whole = left_of_share(work, lab)
+    left = {name_of(cell) for cell in cells}
+    for cell in (cell for phase in work.phases for cell in phase):
+        to_do = name_of(cell) in left
+        yield f"{_called(cell)}: {_words(cost(cell.needs)) if to_do else 'finished'}"
+    for plan in work.plans:
+        state = "finished" if lab.is_finished(*plan) else "to do"
+        yield f"{plan[2].origin}: {plan[0].name}, {state}"
+    every = sum(map(len, work.phases))
+    text = f"{_count(every, 'cell')} ({every - len(cells)} finished)"
+    text += f", {_count(len(work.plans), 'run')} computed as a whole"
+    yield f"in all {text}: {_words(whole, workers_for(lab.workers, cells))}"
+
+
+def left_of_share(work: Work, lab: Lab) -> tuple[list[Cell], Estimate]:
+    """The cells of a shard that are still to be computed, and what everything left costs."""
+    cells = lab.context().unfinished([cell for phase in work.phases for cell in phase])
+    whole = [plan[0].estimate(plan[1]) for plan in work.plans if not lab.is_finished(*plan)]
+    return cells, sum((each for each in whole if each), cost_of(cells))
 
 
 def _state(run: Ahead) -> str:
@@ -80,7 +123,14 @@ def _state(run: Ahead) -> str:
     return f"to do{of_cells}, {_words(ahead.estimate)}"
 
 
+def _called(cell: Cell) -> str:
+    """What a cell computes, and of what."""
+    return cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
+
+
 def _words(estimate: Estimate, workers: int = 1) -> str:
+    if estimate == Estimate():
+        return "a few seconds"
     if estimate.parts and not estimate.seconds:
         return "time on a GPU not known"
     where = f" on {workers} workers, {size(estimate.bytes)} each" if workers > 1 else ""

@@ -4,8 +4,8 @@ A file asks for one run, or for several: `[grid]` has a list per key, and every 
 run; each table `[[case]]` is a run. What stands above them holds for all.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -14,7 +14,7 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.config import PARTIAL, Config, Label, read_toml, spellings, take_label
-from ropelab.errors import InputError, RopelabError
+from ropelab.errors import InputError, naming
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab
 
@@ -65,15 +65,6 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
     with naming(str(path)):
         _refuse_repeats(plans)
     return Sweep(path, label.title, plans, _keys(plans, cases))
-
-
-@contextmanager
-def naming(origin: str) -> Iterator[None]:
-    """Put the place that an error is about in front of it."""
-    try:
-        yield
-    except RopelabError as error:
-        raise type(error)(f"{origin}: {error}") from None
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -147,7 +138,9 @@ def plain(value: object) -> str:
     """A value of a config as one word."""
     if isinstance(value, list | tuple):
         return "+".join(map(plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return re.sub(r"e\+0?", "e", f"{value:g}")
+    return str(value)
 
 
 def _planned(lab: Lab, name: str, values: Mapping[str, Any], label: Label) -> Plan:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ropelab.errors import MachineError
 from ropelab.lm.batch import Batch
-from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus
+from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus, stamp_of
 from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
@@ -91,8 +91,18 @@ class Batches:
 
 
 def read(path: str, piece: int) -> Corpus:
-    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
-    return read_corpus(Path(path) if path else None, piece)
+    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none.
+
+    Many runs ask for the same one: it is read again only when its files have changed.
+    """
+    place = Path(path) if path else None
+    cut = piece if place is not None and place.is_file() else 0
+    return _read_as_it_is(place, cut, stamp_of(place))
+
+
+@lru_cache(maxsize=1)
+def _read_as_it_is(path: Path | None, piece: int, stamp: object) -> Corpus:
+    return read_corpus(path, piece)
 
 
 _provided: dict[CorpusRef, Corpus] = {}

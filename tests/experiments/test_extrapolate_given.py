@@ -25,10 +25,7 @@ from ropelab.lab import Lab
 from ropelab.trials import grid
 from ropelab.trials.comparisons import compared
 from ropelab.trials.tables import BUCKET, NLL, losses
-from tests.hf.tiny import saved, write_byte_tokenizer
-
-STORIES = Path(__file__).parents[4] / "shared/models"
-"""A real model of 260,032 parameters, where somebody has put it."""
+from tests.hf.tiny import REAL, saved, write_byte_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -308,12 +305,12 @@ def test_the_passes_that_are_estimated_are_those_that_are_made(config, monkeypat
 # A real model
 
 
-@pytest.mark.skipif(not STORIES.exists(), reason=f"there is no {STORIES}")
+@pytest.mark.skipif(not REAL, reason="there are no weights of stories260K on this machine")
 def test_a_real_model_reads_stories_and_beyond_its_length_a_window_reads_best():
     tables = ropelab.extrapolate(
-        hf=str(STORIES / "stories260K-hf"),
+        hf=str(REAL / "stories260K-hf"),
         test_len=1024,
-        corpus=str(STORIES / "tinystories_sample.txt"),
+        corpus=str(REAL / "tinystories_sample.txt"),
         documents=1,
         tasks="text",
         methods="unscaled,pi",

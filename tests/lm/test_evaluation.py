@@ -86,3 +86,22 @@ def test_windows_without_a_scored_token_are_not_read():
     sliding_correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]
     assert torch.equal(read[0], texts[:, 24:32])
+
+
+def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(monkeypatch):
+    model, texts = random_model(rope()), tokens(2, 60)
+    made = []
+    head = model.head.forward
+    monkeypatch.setattr(
+        model.head,
+        "forward",
+        lambda x: made.append(x.shape[:-1].numel() * SIZE.vocabulary) or head(x),
+    )
+    batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool))
+    whole = token_losses(model, texts), correct(model, batch)
+    largest = max(made)
+    made.clear()
+    monkeypatch.setattr(evaluation, "LOGITS_PER_CHUNK", 4 * 2 * SIZE.vocabulary)
+    torch.testing.assert_close(token_losses(model, texts), whole[0])
+    assert torch.equal(correct(model, batch), whole[1])
+    assert max(made) == 4 * 2 * SIZE.vocabulary < largest

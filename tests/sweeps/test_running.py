@@ -1,0 +1,261 @@
+"""Many runs from one file: told before, dealt out to shards, and put into one table."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ropelab import estimate, store
+from ropelab.context import InThisProcess
+from ropelab.lab import Lab
+from ropelab.lookahead import cells_ahead
+from ropelab.page.shown import find_runs
+from ropelab.sweeps.ahead import look_ahead, name_of, share_of
+from ropelab.sweeps.cases import read_sweeps
+from tests.test_cli import call, visible
+
+__all__ = ["call"]  # a fixture
+TRAINED = """experiment = "base-empirical"
+corpus = "{corpus}"
+documents = 2
+sequences = 1
+tasks = ["text", "copy"]
+bases = [30, 300]
+layers = 1
+width = 16
+head_dim = 16
+tokens_per_step = 512
+[grid]
+steps = [2, 3]
+seeds = [0, 1]
+"""
+ARITHMETIC = 'experiment = "freqs"\nhead_dim = 16\n[grid]\nbase = [1e4, 1e5, 1e6]\n'
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_of_known_speed(monkeypatch):
+    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+
+
+@pytest.fixture
+def files(corpora, tmp_path):
+    folder = tmp_path / "asked"
+    folder.mkdir()
+    (folder / "freqs.toml").write_text(ARITHMETIC)
+    (folder / "trained.toml").write_text(TRAINED.format(corpus=corpora[0]))
+    return folder
+
+
+class CountedCells(InThisProcess):
+    """Notes what it computes."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def compute(self, cells, context):
+        self.names += map(name_of, cells)
+        super().compute(cells, context)
+
+
+def tables_in(folder):
+    return store.tables_of(folder, store.read_manifest(folder))
+
+
+def all_tables(results):
+    return {
+        path.relative_to(results).as_posix(): path.read_bytes()
+        for path in sorted(results.glob("[!.]*/*/tables/*.csv"))
+    }
+
+
+def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, files):
+    status, out, _ = call("run", files, "--dry-run", "--workers", 2)
+    assert status == 0
+    assert not Path("results").exists()
+    lines = out.splitlines()
+    assert f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, about 1 second" in lines[0]
+    assert sum(": base-empirical, to do, 6 of 6 cells, about" in line for line in lines) == 4
+    assert sum(line.startswith("    training: base 30,") for line in lines) == 4
+    assert lines[-1].startswith("in all 7 runs (0 finished), 24 cells (0 finished): about")
+    assert lines[-1].endswith("on 2 workers, 3.0 GB each")
+
+
+def test_a_dry_run_tells_what_is_finished(call, files):
+    assert call("run", files / "freqs.toml", "--quiet")[0] == 0
+    assert call("run", files, "--dry-run")[1].count(": freqs, finished\n") == 3
+    trained = ("run", files / "trained.toml", "--workers", 1)
+    assert call(*trained, "--shard", "1/2", "--quiet")[0] == 0
+    out = call(*trained, "--dry-run")[1]
+    finished = out.count(": finished\n")
+    assert 0 < finished < 24
+    assert f"24 cells ({finished} finished)" in out
+    assert (
+        f"{finished} cells ({finished} finished)"
+        in call(*trained, "--shard", "1/2", "--dry-run")[1]
+    )
+    assert f"{24 - finished} cells (0 finished)" in call(*trained, "--shard", "2/2", "--dry-run")[1]
+
+
+def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(files, tmp_path):
+    lab = Lab(tmp_path / "r")
+    runs = look_ahead(read_sweeps([files], lab), lab, finished_too=True)
+    for of in (1, 2, 3, 9):
+        shares = [share_of(runs, (number, of)) for number in range(1, of + 1)]
+        cells = [name_of(c) for share in shares for phase in share.phases for c in phase]
+        assert len(cells) == len(set(cells)) == 24
+        assert sum(len(share.plans) for share in shares) == 3
+        for share in shares:  # whoever asks a model has trained it
+            trained = {str(c.key) for c in share.phases[0]} if share.phases else set()
+            asked = [c for phase in share.phases[1:] for c in phase]
+            assert all(str(cell.key["model"]) in trained for cell in asked)
+    assert all(share.phases or share.plans for share in shares)
+
+
+def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
+    lab = Lab(tmp_path / "r", figures=False)
+    sweeps = read_sweeps([files], lab)
+
+    def named():
+        runs = look_ahead(sweeps, lab, finished_too=True)
+        return [name_of(c) for phase in share_of(runs, (1, 3)).phases for c in phase]
+
+    before = named()
+    lab.carry_out(*sweeps[1].plans[0])
+    assert named() == before
+
+
+def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_them(call, files):
+    assert call("run", files, "--results", "whole", "--quiet", "--workers", 1)[0] == 0
+    for number in (1, 2, 3):
+        shard = ("--shard", f"{number}/3", "--quiet", "--workers", 1)
+        assert call("run", files, "--results", "shared", *shard)[0] == 0
+        assert call("run", files, "--results", f"own{number}", *shard)[0] == 0
+        shutil.copytree(f"own{number}", "copied", dirs_exist_ok=True)
+    whole = all_tables(Path("whole"))
+    assert len(whole) > 20
+    for results in ("shared", "copied"):
+        out = call("run", files, "--results", results, "--dry-run", "--workers", 1)[1]
+        assert "24 cells (24 finished)" in out
+        assert call("run", files, "--results", results, "--quiet", "--workers", 1)[0] == 0
+        assert all_tables(Path(results)) == whole
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b", "-1/2", "1/0", "1/99999999", "1/2/3"])
+def test_a_shard_that_is_none_is_refused(call, files, shard):
+    status, _, err = call("run", files, "--shard", shard)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"--shard must be I/N with 1 <= I <= N <= 10000, such as 2/4, got '{shard}'" in err
+
+
+def test_force_does_not_go_with_shards(call, files):
+    status, _, err = call("run", files, "--shard", "1/2", "--force")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--force" in err
+
+
+def test_what_is_finished_is_not_computed_again(files, tmp_path):
+    lab = Lab(tmp_path / "r", figures=False, engine=CountedCells())
+    (sweep,) = read_sweeps([files / "trained.toml"], lab)
+    for plan in sweep.plans:
+        lab.carry_out(*plan)
+    assert len(lab.engine.names) == len(set(lab.engine.names)) == 24
+
+
+def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(call, files):
+    path = files / "freqs.toml"
+    assert call("run", path)[0] == 0
+    (folder,) = Path("results/sweep").iterdir()
+    tables = tables_in(folder)
+    table, runs = tables["sweep"], tables["runs"]
+    assert list(table.columns[:2]) == ["base", "pair"]
+    for number, row in runs.iterrows():
+        run = tables_in(Path("results") / row["folder"])["pairs"]
+        mine = table[table["base"] == row["base"]]
+        expected = run.set_index("pair")["wavelength_tokens"][mine["pair"]]
+        assert mine["wavelength_tokens"].tolist() == expected.tolist()
+        assert row["case"] == number + 1
+    assert (folder / "figures/sweep.png").stat().st_size > 5000
+    out = call("run", folder / "config.toml", "--dry-run")[1]
+    assert out.count("freqs, finished") == 3
+
+
+def test_index_page_and_export_know_the_sweep(call, files):
+    assert call("run", files / "freqs.toml", "--quiet")[0] == 0
+    (folder,) = Path("results/sweep").iterdir()
+    assert f"(sweep/{folder.name}/figures/sweep.png)" in Path("results/index.md").read_text()
+    assert "freqs over base" in Path("results/index.html").read_text()
+    status, out, _ = call("export", folder, "--table", "sweep", "--format", "csv")
+    assert status == 0
+    assert out == (folder / "tables/sweep.csv").read_text()
+    assert [run.label for run in find_runs([folder])] == ["freqs over base"]
+
+
+def test_a_finished_sweep_is_left_as_it_is_and_a_damaged_one_is_made_again(call, files):
+    command = ("run", files / "freqs.toml", "--quiet")
+    assert call(*command)[0] == 0
+    (folder,) = Path("results/sweep").iterdir()
+    before = (folder / "manifest.json").stat().st_mtime_ns
+    assert call(*command)[0] == 0
+    assert (folder / "manifest.json").stat().st_mtime_ns == before
+    whole = (folder / "tables/sweep.csv").read_text()
+    (folder / "tables/sweep.csv").write_text(whole.replace("1", "2", 1))
+    assert call(*command)[0] == 0
+    assert (folder / "tables/sweep.csv").read_text() == whole
+
+
+def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('experiment = "base"\nhead_dim = 16\ncontext = 64\n[grid]\nbase = [50, 5e3]\n')
+    assert call("run", path, "--quiet")[0] == 0
+    (folder,) = Path("results/sweep").iterdir()
+    table = tables_in(folder)["sweep"]
+    assert {"base", "base_found"} <= set(table.columns)
+    assert sorted(table["base"].unique()) == [50.0, 5000.0]
+
+
+def test_shares_written_for_reading_are_numbers_in_the_table(call, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(
+        'experiment = "precision"\nlength = 512\nlong_lengths = []\nschemes = ["rope"]\n'
+        "[grid]\nbase = [1e4, 1e8]\n"
+    )
+    assert call("run", path, "--quiet")[0] == 0
+    (folder,) = Path("results/sweep").iterdir()
+    table = tables_in(folder)["sweep"]
+    assert pd.api.types.is_float_dtype(table["collide in bfloat16"])
+    assert table["collide in bfloat16"].between(0, 1).all()
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):
+    from ropelab.errors import MachineError
+    from ropelab.experiments.freqs import run
+
+    original = run._scaling
+
+    def fails(planned):
+        if planned.geometry.base == 1e5:
+            raise MachineError("no space left")
+        return original(planned)
+
+    monkeypatch.setattr(run, "_scaling", fails)
+    status, _, err = call("run", files / "freqs.toml", "--quiet")
+    assert status == 1
+    assert err == f"ropelab: {files / 'freqs.toml'}, case 2 (base=100000): no space left\n"
+    assert len(list(store.finished(Path("results")))) == 2
+    assert not any(
+        json.loads(Path(path).read_text())["experiment"] == "sweep"
+        for path in visible(Path("results"))
+        if path.endswith("manifest.json")
+    )
+
+
+def test_listing_stops_where_results_are_needed(tmp_path):
+    def run(config, context):
+        context.phase([1, 2])
+        for _ in context.phase([3]):
+            raise AssertionError("nothing was computed")
+
+    assert cells_ahead(run, None, Lab(tmp_path).context().cells) == [[1, 2], [3]]
