@@ -34,8 +34,8 @@ class Method(ABC):
     Attributes:
         name: what users type.
         source: where it comes from.
-        acts_on: what it changes; everything but frequencies needs a model that lets itself be
-            changed there, which a model given by `--hf` does not.
+        acts_on: what it changes; a model given by `--hf` lets frequencies and attention be changed,
+            and its weights not.
         factor_means: what its factor does, empty if it has none.
         factors_tried: as `Scaling.factors_tried`.
         is_tunable: whether a model can be fine-tuned under it.
