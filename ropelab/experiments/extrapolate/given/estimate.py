@@ -102,7 +102,7 @@ def lengths(cell: AskedOfGiven) -> Iterator[int]:
     elif isinstance(asked, Needles):
         for context in asked.contexts:
             seen = _seen(context, cell.reader)
-            yield from [seen] * (asked.sequences * len(asked.depths))
+            yield from [seen] * asked.rows
 
 
 def _of_one_text(asked: Texts, reader: Reader) -> Iterator[int]:
