@@ -210,6 +210,8 @@ class Context:
     times: dict[str, Any] = field(default_factory=dict)
     """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""
     engine: Engine = field(default_factory=InThisProcess)
+    limits: bool = True
+    """Refuse work of more than a day, or that needs more memory than there is."""
 
     def phase(self, cells: Sequence[Cell]) -> list[dict[str, pd.DataFrame]]:
         """The tables of cells that do not need each other, in the order of the cells.
