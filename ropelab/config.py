@@ -26,8 +26,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.errors import InputError, unknown_name
+from ropelab.files import read_regular
 from ropelab.machine import DtypeName, resolve_device, resolve_dtype
 
+LARGEST_FILE = 2**20
+"""Bytes of a config file: a pasted table of factors is far smaller."""
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
     r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*", re.IGNORECASE
@@ -273,11 +276,12 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         InputError: the file is missing, is not TOML, or names no experiment.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
     except FileNotFoundError:
         raise InputError(f"no config file at {path}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the config file {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read the config file {path}: {reason}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:

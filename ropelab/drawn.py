@@ -1,6 +1,7 @@
 """Figures of a finished run in further formats, and in the style of a printed paper."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,10 @@ def write_figures(run: "Run", formats: Sequence[str], style: str) -> list[Path]:
 def _write(figure: "Figure", path: Path, style: str) -> Path:
     from matplotlib import rc_context
 
-    kind = path.suffix[1:]
-    with rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}), replaced_file(path) as fresh:
-        figure.savefig(fresh, format=kind, dpi=DOTS_PER_INCH[style], metadata=DATELESS[kind])
+    # In memory first: the writer of PDF hides a full disk behind an error of its own.
+    kind, drawn = path.suffix[1:], BytesIO()
+    with rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):
+        figure.savefig(drawn, format=kind, dpi=DOTS_PER_INCH[style], metadata=DATELESS[kind])
+    with replaced_file(path) as fresh:
+        fresh.write_bytes(drawn.getvalue())
     return path

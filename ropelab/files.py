@@ -16,13 +16,16 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
     Raises:
         OSError: it is not there, not a regular file, too large, or cannot be read.
     """
+    check_regular(path)
+    if most is not None and path.stat().st_size > most:
+        raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
+    return path.read_bytes()
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError unless there is a regular file, or a link to one."""
     kind = path.stat().st_mode
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(kind):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    with path.open("rb") as file:
-        content = file.read(-1 if most is None else most + 1)
-    if most is not None and len(content) > most:
-        raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
-    return content

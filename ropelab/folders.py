@@ -78,19 +78,17 @@ def _sibling(folder: Path, role: str) -> Path:
 def _recover(folder: Path) -> None:
     """Undo what an interrupted `replaced` left: the old folder back in place, the new one gone."""
     fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
-    if old.exists() and not folder.exists():
+    if os.path.lexists(old) and not os.path.lexists(folder):
         old.rename(folder)
-    for leftover in (fresh, old):
-        remove(leftover)
+    remove(fresh)
+    remove(old)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole folder, as far as that is possible."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            path.unlink()
+    """Remove a file or a whole folder if it is there, as far as that is possible."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _flush(folder: Path) -> None:
@@ -112,7 +110,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
     Nobody holds a lock here: the name is random, so that two writers never share it.
     """
-    fresh = path.with_name(f".{secrets.token_hex(8)}.new")
+    fresh = path.parent / f".{secrets.token_hex(8)}.new"
     try:
         yield fresh
         flush(fresh)

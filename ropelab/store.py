@@ -154,9 +154,14 @@ def save(
 def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
     """Put figures into a finished run, in the place of those it has, whole or not at all."""
     manifest = read_manifest(folder)
-    assert manifest is not None
+    if manifest is None:
+        raise DamagedError(f"{folder / 'manifest.json'} cannot be read any more")
     with replaced(folder) as fresh:
-        shutil.copytree(folder, fresh, dirs_exist_ok=True, ignore=shutil.ignore_patterns("figures"))
+        for path in sorted(set(folder.rglob("*")) - set((folder / "figures").rglob("*"))):
+            if path.is_file():
+                copy = fresh / path.relative_to(folder)
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, copy)
         _write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
 
 
@@ -176,7 +181,7 @@ def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
 def _lay_out(figure: "Figure") -> None:
     """Find room for labels once, at the resolution of the file; saving would do it twice more."""
     engine = figure.get_layout_engine()
-    if engine is not None:
+    if engine is not None and figure.axes:
         figure.set_dpi(DOTS_PER_INCH)
         engine.execute(figure)
         figure.set_layout_engine("none")

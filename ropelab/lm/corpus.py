@@ -6,6 +6,7 @@ so no document, nor most of it under another name, is in both halves. A single f
 its beginning is learned from, its end is measured.
 """
 
+import errno
 import hashlib
 import os
 import sysconfig
@@ -19,6 +20,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.errors import InputError
+from ropelab.files import read_regular
 from ropelab.lm.batch import EVALUATION, TRAINING, Batch
 from ropelab.lm.duplicates import without_near_duplicates
 
@@ -28,6 +30,8 @@ HELD_OUT = 0.2
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
 BINARY_PROBE = 8192
 """How many first bytes are looked at: text has no zero byte in them."""
+LARGEST = 2**30
+"""Bytes of all files together: they are held in memory, and compared with each other."""
 SINGLE = "text"
 """The kind of the documents that a single file was cut into."""
 PROSE = {".md", ".rst", ".txt"}
@@ -140,12 +144,15 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
         return "the standard library", _documents(_library_files(root), root)
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p, path))
-        return f"the corpus {path}", _not_empty(path, _documents(files, path))
-    if not path.exists():
+    try:
+        single = not path.is_dir()
+        files = [path] if single else _text_files(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the corpus {path}: {error}") from None
+    if single and not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    return f"the corpus {path}", _not_empty(path, _documents([path], path.parent))
+    documents = _documents(files, path.parent if single else path)
+    return f"the corpus {path}", _not_empty(path, documents)
 
 
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
@@ -214,18 +221,25 @@ def _library_files(root: Path) -> list[Path]:
     return sorted(files)
 
 
+def _text_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file() and not _hidden(p, folder))
+
+
 def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
 def _documents(paths: Iterable[Path], root: Path) -> list[Document]:
     """Those files that are text: not empty, no zero byte near the start."""
-    documents = []
+    documents, left = [], LARGEST
     for path in paths:
         try:
-            text = path.read_bytes()
+            text = read_regular(path, left)
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise InputError(f"{path} is too large: {LARGEST >> 20} MiB at most") from None
             raise InputError(f"cannot read {path}: {error.strerror}") from None
+        left -= len(text)
         if text and b"\0" not in text[:BINARY_PROBE]:
             documents.append(Document(text, kind_of(path.relative_to(root))))
     return documents

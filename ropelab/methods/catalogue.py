@@ -42,4 +42,6 @@ def _knob(method: "type[Typed]", knob: Any) -> str:
 def _places(method: "type[Typed]") -> str:
     if issubclass(method, Scaling):
         return "freqs, precision, extrapolate, extrapolate --hf"
+    if method.acts_on == "attention":
+        return "extrapolate, extrapolate --hf"
     return "extrapolate" if method.is_tunable else "extrapolate (zero_shot)"

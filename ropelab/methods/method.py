@@ -34,8 +34,8 @@ class Method(ABC):
     Attributes:
         name: what users type.
         source: where it comes from.
-        acts_on: what it changes; everything but frequencies needs a model that lets itself be
-            changed there, which a model given by `--hf` does not.
+        acts_on: what it changes; a model given by `--hf` lets frequencies and attention be changed,
+            and its weights not.
         factor_means: what its factor does, empty if it has none.
         factors_tried: as `Scaling.factors_tried`.
         is_tunable: whether a model can be fine-tuned under it.
@@ -122,7 +122,8 @@ class Scaled(Reading):
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> Rope:
-        return Rope(self.scaling.plan(geometry, length), PAIRING)
+        multiplier = self.scaling.softmax_multiplier or 1.0
+        return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         plan = self.scaling.plan(geometry, length)

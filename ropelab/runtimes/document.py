@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ropelab.errors import InputError
+from ropelab.files import check_regular
 from ropelab.runtimes.trace import language_part, rope_paths
 
 MOST_BYTES = 16 * 2**20
@@ -57,6 +58,7 @@ def load(source: str) -> Document:
 def read_bytes(path: Path, most: int) -> bytes:
     """The first bytes of a file, or why it cannot be read."""
     try:
+        check_regular(path)
         with path.open("rb") as file:
             return file.read(most)
     except OSError as error:

@@ -12,6 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 from ropelab.hf import model as module
+from ropelab.hf import passes
+from ropelab.hf.exchange import taken_apart
 from ropelab.hf.facts import facts_of
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.model import HuggingFaceModel
@@ -47,9 +49,8 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
     model.encoding = rope(half, "pi", 256)
-    model._put_in(90)
-    assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
-    model._restore()
+    with model.positions.put_in(taken_apart(model.encoding), 90):
+        assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
 def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):
@@ -104,7 +105,7 @@ def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
     made = []
     layer = model.lm.model.layers[0].self_attn
     layer.register_forward_hook(lambda _, inputs, out: made.append(out[1].numel()))
-    monkeypatch.setattr(module, "SCORES_AT_ONCE", 2**15)
+    monkeypatch.setattr(passes, "SCORES_AT_ONCE", 2**15)
     assert apart(logits(model, tokens(150)), whole) < 1e-5
     assert len(made) > 2
     assert max(made) <= 2**15

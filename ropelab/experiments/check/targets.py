@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from ropelab.errors import InputError
 from ropelab.experiments.check.observed import Observed, from_rotation, from_tables
+from ropelab.files import check_regular
 from ropelab.runtimes.document import load
 from ropelab.runtimes.spec import RopeSpec
 from ropelab.runtimes.trace import language_part
@@ -37,6 +38,7 @@ def observe(target: str, spec: RopeSpec, positions: Int[np.ndarray, "n"], dtype:
 def from_file(path: Path, spec: RopeSpec) -> Observed:
     """Arrays `cos` and `sin`, a row per position, and `positions` if they are not 0, 1, 2, ..."""
     try:
+        check_regular(path)
         with np.load(path, allow_pickle=False) as stored:
             found = {name: np.asarray(stored[name], np.float64) for name in stored.files}
     except (OSError, ValueError) as error:

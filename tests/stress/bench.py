@@ -1,0 +1,126 @@
+"""A small experiment with all that the large ones have: cells, a folder of its own, a figure.
+
+It stands for them wherever something is broken on purpose, thousands of times.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typer
+from matplotlib.figure import Figure
+
+from ropelab import cli, experiments
+from ropelab.config import Base, Config
+from ropelab.context import Context
+from ropelab.estimate import Estimate
+from ropelab.experiments import Experiment
+from ropelab.folders import replaced_file
+
+NAME = "bench"
+STEPS = 3
+
+
+class BenchConfig(Config):
+    """One field."""
+
+    base: Base = 1e4
+
+
+@dataclass(frozen=True)
+class Square:
+    """A cell: a few numbers, after some steps that are kept in a folder as a training's are."""
+
+    base: float
+    place: int
+    kind: str = "square"
+    version: int = 1
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"base": self.base, "place": self.place}
+
+    @property
+    def title(self) -> str:
+        return f"square {self.place}"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        with context.cells.directory(kind="steps", version=1, key=self.key) as folder:
+            path = folder / "steps.json"
+            done = json.loads(path.read_text()) if path.exists() else []
+            while len(done) < STEPS:
+                done.append(self.base ** (1 / (2 + len(done) + self.place)))
+                with replaced_file(path) as fresh:
+                    fresh.write_text(json.dumps(done))
+        return {"square": pd.DataFrame({"step": range(STEPS), "value": done})}
+
+
+class Bench(Experiment):
+    """Two cells, one table of both, one figure."""
+
+    def check(self, config):
+        """All that can be asked for can be done."""
+
+    def estimate(self, config):
+        """It costs nothing."""
+        return Estimate()
+
+    def run(self, config, context):
+        """The tables of the cells, one below the other."""
+        cells = [Square(config.base, place) for place in (0, 1)]
+        tables = [tables["square"] for tables in context.phase(cells)]
+        return {"bench": pd.concat(tables, ignore_index=True)}
+
+    def answer(self, tables):
+        """The largest value."""
+        return f"The largest value is {tables['bench'].value.max():.3f}."
+
+    def summary(self, tables):
+        """All of it."""
+        return tables["bench"]
+
+    def draw(self, tables):
+        """The answer, as a picture that is quickly drawn."""
+        figure = Figure(figsize=(1, 0.2))
+        figure.text(0, 0, self.answer(tables), fontsize=4)
+        return {"bench": figure}
+
+
+def install() -> None:
+    """Make it an experiment like the others, in this process; commands are built once."""
+    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig)
+    load = experiments.load
+    experiments.load = lambda name: bench if name == NAME else load(name)
+    cli._add_command(bench)
+    cli.app = typer.main.get_command(cli.app)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command told: its status and all that it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+
+def told(*arguments: object) -> Told:
+    """Type a command in this process; whatever is no orderly end is raised."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            assert isinstance(stop.code, int), f"status {stop.code!r}"
+            status = stop.code
+    return Told(status, out.getvalue(), err.getvalue())
+
+
+def command(results: Path, *more: str) -> tuple[str, ...]:
+    """The experiment, quietly."""
+    return (NAME, "--results", str(results), "--quiet", *more)

@@ -1,0 +1,160 @@
+"""Config files with one to four things changed at random, and command lines made of all flags.
+
+They are read and checked as far as the work would begin, in this process.
+"""
+
+import contextlib
+import random
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from ropelab import cli, experiments, lab
+from ropelab.errors import InputError
+from ropelab.trials import corpora
+from tests.stress.bench import told
+from tests.stress.promise import Trial, one_line
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FILES, LINES = 10_000, 2_000
+FEW = 40
+VALUES = (
+    *(
+        "0",
+        "-1",
+        "1",
+        "0.5",
+        "1.5",
+        "2",
+        "3",
+        "7",
+        "64",
+        "128k",
+        "1e6",
+        "1e30",
+        "1e300",
+        "1e999",
+        "-0.0",
+    ),
+    *("nan", "inf", "-inf", "-0.0", "9" * 400, "9007199254740993", "18446744073709551616", "0x10"),
+    *("true", "false", '""', '"x"', '"yarn"', '"yarn(factor=4)"', '"longrope(factors=[1,2])"'),
+    *("[]", "[[]]", "[1, 2]", '["a"]', "[1, 'x', true]", "{}", "{a = 1}", "1979-05-27", "07:32:00"),
+    *('"\\u0000"', '"\\u001b[2J"', "'''x\ny'''", '"×θ"', '"' + "x" * 5000 + '"', "[" * 3000),
+    *('["yarn", "pi"]', '["copy"]', "[0, 1]", "[64, 128]", "[1e4, 1e6]", "1_000", "4096"),
+    *("auto", "cuda", "cpu", "bfloat16", "float61", "small", "..", "/", "~", "*", "--help", "-"),
+)
+LETTERS = "=[]{}\"'#.,\n\t \0\x1b\x7fé𝛉-+_ekm0123456789abc"
+
+
+def trials(folder: Path, few: bool) -> Iterator[Trial]:
+    """Files first, then lines; the same ones every time."""
+    chance = random.Random(0)
+    texts = [path.read_text() for path in sorted(CONFIGS.rglob("*.toml"))]
+    path = folder / "config.toml"
+    here = folder / "a" / "place" / "inside"
+    here.mkdir(parents=True)
+    with checked_only(), contextlib.chdir(here):
+        for _ in range(FEW if few else FILES):
+            text = chance.choice(texts)
+            for _ in range(chance.randint(1, 4)):
+                text = chance.choice(CHANGES)(text, chance)
+            path.write_bytes(text.encode("utf-8", "surrogatepass"))
+            yield one(("run", str(path), "--results", str(folder / "results")), text)
+        for _ in range(FEW if few else LINES):
+            line = command_line(chance, folder)
+            yield one(line, " ".join(line))
+
+
+@contextmanager
+def checked_only() -> Iterator[None]:
+    """Nothing is carried out, and the standard library is read once."""
+
+    def stop(*_: object, **__: object) -> None:
+        sys.exit(0)
+
+    before = lab.Lab.carry_out, corpora.read
+    library = corpora.read("", 4097)
+    lab.Lab.carry_out = stop  # type: ignore[method-assign]
+    corpora.read = lambda path, piece: before[1](path, piece) if path else library
+    try:
+        yield
+    finally:
+        lab.Lab.carry_out, corpora.read = before  # type: ignore[method-assign]
+
+
+def one(arguments: tuple[str, ...], what: str) -> Trial:
+    """A command that is accepted, or refused in one line."""
+    problems: list[str] = []
+    try:
+        answer = told(*arguments)
+        if answer.status not in (0, 3):
+            problems += one_line(answer)
+    except Exception as failure:
+        problems.append(f"{type(failure).__name__}: {failure}")
+    return Trial(repr(what)[-400:], "; ".join(problems))
+
+
+Change = Callable[[str, random.Random], str]
+
+
+def _letter(text: str, chance: random.Random) -> str:
+    at = chance.randrange(len(text) + 1)
+    return text[:at] + chance.choice(LETTERS) + text[at + chance.randint(0, 1) :]
+
+
+def _without(text: str, chance: random.Random) -> str:
+    at = chance.randrange(len(text) + 1)
+    return text[:at] + text[at + chance.randrange(30) :]
+
+
+def _value(text: str, chance: random.Random) -> str:
+    """Another value for a field of the experiment, whether the text has that field or not."""
+    try:
+        values = tomllib.loads(text)
+        fields = experiments.load(values["experiment"]).config.model_fields
+    except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
+        return text
+    values[chance.choice([*fields, "title"])] = _as_toml(chance.choice(VALUES))
+    return tomli_w.dumps(values)
+
+
+def _as_toml(text: str) -> Any:
+    """A value as TOML reads it, or as text where it is none of TOML's."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def _line_again(text: str, chance: random.Random) -> str:
+    lines = text.splitlines() or [""]
+    lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
+    return "\n".join(lines) + "\n"
+
+
+def _other_experiment(text: str, chance: random.Random) -> str:
+    name = chance.choice(["precision", "base", "extrapolate", "encodings", "claims", "freqs", "x"])
+    return f'experiment = "{name}"\n' + text.partition("\n")[2]
+
+
+CHANGES: Sequence[Change] = (*[_value] * 12, _letter, _without, _line_again, _other_experiment)
+
+
+def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
+    """A command with up to five of its flags, and values that any flag may be given."""
+    name, command = chance.choice(sorted(cli.app.commands.items()))
+    words = [name]
+    arguments = [each for each in command.params if not each.opts[0].startswith("-")]
+    words += [chance.choice(VALUES).strip("\"'") for _ in arguments]
+    flags = [each for each in command.params if each.opts[0].startswith("-")]
+    for flag in chance.choices(flags, k=chance.randint(0, 5)):
+        words.append(chance.choice(flag.opts))
+        if not flag.is_flag:
+            words.append(chance.choice(VALUES).strip("\"'"))
+    place = ["--results", str(folder / "results")]
+    return (*words, *(place if any("--results" in flag.opts for flag in flags) else ()))

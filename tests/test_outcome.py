@@ -1,0 +1,148 @@
+"""What surrounds a command: streams of any kind, errors in one line, nothing that steers."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ropelab import outcome
+from ropelab.errors import InputError
+from ropelab.notices import printable
+
+ERRORS = [
+    *(errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENAMETOOLONG, errno.EISDIR),
+    *(errno.ENOTDIR, errno.ENOENT, errno.EIO, errno.EROFS, errno.EACCES, errno.ELOOP),
+]
+
+
+@pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
+def test_an_error_of_the_system_is_one_line(number, capsys):
+    def command():
+        raise OSError(number, os.strerror(number), "tables/x.csv")
+
+    assert outcome.status_of(command) == 1
+    assert capsys.readouterr().err == (
+        f"ropelab: {os.strerror(number)} (tables/x.csv); nothing half-written was left behind\n"
+    )
+
+
+def test_an_error_without_a_number_is_a_bug_and_raised():
+    def command():
+        raise OSError("surprise")
+
+    with pytest.raises(OSError, match="surprise"):
+        outcome.status_of(command)
+
+
+def test_no_memory_is_one_line(capsys):
+    def command():
+        raise MemoryError
+
+    assert outcome.status_of(command) == 1
+    assert capsys.readouterr().err.startswith("ropelab: memory ran out")
+
+
+STEERING = "\x1b[2J\x9b31m\u202ename\x7f\udcff"
+
+
+def test_what_steers_a_terminal_is_written_out(capsys):
+    def command():
+        raise InputError(f"no such corpus {STEERING}")
+
+    assert printable(STEERING) == r"\x1b[2J\x9b31m\u202ename\x7f\udcff"
+    assert outcome.status_of(command) == 2
+    outcome.print_line(STEERING)
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        "\\x1b[2J\\x9b31m\\u202ename\\x7f\\udcff\n",
+        "ropelab: no such corpus \\x1b[2J\\x9b31m\\u202ename\\x7f\\udcff\n",
+    )
+
+
+def ropelab(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "ropelab", *arguments], text=True, **options)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp437"])
+@pytest.mark.parametrize("arguments", [["methods", "--json"], ["methods"]], ids=len)
+def test_every_encoding_of_stdout_takes_what_is_told(encoding, arguments):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "ropelab", *arguments], env=environment, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode(encoding)
+    if "--json" in arguments:
+        assert json.loads(text) == json.loads(ropelab(*arguments, capture_output=True).stdout)
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "0 1 2"])
+def test_closed_streams_disturb_nothing(tmp_path, closed):
+    closing = " ".join(f"{number}>&-" for number in closed.split())
+    command = f"{sys.executable} -m ropelab base --context 64 --results results --json {closing}"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if "1" not in closed:
+        assert json.loads(done.stdout)["experiment"] == "base"
+    assert len(list(tmp_path.glob("results/base/*/manifest.json"))) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error_message():
+    command = f"{sys.executable} -m ropelab methods | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
+def test_a_full_stdout_is_one_line():
+    done = subprocess.run(
+        f"{sys.executable} -m ropelab methods > /dev/full", shell=True, capture_output=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"ropelab: No space left on device")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("name", ["../x.md", "sub/x.md", "/tmp/x.md", "..", "."])
+def test_an_index_outside_the_results_is_refused(tmp_path, name):
+    done = ropelab("run", "x.toml", "--index", name, cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--index must be the name of a file in the results folder" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "large", "a folder", "deep", "not text"])
+def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
+    path = tmp_path / "x.toml"
+    content = {
+        "large": b"#" * (2**20 + 1),
+        "deep": b"x = " + b"[" * 5000 + b"]" * 5000,
+        "not text": b"\xff\xfe",
+    }
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.write_bytes(content[kind])
+    done = ropelab("base", "--config", str(path), cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert str(path) in done.stderr
+
+
+def test_a_working_folder_that_is_gone_is_one_line(tmp_path):
+    command = f"rmdir {tmp_path}/gone; {sys.executable} -m ropelab base --context 64"
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path / "gone", capture_output=True, text=True
+    )
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("ropelab: ")
