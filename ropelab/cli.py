@@ -268,7 +268,7 @@ def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -
     from ropelab.lab import Lab
 
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
-    loud = terminal.Bars() if sys.stderr.isatty() else terminal.plain_lines
+    loud = terminal.Bars() if sys.stderr.isatty() else terminal.PlainLines()
     progress = silent if quiet else loud
     notice = None if quiet else say
     return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)

@@ -138,6 +138,18 @@ class Engine(Protocol):
         ...
 
 
+def called(cells: Sequence[Cell]) -> str:
+    """What is said of all cells together."""
+    return f"{len(cells)} models and measurements" if len(cells) > 1 else "1 model or measurement"
+
+
+def shares(cells: Sequence[Cell]) -> list[float]:
+    """How much of the work each cell is, in cells of average length, so that time can be told."""
+    operations = [cell.needs.operations for cell in cells]
+    average = sum(operations) / len(cells)
+    return [each / average for each in operations] if average else [1.0] * len(cells)
+
+
 class InThisProcess:
     """Computes cells one after another, also those of several runs, without any other process."""
 
@@ -146,13 +158,17 @@ class InThisProcess:
 
     def compute(self, cells: Sequence[Cell], context: "Context") -> None:
         """See `Engine.compute`."""
+        if not cells:
+            return
         failures = Failures()
-        for cell in cells:
-            try:
-                with self._turn, one_thread():
-                    context.compute(cell)
-            except RopelabError as error:
-                failures.add(error)
+        with context.progress(called(cells), len(cells)) as whole:
+            for cell, share in zip(cells, shares(cells), strict=True):
+                try:
+                    with self._turn, one_thread():
+                        context.compute(cell)
+                except RopelabError as error:
+                    failures.add(error)
+                whole(share)
         failures.report()
 
     def stop(self) -> None:
@@ -194,6 +210,8 @@ class Context:
     times: dict[str, Any] = field(default_factory=dict)
     """Measured times, json-able, for the manifest: tables hold only what can be reproduced."""
     engine: Engine = field(default_factory=InThisProcess)
+    limits: bool = True
+    """Refuse work of more than a day, or that needs more memory than there is."""
 
     def phase(self, cells: Sequence[Cell]) -> list[dict[str, pd.DataFrame]]:
         """The tables of cells that do not need each other, in the order of the cells.

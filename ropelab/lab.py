@@ -124,7 +124,7 @@ class Lab:
     def carry_out(self, experiment: Experiment, config: Config, label: Label | None = None) -> Run:
         """A finished run of that config, made now, under that label, if it does not exist yet."""
         if self.results is None:
-            context = Context(progress=self.progress, engine=self.engine)
+            context = Context(progress=self.progress, engine=self.engine, limits=self.limits)
             self._weigh(experiment, config, context)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
@@ -256,6 +256,7 @@ class Lab:
             Cells(results / ".cells", uuid4().hex if self.force else "", self.waiting),
             lambda name: store.stored_runs(results, name, experiments.load(name).version),
             engine=self.engine,
+            limits=self.limits,
         )
 
 

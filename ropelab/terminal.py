@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pandas as pd
@@ -50,17 +51,17 @@ class Bars:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
+            console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
         self._open = 0
+        self._lock = Lock()
 
     @contextmanager
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
-        """Show one bar while the block runs; blocks may nest."""
-        if self._open == 0:
-            self._bars.start()
-        self._open += 1
+        """Show one bar while the block runs; blocks may nest, also in several threads."""
+        self._count(1)
         task = self._bars.add_task(printable(description), total=total, note="")
 
         def advance(steps: float = 1, *, note: str = "") -> None:
@@ -72,30 +73,52 @@ class Bars:
             yield advance
         finally:
             self._bars.remove_task(task)
-            self._open -= 1
-            if self._open == 0:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        """Bars are drawn as long as one is open."""
+        with self._lock:
+            before, self._open = self._open, self._open + change
+            if not before:
+                self._bars.start()
+            elif not self._open:
                 self._bars.stop()
 
 
-@contextmanager
-def plain_lines(description: str, total: float | None = None) -> Iterator[Advance]:
-    """Progress for a log file: a line at once, one after seconds, then one every half minute."""
-    start = time.monotonic()
-    due, done = start + SOON, 0.0
-    say(f"{description} ...")
+class PlainLines:
+    """Progress for a log file: a line at once, one after seconds, then one every half minute.
 
-    def advance(steps: float = 1, *, note: str = "") -> None:
-        nonlocal done, due
-        done += steps
-        now = time.monotonic()
-        if now < due:
-            return
-        due = now + SPARSELY
-        left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
-        share = f"{done / total:.0%}" if total else f"{done:g}"
-        say(f"{description}: {share}{left}{f', {note}' if note else ''}")
+    What goes on inside of something else is told when it has gone on for seconds, and the more
+    seldom the more of it there is.
+    """
 
-    yield advance
+    def __init__(self) -> None:
+        self._open = 0
+
+    @contextmanager
+    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+        """Tell how far something is while the block runs."""
+        start = time.monotonic()
+        due, done = start + SOON, 0.0
+        if not self._open:
+            say(f"{description} ...")
+
+        def advance(steps: float = 1, *, note: str = "") -> None:
+            nonlocal done, due
+            done += steps
+            now = time.monotonic()
+            if now < due:
+                return
+            due = now + SPARSELY * max(1, self._open - 1)
+            left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
+            share = f"{done / total:.0%}" if total else f"{done:g}"
+            say(f"{description}: {share}{left}{f', {note}' if note else ''}")
+
+        self._open += 1
+        try:
+            yield advance
+        finally:
+            self._open -= 1
 
 
 def format_value(value: Any) -> str:

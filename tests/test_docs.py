@@ -19,7 +19,7 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]+`|\]\([^)]*\)", re.MULTILINE | re.DOTALL
 """Blocks of code, code in a line, targets of links."""
 ELSEWHERE = {"docs/audit.md"}
 """Its numbers are compared with stored answers of runtimes in tests/runtimes/test_docs.py."""
-LINKED = (*texts(), *note_pages(), "docs/log.md", "CONTRIBUTING.md")
+LINKED = (*texts(), *note_pages(), "docs/sweeps.md", "docs/log.md", "CONTRIBUTING.md")
 ENTRIES = entries()
 
 

@@ -12,6 +12,7 @@ from ropelab.context import Context, Needs
 from ropelab.engine import capacity
 from ropelab.errors import InputError
 from ropelab.estimate import DAY, Estimate, refuse_beyond, slowness, told
+from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.lab import Lab
 from ropelab.lm.training import Recipe
 from ropelab.outlook import outlook
@@ -39,7 +40,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
     ("command", "sentence"),
     [
         ("base --context 1e12", "of memory, and 8.0 GB are free"),
-        ("base --context 1e9 --head-dim 512", "days, more than a day"),
+        ("base --context 15e8 --head-dim 512", "hours, more than a day"),
         ("precision --length 1e12", "of memory"),
         ("precision --length 4e10", "hours, more than a day"),
         ("precision --samples 1e12", "of memory"),
@@ -127,6 +128,22 @@ def test_only_what_is_left_is_counted(corpora, tmp_path):
 
 def train_one(cell, context: Context):
     context.phase([cell])
+
+
+def test_all_cells_of_a_run_with_several_phases_are_listed(corpora, tmp_path):
+    experiment = experiments.load("extrapolate")
+    values = {"train_len": 128, "test_len": 256, "documents": 2, "corpus": corpora[0]}
+    asked = {"methods": "unscaled,yarn", "arms": "zero_shot,finetuned"}
+    config = build(experiment.config, {**values, **asked})
+    ahead = outlook(experiment, config, Lab(tmp_path).context())
+    kinds = [sorted({cell.kind for cell in phase}) for phase in ahead.phases]
+    assert kinds == [["training"], ["training"], ["copy", "hidden", "matched", "text"]]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_given_is_not_loaded_to_tell_what_it_costs():
+    config = GivenConfig.model_construct()
+    assert experiments.load("extrapolate").estimate(config) == Estimate(parts=1)
 
 
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():

@@ -43,7 +43,7 @@ def test_a_table_fits_80_columns_and_keeps_its_cells(capsys):
 def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatch):
     now = iter(range(0, 10_000, 1))
     monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
-    with terminal.plain_lines("training", total=100) as advance:
+    with terminal.PlainLines()("training", total=100) as advance:
         for _ in range(100):
             advance(1, note="loss 2.5")
     lines = capsys.readouterr().err.splitlines()
@@ -51,6 +51,26 @@ def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatc
     assert lines[1] == "training: 3%, 97 s left, loss 2.5"
     assert lines[2] == "training: 33%, 67 s left, loss 2.5"
     assert len(lines) == 5
+
+
+def test_plain_progress_tells_of_parts_only_when_they_last(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    progress = terminal.PlainLines()
+    with progress("20 measurements", total=20) as whole:
+        for part in range(20):
+            with progress(f"part {part}", total=200) as advance:
+                for _ in range(200 if part == 7 else 2):
+                    now[0] += 1
+                    advance(1)
+            whole(1, note=f"{part + 1} finished")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("part")] == [
+        f"part 7: {share}%, {left} s left"
+        for share, left in ((2, 197), (16, 167), (32, 137), (46, 107), (62, 77), (76, 47), (92, 17))
+    ]
+    assert lines[0] == "20 measurements ..."
+    assert len(lines) < 15
 
 
 def test_bars_nest_and_stop(capsys):

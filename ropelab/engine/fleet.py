@@ -113,6 +113,7 @@ class Fleet:
     def submit(self, cell: Cell, cells: Cells, board: Board) -> Job:
         """Hand a cell in."""
         job = Job(next(self._tickets), cell, cell.needs, cells)
+        board.expect(job.ticket, cell)
         self._boards[job.ticket] = board
         self._schedule.add(job)
         return job

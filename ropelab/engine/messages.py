@@ -7,12 +7,12 @@ the progress of the run that the cell belongs to.
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ropelab.context import Advance, Progress
+from ropelab.context import Advance, Cell, Progress, called, shares
 
 SECONDS_BETWEEN = 0.2
 """A worker speaks at most so often about one line."""
@@ -72,18 +72,21 @@ class Reporter:
 class Board:
     """The lines of all cells of a phase and one line for the whole, in the process that asked."""
 
-    def __init__(self, progress: Progress, cells: int) -> None:
+    def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
         self._progress = progress
         self._lines: dict[int, _Line] = {}
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._cells = cells
+        self._finished = 0
+        self._left = {id(c): share for c, share in zip(cells, shares(cells), strict=True)}
+        self._expected: dict[int, int] = {}
         self.processes: dict[int, int] = {}
         """Process ids of the cells that are being computed, by ticket."""
 
     def __enter__(self) -> "Board":
         self._whole = self._stack.enter_context(
-            self._progress(f"{self._cells} models and measurements", self._cells)
+            self._progress(called(self._cells), len(self._cells))
         )
         return self
 
@@ -93,6 +96,10 @@ class Board:
                 line.close()
             self._lines.clear()
         self._stack.close()
+
+    def expect(self, ticket: int, cell: Cell) -> None:
+        """Messages with this ticket are about that cell."""
+        self._expected[ticket] = id(cell)
 
     def take(self, message: Message) -> None:
         """Show what a message tells."""
@@ -107,13 +114,21 @@ class Board:
             elif message.kind == "close":
                 self._close(message.ticket)
             elif line := self._lines.get(message.ticket):
-                line.advance(*message.content)
+                self._advance(message.ticket, line.advance(*message.content))
 
     def finished(self, ticket: int) -> None:
         """One cell is done with, computed or failed."""
         with self._lock:
             self._close(ticket)
-            self._whole(1)
+            self._finished += 1
+            self._advance(ticket, 1.0)
+
+    def _advance(self, ticket: int, part: float) -> None:
+        """Move the whole on by a part of what is left of a cell."""
+        cell = self._expected[ticket]
+        moved = self._left[cell] * part
+        self._left[cell] -= moved
+        self._whole(moved, note=f"{self._finished} finished")
 
     def busy(self, ticket: int) -> bool:
         """Whether a worker is inside this cell."""
@@ -130,9 +145,16 @@ class _Line:
     def __init__(self, progress: Progress, description: str, total: float | None) -> None:
         self._stack = ExitStack()
         self._advance = self._stack.enter_context(progress(description, total))
+        self._left = total
 
-    def advance(self, steps: float, note: str) -> None:
+    def advance(self, steps: float, note: str) -> float:
+        """Move on; which part of what was left that is."""
         self._advance(steps, note=note)
+        if not self._left:
+            return 0.0
+        part = min(1.0, steps / self._left)
+        self._left = max(0.0, self._left - steps)
+        return part
 
     def close(self) -> None:
         self._stack.close()

@@ -46,7 +46,7 @@ class OnRay:
             return
         try:
             fleet, failures = self._ready(cells), Failures()
-            with Board(context.progress, len(cells)) as board:
+            with Board(context.progress, cells) as board:
                 jobs = [fleet.submit(cell, context.cells, board) for cell in cells]
                 by_outcome = {job.outcome: job for job in jobs}
                 for outcome in as_completed(by_outcome):

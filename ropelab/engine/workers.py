@@ -42,7 +42,7 @@ class Workers:
         if not cells:
             return
         try:
-            with Board(context.progress, len(cells)) as board:
+            with Board(context.progress, cells) as board:
                 self._compute(list(cells), context, board)
         except (KeyboardInterrupt, SystemExit):
             self.stop()

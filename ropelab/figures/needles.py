@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ropelab.figures.style import tokens_label
 from ropelab.labels import AS_SHIPPED, row_labels
 
-FOUND = {"passkey": "the pass key", "multikey": "one of four keys"}
+FOUND = {"passkey": "the pass key", "multiquery": "several keys"}
 ACROSS = 4
 """Panels side by side."""
 

@@ -39,7 +39,7 @@ def parts_of(tables: Tables) -> Parts:
     table, runs = tables["sweep"], tables["runs"]
     keys = [str(name) for name in runs.columns if name not in ("case", "answer", "folder")]
     found = [str(name) for name in table.columns if name not in keys]
-    names = list(_names_of_rows(table[found], rows_per_run=len(table) / len(runs)))
+    names = _names_of_rows(table, keys, found)
     numbers = [name for name in keys if pd.api.types.is_numeric_dtype(table[name])]
     along = max(numbers or keys, key=lambda name: table[name].nunique())
     lines = [name for name in (*keys, *names) if name != along]
@@ -47,14 +47,13 @@ def parts_of(tables: Tables) -> Parts:
     return Parts(along, tuple(lines), tuple(results))
 
 
-def _names_of_rows(found: pd.DataFrame, rows_per_run: float) -> Iterator[str]:
-    """The words before the first number; where there are none, the first column of several rows."""
-    for place, name in enumerate(found.columns):
-        if pd.api.types.is_numeric_dtype(found[name]):
-            if place == 0 and rows_per_run > 1:
-                yield str(name)
-            return
-        yield str(name)
+def _names_of_rows(table: pd.DataFrame, keys: Sequence[str], found: Sequence[str]) -> list[str]:
+    """The words before the first number, and what else it takes to tell the rows of a run apart."""
+    number = (pd.api.types.is_numeric_dtype(table[name]) for name in found)
+    count = next((place for place, is_number in enumerate(number) if is_number), len(found))
+    while count < len(found) and table.duplicated([*keys, *found[:count]]).any():
+        count += 1
+    return list(found[:count])
 
 
 def draw(tables: Tables) -> dict[str, Figure]:

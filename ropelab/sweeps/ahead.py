@@ -131,8 +131,8 @@ def _called(cell: Cell) -> str:
 def _words(estimate: Estimate, workers: int = 1) -> str:
     if estimate == Estimate():
         return "a few seconds"
-    if estimate.parts and not estimate.seconds:
-        return "time on a GPU not known"
+    if estimate.parts and not (estimate.seconds or estimate.bytes):
+        return "time not known before"
     where = f" on {workers} workers, {size(estimate.bytes)} each" if workers > 1 else ""
     alone = "" if where else f", {size(estimate.bytes)}"
     return f"about {duration(max(1.0, estimate.on(workers)))}{where or alone}"

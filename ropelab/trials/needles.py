@@ -1,18 +1,21 @@
-"""A pass key hidden in natural text, asked for at its end: by depth and length of the context.
+"""Pass keys hidden in natural text, asked for at its end: by depth and length of the context.
 
-One key is the pass key of Mohtashami and Jaggi (2023, arXiv:2305.16300), several of which one is
-asked for the needle with several keys of RULER (Hsieh et al. 2024, arXiv:2404.06654); the haystack
-is the corpus, the wording is ours. What is scored is the whole answer: whether greedy decoding
-gives it, and its log-probability.
+passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
+multiquery  a key at every depth, each with a name, all asked for one after another, as in the
+            needles with several queries of RULER (Hsieh et al. 2024, arXiv:2404.06654)
+
+The haystack is the corpus, the wording is ours. What is scored is the whole answer: whether greedy
+decoding gives it, and its log-probability. Earlier questions stand with their right answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from ropelab.context import Advance
@@ -23,10 +26,11 @@ from ropelab.trials.answers import answered
 from ropelab.trials.readers import Reader
 from ropelab.trials.tokens import TokenText
 
-NeedleName = Literal["passkey", "multikey"]
-KEYS = {"passkey": 1, "multikey": 4}
-"""How many keys are hidden; one is asked for."""
-NAMES = ("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet")
+NeedleName = Literal["passkey", "multiquery"]
+NAMES = (
+    *("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet"),
+    *("jungle", "kettle", "lotus", "mirror", "nickel", "oyster", "pepper", "quartz"),
+)
 """What keys are told apart by where there are several."""
 LEAST_TEXT = 0.5
 """The least share of a context that has to be text of the corpus."""
@@ -51,8 +55,8 @@ WORDINGS = {
         "\nThe pass key is {value}. Remember it: {value} is the pass key.\n",
         "\nWhat is the pass key? The pass key is",
     ),
-    "multikey": Wording(
-        "Pass keys are hidden in the text below. Remember them: one is asked for at the end.\n\n",
+    "multiquery": Wording(
+        "Pass keys are hidden in the text below. Remember them: they are asked for at the end.\n\n",
         "\nThe pass key of {name} is {value}. Remember it: {value} is the pass key of {name}.\n",
         "\nWhat is the pass key of {name}? The pass key of {name} is",
     ),
@@ -60,18 +64,32 @@ WORDINGS = {
 
 
 @dataclass(frozen=True)
-class Needle:
-    """One row: a context and the answer that it asks for.
+class Answer:
+    """One answer in a row.
 
     Attributes:
-        tokens: [1, context + 1], the answer at the end.
-        answer: how many tokens it has.
-        distance: how many tokens before the answer the key begins.
+        depth: of its key, in percent of the text.
+        start: the place of its first token.
+        size: how many tokens it has.
+        distance: how many tokens before it the key begins.
     """
 
-    tokens: Tensor
-    answer: int
+    depth: int
+    start: int
+    size: int
     distance: int
+
+
+@dataclass(frozen=True)
+class Needle:
+    """One row: a context, and the answers that it asks for, the last one at its end.
+
+    Attributes:
+        tokens: [1, context + 1].
+    """
+
+    tokens: Int[Tensor, "1 length"]
+    answers: tuple[Answer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +97,10 @@ class Needles:
     """Keys to be found.
 
     Attributes:
-        name: one key, or several.
+        name: one key in a row, or one at every depth.
         contexts: how many tokens are read before the last one of the answer.
         depths: where the key is hidden, in percent of the text; 0 is its beginning.
-        sequences: how many for each depth and context, each in text of its own.
+        sequences: how many for each depth and context, each in other text.
         text: what they are hidden in.
     """
 
@@ -106,55 +124,68 @@ class Needles:
     @property
     def steps(self) -> int:
         """How many times a measurement advances."""
-        return len(self.contexts) * len(self.depths) * self.sequences
+        return len(self.contexts) * self.rows
+
+    @property
+    def rows(self) -> int:
+        """How many rows are read for each context."""
+        return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`answers`: whether each was found, and the log-probability of its answer."""
-        records = []
+        records: list[tuple[float, ...]] = []
         for context in self.contexts:
-            for number in range(len(self.depths) * self.sequences):
+            for number in range(self.rows):
                 needle = self.needle(context, number)
                 for _ in reader.passes(model, [context]):
-                    losses, right = answered(model, reader.seen(needle.tokens), needle.answer)
-                    said = (int(right.all()), -float(losses.sum()))
-                    records.append((*self._about(context, number), needle.distance, *said))
+                    records += self._scored(model, reader, needle, context, number)
                 advance(1)
-        columns = ["context_tokens", "depth_percent", "sequence", "distance_tokens"]
+        columns = ["context_tokens", "sequence", "depth_percent", "distance_tokens"]
         found = pd.DataFrame(records, columns=[*columns, "correct", "log_probability_nats"])
         return {"answers": found.assign(trials=1)}
 
+    def _scored(
+        self, model: Readable, reader: Reader, needle: Needle, context: int, number: int
+    ) -> Iterator[tuple[float, ...]]:
+        length = needle.tokens.shape[1]
+        first = needle.answers[0].start
+        losses, right = answered(model, reader.seen(needle.tokens), length - first)
+        for answer in needle.answers:
+            said = slice(answer.start - first, answer.start - first + answer.size)
+            correct, nats = int(right[0, said].all()), -float(losses[0, said].sum())
+            yield context, number, answer.depth, answer.distance, correct, nats
+
     def needle(self, context: int, number: int) -> Needle:
-        """The row of that number; each has a depth, text and keys of its own.
+        """The row of that number; each has text and keys of its own.
 
         Raises:
             InputError: the context is too short for question and answer in some text.
         """
-        _, depth, sequence = self._about(context, number)
-        random = np.random.default_rng((EVALUATION, KEYS[self.name], context, depth, sequence))
-        names = random.permutation(NAMES)[: KEYS[self.name]].tolist()
-        values = random.choice(90_000, len(names), replace=False) + 10_000
-        depths = [depth, *random.uniform(0, 100, len(names) - 1)]
+        which = list(WORDINGS).index(self.name)
+        random = np.random.default_rng((EVALUATION, which, context, number))
+        one = self.depths[number % len(self.depths)]
+        depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
+        names = random.permutation(NAMES)[: len(depths)].tolist()
+        values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
         wording = WORDINGS[self.name]
-        hidden = [
-            self.text.ids(wording.of("hidden", name, value))
-            for name, value in zip(names, values, strict=True)
-        ]
-        question, answer = self._question(wording.of("question", names[0], 0), int(values[0]))
+        keys = list(zip(names, values, strict=True))
+        hidden = [self.text.ids(wording.of("hidden", *key)) for key in keys]
+        asked = [self._question(wording.of("question", *key), key[1]) for key in keys]
         before = self.text.front + self.text.ids(wording.introduction)
-        around = len(before) + sum(map(len, hidden)) + len(question) + len(answer)
+        around = len(before) + sum(map(len, hidden)) + sum(len(q) + len(a) for q, a in asked)
         room = context + 1 - around
         if room < LEAST_TEXT * context:
             raise InputError(
                 f"{context} tokens are too few for {self.name}: {around} of them are no text"
             )
-        filled, start = hide(self.text.stretch(number, room), hidden, depths)
-        row = [*before, *filled, *question, *answer]
-        distance = len(row) - len(answer) - len(before) - start
-        return Needle(torch.tensor([row]), len(answer), distance)
-
-    def _about(self, context: int, number: int) -> tuple[int, int, int]:
-        sequence, depth = divmod(number, len(self.depths))
-        return context, self.depths[depth], sequence
+        row, starts = hide(self.text.stretch(number, room), hidden, depths)
+        row = [*before, *row]
+        answers = []
+        for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):
+            place = len(row) + len(question)
+            answers.append(Answer(depth, place, len(answer), place - len(before) - start))
+            row += [*question, *answer]
+        return Needle(torch.tensor([row]), tuple(answers))
 
     def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
         """The tokens of the question, and those that the answer adds to it."""
@@ -166,18 +197,19 @@ class Needles:
 
 def hide(
     text: Sequence[int], hidden: Sequence[Sequence[int]], depths: Sequence[float]
-) -> tuple[list[int], int]:
-    """The text with each of `hidden` put in at its depth, and where the first of them starts.
+) -> tuple[list[int], list[int]]:
+    """The text with each of `hidden` put in at its depth, and where each of them starts.
 
     Args:
         depths: in percent of the text.
     """
     places = [round(len(text) * depth / 100) for depth in depths]
     filled: list[int] = []
-    before = start = 0
+    starts = [0] * len(hidden)
+    before = 0
     for number in sorted(range(len(hidden)), key=lambda n: places[n]):
         filled += text[before : places[number]]
-        start = len(filled) if number == 0 else start
+        starts[number] = len(filled)
         filled += hidden[number]
         before = places[number]
-    return [*filled, *text[before:]], start
+    return [*filled, *text[before:]], starts

@@ -148,6 +148,7 @@ class Matched:
     """
 
     trial: Retrieval
+    labels: ClassVar[tuple[tuple[str, object], ...]] = ()
     kind: ClassVar[str] = "matched"
     version: ClassVar[int] = 1
 

@@ -280,6 +280,24 @@ def test_more_memory_than_allowed_is_refused_before_anything_is_asked(config):
         run(config(limit_memory=1000, methods="pi", documents=2, bos="no"), Context())
 
 
+def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypatch, capsys):
+    slow = estimate.Cost(linear=1e-2, quadratic=0.0)
+    monkeypatch.setattr(estimate, "measured_cost", lambda model: slow)
+    monkeypatch.setattr("ropelab.estimate.slowness", lambda: 2.0)
+    monkeypatch.setattr(estimate, "slowness", lambda: 2.0)
+    asked = config(methods="unscaled", tasks="text", documents=2)
+    left = cells(asked, "text")
+    seconds = slow.of(n for cell in left for n in estimate.lengths(cell))
+    slow = estimate.Cost(linear=1e-2 * 720 / seconds, quadratic=0.0)
+    estimate.announce(left, asked, Context())
+    assert capsys.readouterr().err.startswith("about 12 minutes, ")
+    slow = estimate.Cost(linear=1e-2 * 2 * 86400 / seconds, quadratic=0.0)
+    with pytest.raises(InputError, match="about 2 days, more than a day; --no-limits allows it"):
+        estimate.announce(left, asked, Context())
+    estimate.announce(left, asked, Context(limits=False))
+    assert capsys.readouterr().err.startswith("about 2 days, ")
+
+
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):
     kept = config(limit_memory="12g", device_map="auto").model_dump(mode="json")
     assert kept == config().model_dump(mode="json")

@@ -9,6 +9,7 @@ import pytest
 
 from ropelab import estimate, store
 from ropelab.context import InThisProcess
+from ropelab.figures.sweep import Parts, draw, parts_of
 from ropelab.lab import Lab
 from ropelab.lookahead import cells_ahead
 from ropelab.page.shown import find_runs
@@ -81,6 +82,7 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert sum(line.startswith("    training: base 30,") for line in lines) == 4
     assert lines[-1].startswith("in all 7 runs (0 finished), 24 cells (0 finished): about")
     assert lines[-1].endswith("on 2 workers, 3.0 GB each")
+    assert "not known" not in out
 
 
 def test_a_dry_run_tells_what_is_finished(call, files):
@@ -250,6 +252,20 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypa
         for path in visible(Path("results"))
         if path.endswith("manifest.json")
     )
+
+
+def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
+    rows = [(b, t, base, value) for b in (2, 4) for t in ("copy", "text") for base, value in PAIRS]
+    table = pd.DataFrame(rows, columns=["steps", "task", "base", "accuracy"])
+    runs = pd.DataFrame({"case": [1, 2], "steps": [2, 4], "answer": "", "folder": ""})
+    parts = parts_of({"sweep": table, "runs": runs})
+    assert parts == Parts("steps", ("task", "base"), ("accuracy",))
+    (figure,) = draw({"sweep": table, "runs": runs}).values()
+    (panel,) = figure.axes
+    assert [line.get_xdata().tolist() for line in panel.lines] == [[2, 4]] * 4
+
+
+PAIRS = ((30.0, 0.5), (300.0, 0.75))
 
 
 def test_listing_stops_where_results_are_needed(tmp_path):

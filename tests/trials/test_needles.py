@@ -12,13 +12,13 @@ from ropelab.hf.model import HuggingFaceModel
 from ropelab.trials.answers import answered
 from ropelab.trials.copying import Copying
 from ropelab.trials.grid import Place
-from ropelab.trials.needles import KEYS, Needles, hide
+from ropelab.trials.needles import WORDINGS, Needles, hide
 from ropelab.trials.readers import AsShipped
 from ropelab.trials.tokens import TokenText
 from tests.hf.tiny import saved, tokens, write_byte_tokenizer
 from tests.trials.certain import looking_back, matching
 
-CONTEXT = 1000
+CONTEXT = 1600
 VOCABULARY = 257
 
 
@@ -35,7 +35,7 @@ def text(corpora, model) -> TokenText:
 
 
 def needles(text: TokenText, name: str = "passkey", **changes) -> Needles:
-    given = {"contexts": (CONTEXT, 1200), "depths": (0, 50, 100), "sequences": 2}
+    given = {"contexts": (CONTEXT, 2000), "depths": (0, 50, 100), "sequences": 2}
     return Needles(name=name, text=text, **{**given, **changes})
 
 
@@ -47,37 +47,47 @@ def spelled(text: TokenText, row) -> str:
     return text.tokenizer.decode(row.tolist())
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_the_answer_stands_where_the_table_says_and_ends_the_row(name, text):
+@pytest.mark.parametrize("name", WORDINGS)
+def test_answers_stand_where_the_table_says_and_the_last_one_ends_the_row(name, text):
     asked = needles(text, name)
     for context in asked.contexts:
-        for number in range(6):
+        for number in range(asked.rows):
             needle = asked.needle(context, number)
             row = needle.tokens[0]
             assert needle.tokens.shape == (1, context + 1)
-            question = spelled(text, row[: -needle.answer]).splitlines()[-1]
-            key = spelled(text, row[-needle.answer :])
-            at = len(row) - needle.answer - needle.distance
-            hidden = spelled(text, row[at:])
-            assert hidden.startswith("\nThe pass key")
-            assert hidden.splitlines()[1].split(". Remember")[0].endswith(key)
-            assert question.endswith("is")
-            assert spelled(text, row).count(key) == 3
+            assert needle.answers[-1].start + needle.answers[-1].size == len(row)
+            for answer in needle.answers:
+                question = spelled(text, row[: answer.start]).splitlines()[-1]
+                value = spelled(text, row[answer.start :][: answer.size])
+                hidden = spelled(text, row[answer.start - answer.distance :])
+                assert hidden.startswith("\nThe pass key")
+                assert hidden.splitlines()[1].split(". Remember")[0].endswith(value)
+                assert question.startswith("What is the pass key") and question.endswith("is")
+                assert spelled(text, row).count(value) == 3
+
+
+def test_one_key_is_at_each_depth_in_turn_and_several_are_at_all(text):
+    one, several = needles(text), needles(text, "multiquery")
+    assert (one.steps, several.steps) == (12, 4)
+    assert [one.needle(CONTEXT, n).answers[0].depth for n in range(6)] == [0, 50, 100] * 2
+    for number in range(2):
+        answers = several.needle(CONTEXT, number).answers
+        assert sorted(answer.depth for answer in answers) == [0, 50, 100]
 
 
 def test_depths_go_from_the_beginning_of_the_text_to_its_end(text):
     rows = needles(text).measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
-    far = rows.query("context_tokens == 1200").groupby("depth_percent")["distance_tokens"].mean()
+    far = rows.query("context_tokens == 2000").groupby("depth_percent")["distance_tokens"].mean()
     assert far[0] > far[50] > far[100]
     assert far[0] - far[50] == pytest.approx(far[50] - far[100], abs=2)
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", WORDINGS)
 def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(name, text):
     asked = needles(text, name)
     found = asked.measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
     assert (found["correct"] == 1).all()
-    assert len(found) == asked.steps == 12
+    assert len(found) == 12
     lost = asked.measure(looking_back(1, VOCABULARY), AsShipped(), nothing)["answers"]
     assert (lost["correct"] == 0).all()
     assert (lost["log_probability_nats"] < found["log_probability_nats"]).all()
@@ -103,10 +113,10 @@ def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_w
 
 
 def test_what_is_hidden_is_put_in_at_its_depth_and_nothing_is_lost():
-    filled, start = hide(list(range(10)), [[-1, -2], [-3]], [50, 20])
+    filled, starts = hide(list(range(10)), [[-1, -2], [-3]], [50, 20])
     assert filled == [0, 1, -3, 2, 3, 4, -1, -2, 5, 6, 7, 8, 9]
-    assert start == 6
-    assert hide([1, 2], [[-1]], [100]) == ([1, 2, -1], 2)
+    assert starts == [6, 2]
+    assert hide([1, 2], [[-1]], [100]) == ([1, 2, -1], [2])
 
 
 def test_a_context_that_is_mostly_question_is_refused(text):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from ropelab.context import Context
+from ropelab.experiments.base.estimate import seconds_of
 from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative
 
 Interval = tuple[float, float]
@@ -72,10 +73,10 @@ def bounds(
     found: list[Bound] = []
     start, settled = 0.0, (math.inf, 1)
     few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
-    work = sum(length**2 for length in contexts)
-    with context.progress("searching admissible bases", total=work) as advance:
-        for length in steps(contexts):
-            asked = length in contexts and not few
+    asked_of = {n: n in contexts and not few for n in steps(contexts)}
+    work = {n: seconds_of(n, asked and n <= reach.windows) for n, asked in asked_of.items()}
+    with context.progress("searching admissible bases", total=sum(work.values())) as advance:
+        for length, asked in asked_of.items():
             complete = asked and length <= reach.windows
             walk = Walk(similarity, length, settled)
             windows = _searched(walk, start, complete)
@@ -89,7 +90,7 @@ def bounds(
                 bases = tuple((_base(low), _base(high)) for low, high in windows)
                 bound = Bound(length, bases, complete)
                 found.append(replace(bound, usable=_usable(similarity, bound)))
-                advance(length**2, note=f"{length} tokens done")
+            advance(work[length], note=f"{length} tokens done")
     return found
 
 

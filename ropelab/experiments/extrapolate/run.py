@@ -21,7 +21,7 @@ from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, retrieval_pairs, t
 from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.literature.judge import judged
 from ropelab.trials import corpora
-from ropelab.trials.cells import Trial, ask_all, train_all
+from ropelab.trials.cells import ask_all, train_all
 from ropelab.trials.comparisons import Pair, compared
 from ropelab.trials.retrieval import Matched, Retrieval
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
@@ -36,9 +36,12 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
     searched: list[pd.DataFrame] = []
-    for task, measured in ask_all(asked, context).items():
+    matched: list[pd.DataFrame] = []
+    for task, measured in ask_all([*asked, *without_a_model(config)], context).items():
         if "searched" in measured:
             searched.append(measured.pop("searched").assign(task=task))
+        if "matched" in measured:
+            matched.append(measured.pop("matched").assign(task=task))
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
@@ -51,8 +54,8 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
         tables[name] = table.assign(train_len_tokens=config.train_len)
     if searched:
         tables["searched"] = pd.concat(searched, ignore_index=True)
-    if retrieval := [task for task in config.tasks if task != "text"]:
-        tables["matched"] = matched([trial(config, task) for task in retrieval], context)
+    if matched:
+        tables["matched"] = accuracies(pd.concat(matched), ["task", "n_gram_tokens", *PLACE])
     tables["comparisons"] = compared(pairs, ABOUT)
     return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
 
@@ -65,11 +68,7 @@ def at_the_end(measured: dict[str, pd.DataFrame], config: ExtrapolateConfig) -> 
     return table.assign(kind=table["document"].map(dict(enumerate(kinds))))
 
 
-def matched(trials: list[Trial], context: Context) -> pd.DataFrame:
-    """task, n_gram_tokens, distance, context, sequences, trials, accuracy, interval."""
-    asked = [Matched(trial=trial) for trial in trials if isinstance(trial, Retrieval)]
-    found = [
-        tables["matched"].assign(task=each.trial.name)
-        for each, tables in zip(asked, context.phase(asked), strict=True)
-    ]
-    return accuracies(pd.concat(found), ["task", "n_gram_tokens", *PLACE])
+def without_a_model(config: ExtrapolateConfig) -> list[Matched]:
+    """The tasks of retrieval, answered without a model."""
+    trials = [trial(config, task) for task in config.tasks]
+    return [Matched(trial=each) for each in trials if isinstance(each, Retrieval)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ropelab.trials.given import Given
     from ropelab.trials.tokens import TokenText
 
-TaskName = Literal["text", "copy", "passkey", "multikey"]
+TaskName = Literal["text", "copy", "passkey", "multiquery"]
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 SHORTEST = 64
@@ -29,6 +29,7 @@ TRAINING = ("preset", "steps", "arms", "seeds", "finetune_steps", "finetune_len"
 """Fields of the same command that only models trained here have."""
 FOLLOWS = {"train_len": "train_len", "base": "base", "head_dim": "rotary_dim"}
 """Fields that a model given answers itself, and where its facts have them."""
+MOST_DEPTHS = 16
 REACH = 2
 """Times the trained length: what is tested where no length is given."""
 
@@ -46,7 +47,7 @@ class GivenConfig(Config):
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens); passkey (a number hidden in text); "
-        "multikey (one of four such numbers)",
+        "multiquery (a number at every depth, all asked for)",
     )
     documents: Count = Field(10, description="documents the text is measured on")
     sequences: Count = Field(
@@ -107,8 +108,10 @@ class GivenConfig(Config):
                 f"test_len must be at least the model's trained length ({trained}), "
                 f"got {self.test_len}"
             )
-        if not self.tasks or max(self.depths) > 100:
-            raise ValueError("tasks must name at least one, and depths are percents, 0 to 100")
+        if not self.tasks:
+            raise ValueError("tasks must name at least one")
+        if max(self.depths) > 100 or len({*self.depths}) > MOST_DEPTHS:
+            raise ValueError(f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them")
         for method in self.parsed_methods():
             if not _reads_as_trained(method):
                 raise ValueError(

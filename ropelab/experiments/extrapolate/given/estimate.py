@@ -15,6 +15,7 @@ import torch
 
 from ropelab.context import Context
 from ropelab.errors import InputError
+from ropelab.estimate import Estimate, refuse_beyond, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.hf.model import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
@@ -27,8 +28,6 @@ from ropelab.trials.text import Texts
 
 SHORT, LONGER = 256, 1024
 """Tokens of the passes that are timed."""
-WORTH_SAYING = 60.0
-"""Seconds from which on a run is announced."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,22 @@ def check_room(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Cont
 
 
 def announce(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Say how long the cells that are left will take, if it is long."""
+    """Say how long the cells that are left will take, if it is long.
+
+    Raises:
+        InputError: it is more than a day, or a pass needs more memory than there is.
+    """
     left = [cell for cell in cells if context.unfinished([cell])]
     if not left:
         return
     model = left[0].subject.model()
     seconds = measured_cost(model).of(n for cell in left for n in lengths(cell))
-    if seconds >= WORTH_SAYING:
-        needed = memory(model, config.test_len)
-        say(f"this takes about {_time(seconds)} and {_size(needed)} of memory")
+    needed = memory(model, config.test_len)
+    here = seconds / slowness()  # measured on this machine, so not to be scaled to it again
+    if context.limits:
+        refuse_beyond(Estimate(here, needed - _taken(model)), 1, _free(model))
+    if line := told(Estimate(here, needed)):
+        say(line)
 
 
 def measured_cost(model: Any) -> Cost:
@@ -102,7 +108,7 @@ def lengths(cell: AskedOfGiven) -> Iterator[int]:
     elif isinstance(asked, Needles):
         for context in asked.contexts:
             seen = _seen(context, cell.reader)
-            yield from [seen] * (asked.sequences * len(asked.depths))
+            yield from [seen] * asked.rows
 
 
 def _of_one_text(asked: Texts, reader: Reader) -> Iterator[int]:
@@ -151,9 +157,12 @@ def _taken(model: Any) -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def _free(model: Any) -> int:
+    """Bytes that can still be had where the model computes."""
+    if model.head.weight.device.type == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return int(psutil.virtual_memory().available)
+
+
 def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

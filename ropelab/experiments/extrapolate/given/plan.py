@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.labels import AS_SHIPPED, WINDOW
+from ropelab.methods.attention import UNSCALED
 from ropelab.trials import grid
 from ropelab.trials.copying import Copying
 from ropelab.trials.given import AskedOfGiven
@@ -23,11 +24,17 @@ class Row:
 
 
 def rows(config: GivenConfig) -> Iterator[Row]:
-    """As shipped first: it is what all others are compared with."""
+    """As shipped first: it is what all others are compared with.
+
+    Where the checkpoint scales nothing, that is what unscaled means, and it is measured once.
+    """
     yield Row(AS_SHIPPED, 1.0, AsShipped())
     geometry = config.geometry()
+    as_it_is = config.facts.rope_type == "default"
     for method in config.parsed_methods():
-        yield Row(method.label, method.reach, Under(method, geometry))
+        same = as_it_is and method.label == UNSCALED.label
+        reader = AsShipped() if same else Under(method, geometry)
+        yield Row(method.label, method.reach, reader)
 
 
 def window_row(config: GivenConfig) -> Row:
@@ -57,7 +64,7 @@ def question(config: GivenConfig, task: str) -> Texts | Copying | Needles:
         places = grid.places(grid.distances(train, test), contexts)
         return Copying(places=places, sequences=config.sequences, text=text)
     return Needles(
-        name="passkey" if task == "passkey" else "multikey",
+        name="passkey" if task == "passkey" else "multiquery",
         contexts=contexts,
         depths=config.depths,
         sequences=config.sequences,

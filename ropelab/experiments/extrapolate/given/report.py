@@ -13,7 +13,7 @@ DOES = {
     "text": "reads text",
     "copy": "copies",
     "passkey": "finds the pass key",
-    "multikey": "finds one of four keys",
+    "multiquery": "finds several keys",
 }
 
 
@@ -100,7 +100,7 @@ def summary(tables: Tables) -> pd.DataFrame:
             f"nll @{at}": _by_label(losses[losses["context_tokens"] == at], "nll_nats_per_byte")
             for at in dict.fromkeys((trained, longest))
         }
-    for task in ("copy", "passkey", "multikey"):
+    for task in ("copy", "passkey", "multiquery"):
         table = tables.get(f"{task}_accuracy")
         if table is None:
             continue

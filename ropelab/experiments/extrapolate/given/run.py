@@ -3,7 +3,7 @@
 model          what its configuration says about positions, and what it was read in
 text_nll, last_window, text_by_kind, copy_accuracy
                as for models trained here, in its own tokens; copying has a status
-passkey_accuracy, multikey_accuracy
+passkey_accuracy, multiquery_accuracy
                share of pass keys found and log-probability of the answer, by depth and context
 comparisons    every pair of rows under every metric
 recommendation which row to read the tested length with, by text and by each kind of retrieval
