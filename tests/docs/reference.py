@@ -61,4 +61,4 @@ def newest(experiment: str, name: str) -> Path:
     runs = [path.parents[1] for path in (REFERENCE / experiment).glob(f"*/tables/{name}.csv")]
     if not runs:
         raise LookupError(f"no committed run of {experiment} has a table {name}")
-    return max(sorted(runs), key=lambda folder: len(config_of(folder / "manifest.json")["seeds"]))
+    return max(sorted(runs), key=lambda folder: len(config_of(folder / "manifest.json").get("seeds", ())))
