@@ -20,7 +20,7 @@ from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
 from ropelab.notices import say
-from ropelab.outlook import free_memory, outlook, workers_for
+from ropelab.outlook import outlook, room_for, workers_for
 from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Lab:
         """
         workers = workers_for(self.workers, cells)
         if self.limits:
-            refuse_beyond(estimate, workers, free_memory())
+            refuse_beyond(estimate, workers, room_for(estimate))
         if self.notice and (line := told(estimate, workers)):
             self.notice(line)
 
