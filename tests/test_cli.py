@@ -79,6 +79,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["run", "nowhere"], "no config file at nowhere"),
         (["freqs", "--test-len", "1e300"], "--test-len must be less than or equal to 900719925474"),
         (["freqs", "--method", "ntk(factor=1e308)"], "inf tokens are more than 2^53"),
+        (["freqs", "--head-dim", "1e7"], "--head-dim must be less than or equal to 1048576"),
         (["freqs", "--head-dim", "9e15"], "--head-dim must be less than or equal to 1048576"),
         (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
