@@ -106,6 +106,11 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
     [
         (f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}', "x.toml is nested too deeply"),
         ('experiment = "extrapolate"\nhf = 128', "hf must be text, got 128"),
+        (
+            f'experiment = "freqs"\nbase = 1{"0" * 5000}',
+            "x.toml is not valid TOML: Exceeds",
+        ),
+        ('experiment = "freqs"\nmodel = ["x"]', "x.toml: unknown model"),
     ],
 )
 def test_odd_values_in_a_file_are_one_line_that_names_it(call, text, sentence):
