@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference smollm2 test stress lint bench oracles clean help
+.PHONY: all-figures reference smollm2 test stress lint bench oracles wheel clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: $(READY)        ## measured ratios against what one would use instead (an
 
 oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/runtimes/golden (3 GB of packages)
 	$(BIN)/python tests/runtimes/oracles/make.py build/oracles
+
+wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
+	$(BIN)/python tests/installed/try_wheel.py
 
 clean:               ## remove the environment and everything in results/ but the reference
 	rm -rf $(VENV) build *.egg-info

@@ -17,7 +17,7 @@ import typer
 from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import cli_results, desk, experiments
+from ropelab import builtin, cli_results, desk, experiments
 from ropelab.config import PARTIAL, Label, read_toml, spellings, take_label
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
@@ -347,8 +347,13 @@ def list_methods(json_: Json = False) -> None:
 @app.command("run")
 def run_files(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="TOML files, or folders of them.")
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="TOML files, folders of them, or names of those that come with ropelab; without "
+            "any these are listed.",
+        ),
+    ] = None,
     results: Results = Path("results"),
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
@@ -383,10 +388,15 @@ def run_files(
     from ropelab.gallery import check_name
     from ropelab.sweeps import command
 
+    if not paths:
+        for line in builtin.told():
+            print_line(line)
+        return
     check_name(index)
     draw_more = _more_figures(format, style)
     lab = replace(_lab(results, force, redraw, True, quiet), workers=workers, limits=not no_limits)
-    request = command.Request(paths, lab, shard, print_line, draw_more, quiet)
+    meant = [builtin.resolved(path) for path in paths]
+    request = command.Request(meant, lab, shard, print_line, draw_more, quiet)
     if dry_run:
         command.tell(request)
         return

@@ -14,6 +14,7 @@ PACKAGE = Path(ropelab.__file__).parent
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
     (
+        "builtin",
         "errors",
         "estimate",
         "files",

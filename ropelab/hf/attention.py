@@ -4,8 +4,7 @@ A method of frequencies needs no more than other frequencies. Sharper logits (lo
 multiplied by their position's factor, which holds for any architecture that calls the interface.
 Other distances for far keys (ReRoPE, Self-Extend) need queries and keys that are not rotated yet:
 the model's own rotation is made the identity, and ours takes its place, for which it must be known
-which features form a pair. A model is tried with either layout, and refused if neither gives what
-its own rotation gives.
+which features form a pair (`ropelab.hf.tried`).
 """
 
 import math
@@ -13,61 +12,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ropelab.encoding.base import Encoding
-from ropelab.encoding.extended import LogN, SelfExtend
-from ropelab.encoding.rope import Rope
-from ropelab.errors import InputError
+from ropelab.encoding.extended import SelfExtend
 from ropelab.hf.facts import FULL
 from ropelab.hf.library import import_transformers
-from ropelab.hf.shipped import AsShipped
 from ropelab.lm.model import QUERIES_PER_BLOCK, SCORES_PER_BLOCK
-from ropelab.rope.rotary import Pairing
-from ropelab.rope.scaling.plan import RopePlan
-
-PAIRINGS: tuple[Pairing, ...] = ("half", "interleaved")
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """An encoding as what is to be done to a model.
-
-    Attributes:
-        plan: frequencies to put in; None: those of the checkpoint.
-        sharpened_from: logits grow with ln n / ln L beyond this length L; None: they do not.
-        far: distances are read by this one; None: by the model's own rotation.
-    """
-
-    plan: RopePlan | None = None
-    sharpened_from: int | None = None
-    far: SelfExtend | None = None
-
-    @property
-    def attends(self) -> bool:
-        """Whether attention itself is changed."""
-        return self.sharpened_from is not None or self.far is not None
-
-
-def taken_apart(encoding: Encoding) -> Exchange:
-    """What an encoding asks of a model.
-
-    Raises:
-        InputError: it asks for something that is not done here.
-    """
-    if isinstance(encoding, AsShipped):
-        return Exchange()
-    if isinstance(encoding, LogN):
-        return replace(taken_apart(encoding.inner), sharpened_from=encoding.trained_len)
-    if isinstance(encoding, SelfExtend):
-        return Exchange(plan=encoding.rope.plan, far=encoding)
-    if isinstance(encoding, Rope):
-        return Exchange(plan=encoding.plan)
-    raise InputError(f"{encoding.name} is no way to read a model that was trained elsewhere")
 
 
 class Attention:

@@ -1,14 +1,11 @@
 """The parts of a model that hold rotary frequencies: exchanged for those of a plan, and restored.
 
-Four things can hold them. A rotary module has a buffer `inv_freq`, or one per layer type, of which
-only that of the layers that read the whole context is exchanged: a layer with a window never sees
-a distance that was not trained. GPT-J and CodeGen keep a table of sines and cosines per layer
-instead. And a checkpoint scaled with YaRN may multiply the scores themselves (DeepSeek), which is
-no part of any other method and goes when its frequencies go.
+A rotary module has a buffer `inv_freq`, or one per layer type, of which only that of the layers
+that read the whole context is exchanged: a layer with a window never sees a distance that was not
+trained. GPT-J and CodeGen keep a table of sines and cosines in each layer instead.
 """
 
 import copy
-import math
 from collections.abc import Hashable
 from typing import Any, Protocol
 
@@ -17,7 +14,7 @@ from torch import Tensor, nn
 
 from ropelab.encoding.rotary import cos_sin
 from ropelab.errors import InputError
-from ropelab.hf.facts import FULL, rope_parameters
+from ropelab.hf.facts import FULL
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling.plan import RopePlan
 
@@ -38,6 +35,11 @@ class Holder(Protocol):
     @property
     def longest(self) -> int | None:
         """The longest context that it serves as shipped; None: any."""
+        ...
+
+    @property
+    def by_layer_type(self) -> bool:
+        """Whether layers with a window have frequencies of their own."""
         ...
 
     def ship(self, length: int) -> None:
@@ -79,6 +81,10 @@ class Frequencies:
     @property
     def longest(self) -> int | None:
         return None
+
+    @property
+    def by_layer_type(self) -> bool:
+        return self.layer_type is not None
 
     @property
     def rope_type(self) -> str:
@@ -200,6 +206,10 @@ class SineTables:
     def longest(self) -> int | None:
         return len(self.tables[0])
 
+    @property
+    def by_layer_type(self) -> bool:
+        return False
+
     def restore(self) -> None:
         """The tables after loading."""
         for module, table in zip(self.modules, self.tables, strict=True):
@@ -232,36 +242,6 @@ class SineTables:
         sines = torch.from_numpy(geometry.inv_freq).sin()
         same = torch.allclose(self.tables[0][1, : self.pairs].double().cpu(), sines, atol=1e-5)
         return "" if same else f"its sines are not those of base {geometry.base:g}"
-
-
-class SoftmaxFactor:
-    """A factor on whole scores that came with the checkpoint's YaRN: off under other methods."""
-
-    def __init__(self, model: nn.Module, text: Any) -> None:
-        self.shipped: list[tuple[Any, float]] = []
-        self.factor = softmax_factor(rope_parameters(text))
-        for module in model.modules() if self.factor != 1 else ():
-            scaling, width = getattr(module, "scaling", None), getattr(module, "qk_head_dim", None)
-            if scaling and width and math.isclose(scaling, self.factor / math.sqrt(width)):
-                self.shipped.append((module, scaling))
-
-    def exchange(self) -> None:
-        """Scores over the square root of the head's width, and nothing else."""
-        for module, scaling in self.shipped:
-            module.scaling = scaling / self.factor
-
-    def restore(self) -> None:
-        """The factor of the checkpoint."""
-        for module, scaling in self.shipped:
-            module.scaling = scaling
-
-
-def softmax_factor(rope: dict[str, Any]) -> float:
-    """What DeepSeek's code multiplies scores with (mscale_all_dim of YaRN), 1 without it."""
-    share, factor = rope.get("mscale_all_dim"), rope.get("factor")
-    if rope.get("rope_type", "default") == "default" or not share or not factor or factor <= 1:
-        return 1.0
-    return float(0.1 * share * math.log(factor) + 1) ** 2
 
 
 def holders(model: nn.Module) -> list[Holder]:

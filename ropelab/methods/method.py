@@ -122,7 +122,8 @@ class Scaled(Reading):
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> Rope:
-        return Rope(self.scaling.plan(geometry, length), PAIRING)
+        multiplier = self.scaling.softmax_multiplier or 1.0
+        return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         plan = self.scaling.plan(geometry, length)

@@ -10,14 +10,22 @@ huggingface/transformers), documentation or papers for what that file leaves to 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ropelab.errors import unknown_name
+
+Layout = Literal["mrope", "mrope_interleaved", "axial"]
+"""Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in turns (Qwen3-VL), or an
+axis after the other with frequencies of its own each (two-dimensional RoPE, FLUX's `axes_dim`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What a model's configuration says about its rotary embedding."""
+    """What a model's configuration says about its rotary embedding.
+
+    Attributes:
+        sections: pairs that read each axis of a position (M-RoPE), in runs; empty for text.
+    """
 
     name: str
     base: float
@@ -27,6 +35,7 @@ class Model:
     rotary_dim: int | None = None
     context_len: int | None = None
     method: str = "unscaled"
+    sections: tuple[int, ...] = ()
     note: str = ""
 
     @property
@@ -150,6 +159,17 @@ _KNOWN = (
         "src/transformers/models/llama/convert_llama_weights_to_hf.py: base 10000 by default, 4096 "
         "for version 2; meta-llama/llama-models models/llama2/MODEL_CARD.md: context length 4k; "
         "also 13b and 70b",
+    ),
+    Model(
+        name="qwen2-vl-7b",
+        base=1e6,
+        head_dim=128,
+        trained_len=32 * K,
+        sections=(16, 24, 24),
+        source="Qwen/Qwen2-VL-7B-Instruct, config.json: rope_theta, hidden_size 3584 / 28 heads, "
+        "mrope_section of rope_scaling, max_position_embeddings; transformers "
+        "src/transformers/models/qwen2_vl/modeling_qwen2_vl.py: sections of time, height, width",
+        note=_LENGTH,
     ),
     Model(
         name="minimind",

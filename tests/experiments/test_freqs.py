@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 
 from ropelab.context import Context
@@ -144,3 +145,44 @@ def test_bad_input_gets_one_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
         run_by_name("freqs", **values)
     assert "\n" not in str(caught.value)
+
+
+# Positions with several axes
+
+
+def test_sections_name_the_axis_of_every_pair():
+    tables = tables_of(model="qwen2-vl-7b")
+    pairs = tables["pairs"]
+    assert list(pairs["axis"]) == ["time"] * 16 + ["height"] * 24 + ["width"] * 24
+    plain = tables_of(base=1e6, train_len=32768, test_len=32768, method="unscaled")["pairs"]
+    pd.testing.assert_frame_equal(pairs.drop(columns="axis"), plain)
+    assert "time has 16 pairs of 6.28 to 160 positions; height" in answer(tables)
+    assert "axis" in summary(tables)
+    assert "axis" not in summary({**tables, "pairs": plain})
+
+
+def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
+    tables = tables_of(
+        base=1e4, sections="8,28,28", layout="axial", method="yarn", factor=4, train_len=64
+    )
+    pairs = tables["pairs"]
+    assert list(pairs["pair"]) == list(range(64))
+    for axis, width in (("time", 16), ("height", 56), ("width", 56)):
+        alone = tables_of(base=1e4, head_dim=width, method="yarn", factor=4, train_len=64)["pairs"]
+        mine = pairs[pairs["axis"] == axis].drop(columns=["pair", "axis"]).reset_index(drop=True)
+        pd.testing.assert_frame_equal(mine, alone.drop(columns="pair"))
+
+
+def test_sections_that_do_not_fill_the_head_are_refused():
+    with pytest.raises(InputError, match="sections must add up to the 64 pairs that turn, got 60"):
+        run_by_name("freqs", sections="16,24,20")
+    with pytest.raises(InputError, match="layout"):
+        run_by_name("freqs", sections="16,24,24", layout="mropee")
+
+
+def test_minimind_is_the_model_of_the_note():
+    pairs = tables_of(model="minimind")["pairs"]
+    assert len(pairs) == 32
+    assert pairs["wavelength_tokens"].iloc[[0, 15, 31]].tolist() == pytest.approx(
+        [6.283, 4080, 4080185], rel=1e-3
+    )

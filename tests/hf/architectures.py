@@ -203,10 +203,10 @@ def served(model_type: str, folder: Path) -> Served:
         shipped=shipped,
         methods=methods,
         closed=model.closed,
-        in_parts=model.in_parts,
+        in_parts=model.passes.in_parts,
         parts=_parts(model, read),
-        sharpens=model.sharpens,
-        pairing="no" if model.closed else model.pairing or "no",
+        sharpens=model.tried.sharpens,
+        pairing="no" if model.closed else model.tried.pairing or "no",
     )
 
 
@@ -214,7 +214,7 @@ def served(model_type: str, folder: Path) -> Served:
 def _parts(model: HuggingFaceModel, read: torch.Tensor) -> float:
     """How far hidden states read in parts are from those of one pass; windows end in between."""
     whole = model.hidden(read)
-    return apart(model._read(read, 34), whole) if model.in_parts else 0.0
+    return apart(model.passes.read(read, longest=34), whole) if model.passes.in_parts else 0.0
 
 
 def _method(model: HuggingFaceModel, reference: torch.nn.Module, method: str) -> float | None:

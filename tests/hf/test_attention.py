@@ -8,6 +8,7 @@ from torch.nn.functional import rms_norm, silu
 
 from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.errors import InputError
+from ropelab.hf import passes
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from tests.hf.architectures import ARCHITECTURES, LATENT, ROUTED, TWO_KINDS
@@ -74,14 +75,15 @@ def given(request, tmp_path_factory):
     ],
     ids=["log_n", "log_n as shipped", "rerope", "self_extend", "log_n self_extend"],
 )
-def test_attention_is_that_of_the_written_out_model(given, make, distance, sharpened):
+def test_attention_is_that_of_the_written_out_model(given, make, distance, sharpened, monkeypatch):
     model, folder, reference, window = given
     read = tokens(LENGTH, rows=1)
     model.encoding = make(rope(folder, "unscaled", TRAINED))
     with torch.inference_mode():
         expected = llama(reference, read, distance, sharpened, window)
-        in_parts = model.head(model._attended(read, 40)) if _put_in(model) else None
-        model._restore()
+        with monkeypatch.context() as patch:
+            patch.setattr(passes, "LONGEST_PASS", 40)
+            in_parts = logits(model, read)
         plain = llama(reference, read, exact, False, window)
     assert apart(logits(model, read), expected) < 1e-4
     assert apart(in_parts, expected) < 1e-4
@@ -89,11 +91,6 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
         assert apart(expected, plain) > 1e-2
     model.encoding = AS_SHIPPED
     assert apart(logits(model, read), plain) < 1e-4
-
-
-def _put_in(model):
-    model._put_in(LENGTH)
-    return True
 
 
 @pytest.mark.parametrize("model_type", ["gemma", "gpt_neox", "cohere", "phi", "gemma3_text"])

@@ -12,14 +12,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 from ropelab.hf import model as module
+from ropelab.hf import passes
+from ropelab.hf.exchange import taken_apart
 from ropelab.hf.facts import facts_of
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from ropelab.lm.evaluation import token_losses
 from ropelab.methods.language import parse_scaling
+from tests.hf.architectures import TWO_KINDS
 from tests.hf.tiny import (
     REAL,
+    SHAPE,
     apart,
     logits,
     rope,
@@ -47,9 +51,8 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
     model.encoding = rope(half, "pi", 256)
-    model._put_in(90)
-    assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
-    model._restore()
+    with model.positions.put_in(taken_apart(model.encoding), 90):
+        assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
 def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):
@@ -97,6 +100,22 @@ def test_an_id_of_the_hub_is_looked_up_in_the_local_cache(half, tmp_path, monkey
         facts_of("someone/else")
 
 
+def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
+    images = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    images |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    own = untouched(
+        "gemma3", text_config={**SHAPE, **TWO_KINDS}, vision_config=images, mm_tokens_per_image=4
+    )
+    own.save_pretrained(tmp_path)
+    model = HuggingFaceModel(tmp_path)
+    assert apart(logits(model, tokens(100)), theirs(own, tokens(100))) < 1e-5
+    own.config.text_config.rope_parameters["full_attention"] |= {"rope_type": "linear", "factor": 4}
+    scaled = AutoModelForCausalLM.from_config(own.config).eval()
+    scaled.load_state_dict(own.state_dict())
+    model.encoding = rope(tmp_path, "pi", 256)
+    assert apart(logits(model, tokens(100)), theirs(scaled, tokens(100))) < 1e-4
+
+
 def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
     model = HuggingFaceModel(saved(tmp_path, "gemma2", sliding_window=24))
     assert model.lm.config._attn_implementation == "eager"
@@ -104,7 +123,7 @@ def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
     made = []
     layer = model.lm.model.layers[0].self_attn
     layer.register_forward_hook(lambda _, inputs, out: made.append(out[1].numel()))
-    monkeypatch.setattr(module, "SCORES_AT_ONCE", 2**15)
+    monkeypatch.setattr(passes, "SCORES_AT_ONCE", 2**15)
     assert apart(logits(model, tokens(150)), whole) < 1e-5
     assert len(made) > 2
     assert max(made) <= 2**15

@@ -5,9 +5,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ropelab.errors import InputError
+from ropelab.hf import passes
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
-from tests.hf.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens
+from ropelab.methods.language import parse_methods
+from tests.hf.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens, untouched
 
 LATENT = {
     "q_lora_rank": 16,
@@ -96,16 +98,16 @@ def test_unscaled_is_the_checkpoint_without_its_scaling(shipped, tmp_path):
     assert apart(logits(model, tokens(200)), theirs(unscaled, tokens(200))) < 1e-4
 
 
-def test_a_long_context_read_in_parts_is_read_as_one(shipped):
+def test_a_long_context_read_in_parts_is_read_as_one(shipped, monkeypatch):
     model, folder, _ = shipped
     read = tokens(200)
     for encoding in (AS_SHIPPED, rope(folder, "yarn", 256)):
         model.encoding = encoding
-        model._put_in(200)
-        with torch.inference_mode():
-            whole, parts = model._read(read, 200), model._read(read, 64)
-        model._restore()
-        assert model.in_parts
+        assert model.passes.in_parts
+        with torch.inference_mode(), monkeypatch.context() as patch:
+            whole = model.hidden(read)
+            patch.setattr(passes, "LONGEST_PASS", 64)
+            parts = model.hidden(read)
         assert apart(parts, whole) < 1e-4
 
 
@@ -137,3 +139,16 @@ def test_a_method_for_another_geometry_is_refused(tmp_path):
     with pytest.raises(InputError, match="turns 2 pairs of features, not 8"):
         model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
         model.hidden(tokens(80))
+
+
+def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path):
+    model = HuggingFaceModel(saved(tmp_path, "deepseek_v3", **LATENT))
+    given = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0, "rope_theta": 10000.0}
+    scaled = untouched("deepseek_v3", **LATENT, rope_parameters=given)
+    geometry = model.facts.geometry()
+    (method,) = parse_methods(["yarn(factor=4, mscale=0.7, mscale_all_dim=1)"], geometry, 256)
+    model.encoding = method.encoding(geometry, 256)
+    reference = theirs(scaled, tokens(200))
+    assert apart(logits(model, tokens(200)), reference) < 1e-4
+    model.encoding = rope(tmp_path, "yarn(mscale=0.7, mscale_all_dim=1)", 256)
+    assert apart(logits(model, tokens(200)), reference) > 1e-2

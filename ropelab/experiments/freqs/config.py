@@ -2,18 +2,19 @@
 
 One row per pair: frequency, wavelength, turns inside the trained and the target length, what the
 method does with it, and whether at the target length it meets angles that training never showed.
+With sections, also which axis of a position it reads.
 
 What it cannot show: what a model makes of it. Frequencies say which angles are new, not whether
 attention to them breaks; `ropelab extrapolate` measures that on a small model.
 """
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.config import Base, Config, Count, EvenCount, Real
+from ropelab.config import AsList, Base, Config, Count, EvenCount, Real
 from ropelab.methods.registry import FREQUENCIES, named
-from ropelab.rope.models import model_named
+from ropelab.rope.models import Layout, model_named
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
@@ -46,6 +47,17 @@ class FreqsConfig(Config):
         "means that (table: ropelab methods), unless their knobs say",
     )
 
+    sections: Annotated[tuple[Count, ...], AsList] = Field(
+        (),
+        description="pairs that read each axis of a position (images, videos), such as 16,24,24 "
+        "for time, height and width; empty: text",
+    )
+    layout: Layout = Field(
+        "mrope",
+        description="of sections: mrope (runs of pairs), mrope_interleaved (in turns), axial (each "
+        "axis with frequencies of its own)",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
@@ -59,6 +71,11 @@ class FreqsConfig(Config):
         if self.rotary_dim and self.rotary_dim > self.head_dim:
             raise ValueError(
                 f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
+            )
+        pairs = (self.rotary_dim or self.head_dim) // 2
+        if self.sections and sum(self.sections) != pairs:
+            raise ValueError(
+                f"sections must add up to the {pairs} pairs that turn, got {sum(self.sections)}"
             )
         return self
 
@@ -74,6 +91,7 @@ def _of_model(name: str) -> dict[str, Any]:
         "test_len": model.promised,
         "method": model.method,
         "factor": model.promised / model.trained_len,
+        "sections": model.sections,
     }
 
 

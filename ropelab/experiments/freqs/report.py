@@ -17,8 +17,20 @@ def answer(tables: Tables) -> str:
     return (
         f"{scaling['method']} at {scaling['test_len_tokens']} tokens: of {len(pairs)} pairs "
         f"{told}; {_count(new)} meet angles never seen in training, and every logit is multiplied "
-        f"by {scaling['logit_multiplier']:.4g}."
+        f"by {scaling['logit_multiplier']:.4g}.{_axes(pairs)}"
     )
+
+
+def _axes(pairs: pd.DataFrame) -> str:
+    """Which wavelengths each axis of a position has."""
+    if "axis" not in pairs:
+        return ""
+    told = (
+        f"{axis} has {len(mine)} pairs of {mine['wavelength_tokens'].min():.3g} to "
+        f"{mine['wavelength_tokens'].max():.3g} positions"
+        for axis, mine in pairs.groupby("axis", sort=False)
+    )
+    return f" Of the axes {'; '.join(told)}."
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -26,7 +38,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     pairs = tables["pairs"]
     count = min(12, len(pairs))
     rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
-    columns = ["pair", "wavelength_tokens", "trained_turns", "role", "weight", "divided_by"]
+    axis = ["axis"] if "axis" in pairs else []
+    columns = ["pair", *axis, "wavelength_tokens", "trained_turns", "role", "weight", "divided_by"]
     return pairs.iloc[rows][[*columns, "unseen"]]
 
 

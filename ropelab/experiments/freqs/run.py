@@ -19,10 +19,18 @@ def run(config: FreqsConfig, context: Context) -> dict[str, pd.DataFrame]:
     """A row per pair, a row for the method, and the models known by name."""
     planned = plan(config)
     return {
-        "pairs": _pairs(planned.geometry, planned.scaled, planned.test_len),
+        "pairs": _all_pairs(planned),
         "scaling": _scaling(planned),
         "models": _models(),
     }
+
+
+def _all_pairs(planned: Plan) -> pd.DataFrame:
+    """The pairs of every part, counted through, with the `axis` that each reads, if any."""
+    tables = [_pairs(*part, planned.test_len) for part in planned.parts]
+    pairs = pd.concat(tables, ignore_index=True)
+    pairs["pair"] = pairs.index
+    return pairs.assign(axis=planned.axes) if planned.axes else pairs
 
 
 def _pairs(geometry: Geometry, scaled: RopePlan, test_len: int) -> pd.DataFrame:
@@ -78,7 +86,8 @@ def _quotient(
 def _scaling(planned: Plan) -> pd.DataFrame:
     """One row: the method, how far it stretches here, and what it does to every logit.
 
-    ``ramp_low``, ``ramp_high``: first and last pair of the blend, missing where there is none.
+    ``ramp_low``, ``ramp_high``: first and last pair of the blend, missing where there is none; of
+    the first axis where each has frequencies of its own.
     ``softmax_multiplier``: DeepSeek's factor on the whole score, missing elsewhere.
     """
     scaling, scaled = planned.scaling, planned.scaled

@@ -17,7 +17,7 @@ from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.estimate import Estimate, refuse_beyond, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.hf.model import LONGEST_PASS
+from ropelab.hf.passes import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
 from ropelab.notices import say
 from ropelab.trials.copying import Copying

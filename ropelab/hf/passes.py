@@ -1,0 +1,71 @@
+"""Tokens through the layers of a model: at once, or in parts whose keys and values are kept."""
+
+import math
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropelab.hf.attention import Attention, attending
+from ropelab.hf.head import layers_name
+
+LONGEST_PASS = 8192
+"""Tokens that are read at once; longer contexts are read in parts."""
+SCORES_PER_PART = 2**25
+"""A part holds so many tokens that its mask of earlier ones stays below this (32 MiB)."""
+SCORES_AT_ONCE = 2**28
+"""Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB)."""
+
+
+class Passes:
+    """Reads tokens; whatever is to be exchanged in the model has been exchanged.
+
+    Attributes:
+        in_parts: whether long contexts are read in parts; until it is known to work, they are not.
+    """
+
+    def __init__(self, model: Any, text: Any) -> None:
+        self.model, self.text = model, text
+        self.layers = getattr(model, layers_name(model))
+        self.in_parts = False
+
+    def longest(self, rows: int) -> int:
+        """How many tokens of each of so many rows are read at once."""
+        if self.model.config._attn_implementation != "eager":
+            return LONGEST_PASS
+        scores = SCORES_AT_ONCE // (rows * self.text.num_attention_heads)
+        return min(LONGEST_PASS, max(1, math.isqrt(scores)))
+
+    def read(
+        self, tokens: Tensor, attention: Attention | None = None, longest: int | None = None
+    ) -> Tensor:
+        """Last hidden states [batch, tokens, width].
+
+        Args:
+            attention: what layers attend by; None: as they do themselves.
+            longest: how many tokens are read at once, if not as many as is good.
+        """
+        most = self.longest(len(tokens)) if longest is None else longest
+        with attending(self.model, attention) if attention else nullcontext():
+            if tokens.shape[1] <= most or not self.in_parts:
+                return self._hidden(tokens, use_cache=False)
+            return self._in_parts(tokens, attention, most)
+
+    def _in_parts(self, tokens: Tensor, attention: Attention | None, longest: int) -> Tensor:
+        from transformers import DynamicCache
+
+        length = tokens.shape[1]
+        size = max(1, min(longest // 2, SCORES_PER_PART // length, longest**2 // length))
+        cache = DynamicCache(config=self.text)
+        parts = []
+        for first in range(0, length, size):
+            if attention is not None:
+                attention.first = first
+            part = tokens[:, first : first + size]
+            parts.append(self._hidden(part, past_key_values=cache, use_cache=True))
+        return torch.cat(parts, dim=1)
+
+    def _hidden(self, tokens: Tensor, **more: object) -> Tensor:
+        hidden: Tensor = self.layers(tokens, **more).last_hidden_state
+        return hidden
