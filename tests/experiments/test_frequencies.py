@@ -187,7 +187,10 @@ def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found):
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
     assert arithmetic < text.index("every float32 score stays the same") < trained
     assert "no model learned" in text
-    assert "Taken from the trained model, the fast third changes copying by" in text
+    for distance, context in ((8, 64), (48, 64), (8, 128), (96, 128)):
+        assert (
+            f"copying from {distance} back in {context} tokens changes by +0.00 (~) (fast)" in text
+        )
 
 
 def learned(values: dict[tuple[str, str], tuple[float, float]]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ Sentences begin with the kind of evidence they rest on; the short table is of th
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -89,28 +90,35 @@ def _nearer(rows: pd.DataFrame) -> str:
 
 
 def _bands(tables: Tables) -> Iterator[str]:
-    if "removed" not in tables:
+    """What each band is missed for, near and far, in the trained and in the longest context."""
+    table = tables.get("removed")
+    if table is None or not (table["metric"] == COPY).any():
         return
-    table = tables["removed"]
-    trained = tables["learned"]["train_len_tokens"].iloc[0]
-    rows = table[(table["metric"] == COPY) & (table["context_tokens"] == trained)]
-    if rows.empty:
-        return
-    parts = [
-        f"the {band} third {_lost(group)}" for band, group in rows.groupby("removed_a", sort=False)
+    copies = table[table["metric"] == COPY]
+    contexts = sorted({tables["learned"]["train_len_tokens"].iloc[0], *copies["context_tokens"]})
+    places = [
+        (context, distance)
+        for context in (contexts[0], contexts[-1])
+        for distance in _ends(copies[copies["context_tokens"] == context])
     ]
-    yield f"Taken from the trained model, {'; '.join(parts)}."
+    for context, distance in dict.fromkeys(places):
+        at = copies[(copies["context_tokens"] == context) & (copies["distance_tokens"] == distance)]
+        changes = ", ".join(_change(row) for row in at.to_dict("records"))
+        yield (
+            f"Without a third of its frequencies the trained model's copying from {distance} back "
+            f"in {context} tokens changes by {changes}."
+        )
 
 
-def _lost(rows: pd.DataFrame) -> str:
-    """What is lost at the nearest and at the farthest place, `~` where noise decides."""
-    ends = rows.sort_values("distance_tokens").iloc[[0, -1]]
-    told = [
-        f"{row['difference']:+.2f}{'' if row['verdict'] != '~' else ' (~)'} from "
-        f"{int(row['distance_tokens'])} back"
-        for _, row in ends.iterrows()
-    ]
-    return f"changes copying by {' and '.join(told)}"
+def _ends(rows: pd.DataFrame) -> tuple[int, int]:
+    """The nearest distance and the farthest."""
+    return int(rows["distance_tokens"].min()), int(rows["distance_tokens"].max())
+
+
+def _change(row: Mapping[Any, Any]) -> str:
+    """What one band costs or brings; `~` where noise decides."""
+    noise = " (~)" if row["verdict"] == "~" else ""
+    return f"{row['difference']:+.2f}{noise} ({row['removed_a']})"
 
 
 def inside(learned: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -38,8 +38,8 @@ class Frequencies(Trained):
         return table[chosen].set_index("distance_tokens")["value"].sort_index()
 
     def copies_within(self, name: str = "") -> float:
-        accuracy = self.copying(name)
-        return float(accuracy.loc[accuracy.index <= self.train_len / 2].mean())
+        """From half of the trained length back."""
+        return float(self.copying(name).get(self.train_len // 2, math.nan))
 
     def singles(self) -> list[str]:
         """The schemes of one frequency."""
@@ -68,7 +68,8 @@ def one_is_not_enough(run: Frequencies, scheme: str) -> tuple[Finding, ...]:
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
     text = f"{copied:.2f} against {many:.2f}; {_told(rows, scheme)}"
-    what = f"copying inside the trained length, {scheme} against {run.plain}"
+    half = run.train_len // 2
+    what = f"copying from {half} tokens back, {scheme} against {run.plain}"
     worse = tally(rows["verdict"], scheme).worse
     decided = None if rows.empty else worse == len(rows)
     first = missing(what) if rows.empty else part(what, text, decided, copied)
