@@ -140,3 +140,13 @@ def test_bad_input_gets_one_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
         run_by_name("base-empirical", **values)
     assert "\n" not in str(caught.value)
+
+
+def test_text_alone_is_a_run_that_reads_back(tmp_path, corpora):
+    tiny = {"layers": 1, "width": 16, "head_dim": 8, "steps": 2, "documents": 2}
+    values = {"bases": "100,1e4", "tasks": "text", "corpus": corpora[0], "device": "cpu", **tiny}
+    for reused in (False, True):
+        found = run_by_name("base-empirical", results=tmp_path, **values)
+        assert found.reused == reused
+        assert "predictions" in found.tables
+        assert len(found.tables["predictions"].columns) > 5
