@@ -15,6 +15,7 @@ from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, Label, build
 from ropelab.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.errors import InputError
 from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
@@ -131,11 +132,18 @@ class Lab:
             replace(self, foretold=False).carry_out(*self.prepare(name, values))
         identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
+        run = None
         with suppress(DamagedError):  # said by whoever makes it again
             run = None if self.force else self._stored(experiment, identity, folder)
-            if run and not self._to_draw(folder):
-                return run
-        store.check_writable(self.results)
+        if run and not self._to_draw(folder):
+            return run
+        try:
+            store.check_writable(self.results)
+        except InputError as error:
+            if run is None or self.redraw:
+                raise
+            say(f"figures are not drawn: {error}")
+            return run
         with locked(folder, self.waiting):
             return self._under_lock(experiment, identity, folder)
 
