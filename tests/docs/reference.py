@@ -61,4 +61,10 @@ def newest(experiment: str, name: str) -> Path:
     runs = [path.parents[1] for path in (REFERENCE / experiment).glob(f"*/tables/{name}.csv")]
     if not runs:
         raise LookupError(f"no committed run of {experiment} has a table {name}")
-    return max(sorted(runs), key=lambda folder: len(config_of(folder / "manifest.json").get("seeds", ())))
+    return max(sorted(runs), key=_seeds)
+
+
+def _seeds(folder: Path) -> int:
+    """How many training seeds a run has; a model that was given has none."""
+    seeds = config_of(folder / "manifest.json").get("seeds", ())
+    return len(seeds) if isinstance(seeds, tuple) else 0
