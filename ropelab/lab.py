@@ -21,7 +21,7 @@ from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
 from ropelab.notices import say
-from ropelab.outlook import free_memory, outlook, workers_for
+from ropelab.outlook import outlook, room_for, workers_for
 from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ class Lab:
             self._weigh(experiment, config, context)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
-        for name, values in config.requires():
-            self.carry_out(*self.prepare(name, values))
+        for name, values in config.requires():  # nobody has told yet what these cost
+            replace(self, foretold=False).carry_out(*self.prepare(name, values))
         identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
         run = None
@@ -232,7 +232,7 @@ class Lab:
         """
         workers = workers_for(self.workers, cells)
         if self.limits:
-            refuse_beyond(estimate, workers, free_memory())
+            refuse_beyond(estimate, workers, room_for(estimate))
         if self.notice and (line := told(estimate, workers)):
             self.notice(line)
 

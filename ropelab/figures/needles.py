@@ -37,7 +37,6 @@ def depth_by_length(table: pd.DataFrame, task: str) -> Figure:
     figure.supxlabel("context (tokens)", size=10)
     figure.supylabel("depth of the key (% of the text)", size=10)
     figure.suptitle(_title(table, task), x=0.01, ha="left", weight="bold", size=11)
-    figure.tight_layout()
     return figure
 
 
