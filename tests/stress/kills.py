@@ -13,7 +13,7 @@ from tests.stress.promise import Trial, all_right, leftovers, nothing_half
 from tests.stress.scenes import Scene, scenes
 
 SPARSELY = 61
-MOMENTS = 50
+MOMENTS = 10
 """Random moments in each situation."""
 
 
@@ -26,7 +26,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             start = time.monotonic()
             told(*scene.arguments(results))
             seconds = time.monotonic() - start
-        for number in range(1, operations.count + 1, SPARSELY if few else 1):
+        for number in range(1, operations.count + 1, SPARSELY if few or scene.like else 1):
             yield killed_at(scene, results, number)
         for _ in range(1 if few else MOMENTS):
             yield killed_after(scene, results, chance.random() * seconds)

@@ -49,7 +49,7 @@ def one(scene: Scene, results: Path, which: int, limit: int, what: str) -> Trial
             problems += one_line(first)
             problems += nothing_half(results, scene.right)
         problems += all_right(results, told(*arguments), scene.right)
-        if leftovers(results):
+        if first.status and leftovers(results):  # else it was the cleaning up that failed
             problems.append(f"left behind: {leftovers(results)}")
     except Exception as failure:
         problems.append(f"{type(failure).__name__}: {failure}")
