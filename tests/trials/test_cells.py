@@ -226,7 +226,7 @@ def given_keys(values) -> set[str]:
     return {str((c.kind, c.key)) for task in config.tasks for c in given.cells(config, task)}
 
 
-@pytest.mark.parametrize("field", set(GivenConfig.model_fields) - WHERE_AND_WHETHER)
+@pytest.mark.parametrize("field", sorted(set(GivenConfig.model_fields) - WHERE_AND_WHETHER))
 def test_any_field_that_changes_a_value_of_a_model_given_changes_a_key(field, models, corpora):
     values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
     other = {**GIVEN_OTHER, "hf": models[1], "corpus": corpora[1]}[field]
