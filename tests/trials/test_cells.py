@@ -199,7 +199,7 @@ GIVEN = {"test_len": 256, "methods": "yarn", "device": "cpu", "tasks": "text,cop
 GIVEN_OTHER = {
     "test_len": 320,
     "methods": "yarn(beta_fast=8)",
-    "tasks": "multikey",
+    "tasks": "multiquery",
     "documents": 4,
     "sequences": 3,
     "depths": "10,90",
@@ -280,7 +280,8 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, t
 
     train_all(questions(config), Context(progress=progress))
     # The model as it was trained; it without rotations, and three that are fine-tuned.
-    assert lines == ["training a model, seed 0", *["fine-tuning a model, seed 0"] * 4]
+    of_models = [line for line in lines if line.endswith("model, seed 0")]
+    assert of_models == ["training a model, seed 0", *["fine-tuning a model, seed 0"] * 4]
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
