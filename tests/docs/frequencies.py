@@ -83,17 +83,18 @@ def frequencies_entries() -> Iterator[Entry]:
     """The sentences and both tables of the section, and what the README says of it."""
     yield Entry(
         "README.md",
-        "one token changes a score by {} only. Models with a single frequency copy at most {} of the "
-        "symbols from half of their window back; with 2, 4, 8 and 16 frequencies it is {}, {}, {} and "
-        "{} ({} seeds).",
+        "one token changes a score by {} only. Models with a single frequency copy at most {} of "
+        "the symbols from half of their window back; with 2, 4, 8 and 16 frequencies it is {}, {}, "
+        "{} and {} ({} seeds).",
         in_readme,
     )
     yield Entry(FINDINGS, "one model per scheme and seed, {} seeds.", lambda: [seeds()])
     yield Entry(
         FINDINGS,
-        "a score of random vectors changes by {} with one frequency of a period of a million tokens: "
-        "{} times its rounding in float32, {} of it in bfloat16. Softmax gives one of two neighbours "
-        "{} % more weight for that; with RoPE's frequencies the change is {}, which is {} %.",
+        "a score of random vectors changes by {} with one frequency of a period of a million "
+        "tokens: {} times its rounding in float32, {} of it in bfloat16. Softmax gives one of two "
+        "neighbours {} % more weight for that; with RoPE's frequencies the change is {}, which is "
+        "{} %.",
         lambda: [
             signal(SLOW, "score_step"),
             signal(SLOW, "step_to_rounding"),
