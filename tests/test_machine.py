@@ -1,5 +1,7 @@
 """The number format follows the processor, and a format asked for by name is taken."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -71,3 +73,21 @@ def test_products_are_made_in_the_format(dtype, expected):
     one = torch.ones(4, 4)
     with machine.computing_in(dtype, "cpu"):
         assert ((one @ one).dtype == torch.bfloat16) is expected
+
+
+def test_a_cell_is_computed_on_the_gpu_that_it_was_given(monkeypatch):
+    import torch
+
+    told = []
+
+    @contextmanager
+    def device(number):
+        told.append(number)
+        yield
+        told.append("left")
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: told.append("emptied"))
+    with machine.one_gpu(1):
+        told.append("computed")
+    assert told == [1, "computed", "emptied", "left"]

@@ -20,6 +20,8 @@ MOST_LAYERS = 10_000
 MOST_EXPERTS = 100_000
 MOST = 2**40
 """No size in a configuration is larger."""
+ADAPTER = "adapter_config.json"
+"""Names a model elsewhere, which would be loaded in the place of this one."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
@@ -94,11 +96,13 @@ def weight_files(folder: Path) -> list[Path]:
     """The files that hold weights.
 
     Raises:
-        InputError: there are none, or an index names one that is elsewhere.
+        InputError: there are none, or they are not all that a model is made of.
     """
     found = [path for path in files(folder) if path.name.endswith(WEIGHTS)]
     if not found:
         raise InputError(f"no weights in {folder}: there is no file *.safetensors or *.bin")
+    if (folder / ADAPTER).exists():
+        raise InputError(f"{folder} holds an adapter ({ADAPTER}); merge it into its model first")
     for index in folder.glob("*.index.json"):
         _check_index(index)
     return found

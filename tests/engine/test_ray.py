@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from ropelab.cells import CellName, Cells
+from ropelab.cli import main
 from ropelab.config import build
 from ropelab.context import Context
 from ropelab.engine.connection import check_joinable, check_ray
@@ -250,3 +251,20 @@ def test_a_worker_with_another_version_is_one_clear_error(tmp_path, engine, monk
     context = Context(cells=Cells(tmp_path), engine=engine)
     with pytest.raises(MachineError, match=r"this is 0\.0\.1; install the same version"):
         context.phase([Sum(0)])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--engine", "rya"], "unknown engine 'rya'; did you mean 'ray'? allowed: local, ray"),
+        (["--address", "here:1"], "--address names a Ray cluster; give --engine ray with it"),
+        (["--engine", "ray", "--address", "here"], "cannot read the address 'here'; allowed:"),
+    ],
+)
+def test_bad_flags_are_one_line_and_nothing_is_written(tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as stop:
+        main(["encodings", *flags, "--results", str(tmp_path / "results")])
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ropelab: {message}")
+    assert not (tmp_path / "results").exists()

@@ -1,5 +1,6 @@
 """Cells in worker processes: the same tables, whatever happens to a worker."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from ropelab.cells import Cells
 from ropelab.context import Context
 from ropelab.engine.workers import TRIES, Workers
 from ropelab.errors import MachineError
-from tests.engine.cells_of_tests import Fails, Killed, Sum
+from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Within
 
 
 @pytest.fixture(autouse=True)
@@ -39,13 +40,13 @@ def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path, worke
     cells = [Sum(seed) for seed in range(5)]
     here = Context(cells=Cells(tmp_path / "here"))
     here.phase(cells)
-    for name, engine in (("one", Workers(1)), ("two", workers)):
+    for name, engine in (("one", Workers(1)), ("two", workers), ("four", Workers(4))):
         context = Context(cells=Cells(tmp_path / name), engine=engine)
         tables = context.phase(cells)
         assert [table["sums"].seed[0] for table in tables] == list(range(5))
         assert context.cells.counts() == {"computed": 5, "reused": 0}
-        engine.stop() if name == "one" else None
-    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two") == bytes_of(tmp_path / "here")
+        engine.stop()
+        assert bytes_of(tmp_path / name) == bytes_of(tmp_path / "here")
 
 
 def test_workers_stay_alive_between_phases(tmp_path, workers):
@@ -70,6 +71,24 @@ def test_a_failing_cell_is_one_error_and_the_others_are_kept(tmp_path, workers, 
     with pytest.raises(MachineError, match=r"diverged under seed \d+ \(and 1 more failed\)"):
         Context(cells=cells, **engine).phase([Fails(7), Sum(0), Fails(8), Sum(1)])
     assert Context(cells=cells).unfinished([Sum(0), Sum(1)]) == []
+
+
+def test_a_full_disk_in_a_worker_is_told_as_one_here(tmp_path, workers):
+    context = Context(cells=Cells(tmp_path), engine=workers)
+    with pytest.raises(OSError, match="No space left") as caught:
+        context.phase([Disk(0), Sum(0), Sum(1)])
+    assert caught.value.errno == errno.ENOSPC
+    assert context.unfinished([Sum(0), Sum(1)]) == []
+
+
+def test_cells_that_lock_another_inside_of_their_own_do_not_block_each_other(tmp_path, workers):
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    cells = [Within(seed, folder=str(begun)) for seed in range(4)]
+    context = Context(cells=Cells(tmp_path / "cells"), engine=workers)
+    tables = context.phase(cells)
+    assert len({table["sums"]["sum"][0] for table in tables}) == 1
+    assert len(list(begun.iterdir())) == 1
 
 
 def test_a_killed_worker_costs_nothing_but_time(tmp_path, workers):

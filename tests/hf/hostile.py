@@ -217,7 +217,16 @@ HOSTILE = {
     "an index that leads out": index({"weight_map": {"model.norm.weight": "../other/w.bin"}}),
     "an index to nothing": index({"weight_map": {"model.norm.weight": "gone.safetensors"}}),
     "an index is a list": index([]),
+    "an adapter of another model": text(
+        "adapter_config.json", '{"peft_type": "LORA", "base_model_name_or_path": "../other"}'
+    ),
+    "how to generate is a list": text("generation_config.json", "[]"),
     "no tokenizer": gone(TOKENIZER),
+    "a tokenizer's configuration is a list": text("tokenizer_config.json", "[]"),
+    "a tokenizer with code of its own": text(
+        "tokenizer_config.json",
+        '{"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.T", "own.T"]}}',
+    ),
     "tokenizer is a list": text(TOKENIZER, "[]"),
     "tokenizer is cut": cut(TOKENIZER, 0.5),
     "tokenizer is a pipe": instead(TOKENIZER, os.mkfifo),

@@ -20,8 +20,10 @@ from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from ropelab.lm.evaluation import token_losses
 from ropelab.methods.language import parse_scaling
+from tests.hf.architectures import TWO_KINDS
 from tests.hf.tiny import (
     REAL,
+    SHAPE,
     apart,
     logits,
     rope,
@@ -96,6 +98,22 @@ def test_an_id_of_the_hub_is_looked_up_in_the_local_cache(half, tmp_path, monkey
     assert fingerprint_of(place) == fingerprint_of(half)
     with pytest.raises(InputError, match="no model of that name in the local cache"):
         facts_of("someone/else")
+
+
+def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
+    images = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    images |= {"num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+    own = untouched(
+        "gemma3", text_config={**SHAPE, **TWO_KINDS}, vision_config=images, mm_tokens_per_image=4
+    )
+    own.save_pretrained(tmp_path)
+    model = HuggingFaceModel(tmp_path)
+    assert apart(logits(model, tokens(100)), theirs(own, tokens(100))) < 1e-5
+    own.config.text_config.rope_parameters["full_attention"] |= {"rope_type": "linear", "factor": 4}
+    scaled = AutoModelForCausalLM.from_config(own.config).eval()
+    scaled.load_state_dict(own.state_dict())
+    model.encoding = rope(tmp_path, "pi", 256)
+    assert apart(logits(model, tokens(100)), theirs(scaled, tokens(100))) < 1e-4
 
 
 def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
