@@ -91,8 +91,8 @@ QUESTIONS = (
         ),
         "Not because float32 could not tell neighbours apart: with sin and cos it loses "
         "{one-frequency-neighbours} of them. What is small is the signal, the difference that one "
-        "token makes to a score ({script-cos-step}); small models do not learn to copy with it (share "
-        "of symbols copied {one-frequency-learned}).",
+        "token makes to a score ({script-cos-step}); small models do not learn to copy with it "
+        "(share of symbols copied {one-frequency-learned}).",
     ),
     Question(
         Passage("001", "§8.3", 481, "YaRN 如何实现长度外推?", "how does YaRN extrapolate?"),
