@@ -282,7 +282,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot read the config file {path}: {reason}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number of more digits than Python reads
         raise InputError(f"{path} is not valid TOML: {error}") from None
     except RecursionError:
         raise InputError(f"{path} is nested too deeply for a config") from None

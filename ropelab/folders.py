@@ -67,8 +67,10 @@ def replaced(folder: Path) -> Iterator[Path]:
         if os.path.lexists(folder):
             folder.rename(old)
         fresh.rename(folder)
-    finally:
+    except BaseException:
         _recover(folder)
+        raise
+    remove(old)
 
 
 def _sibling(folder: Path, role: str) -> Path:

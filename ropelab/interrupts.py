@@ -6,6 +6,7 @@ training step is completed and kept.
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -50,11 +51,11 @@ def handled() -> Iterator[None]:
     matrices, where Python calls no handler. What is ignored (Ctrl-C under nohup) stays ignored.
     """
     _received.clear()
-    ours, theirs = os.pipe()
-    os.set_blocking(theirs, False)
+    ours, theirs = socket.socketpair()  # Windows takes no pipe for this
+    theirs.setblocking(False)
     heard = [number for number in HANDLED if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupt) for number in heard}
-    woken_before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    woken_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_watch, args=(ours,), daemon=True).start()
     try:
         yield
@@ -62,7 +63,7 @@ def handled() -> Iterator[None]:
         signal.set_wakeup_fd(woken_before)
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(theirs)
+        theirs.close()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -70,17 +71,17 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _watch(end: int) -> None:
+def _watch(end: socket.socket) -> None:
     """Read the numbers of signals as they come, until the other end is closed."""
     first = 0.0
-    while told := os.read(end, 1):
+    while told := end.recv(1):
         if told[0] not in HANDLED:
             continue
         now = time.monotonic()
         if first and now - first > SECONDS_APART:
             leave(told[0])
         first = first or now
-    os.close(end)
+    end.close()
 
 
 @contextmanager

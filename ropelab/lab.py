@@ -15,12 +15,13 @@ from ropelab import experiments, store
 from ropelab.cells import Cells
 from ropelab.config import Config, Label, build
 from ropelab.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.errors import InputError
 from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
 from ropelab.notices import say
-from ropelab.outlook import free_memory, outlook, workers_for
+from ropelab.outlook import outlook, room_for, workers_for
 from ropelab.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
@@ -127,15 +128,22 @@ class Lab:
             self._weigh(experiment, config, context)
             tables = experiment.run(config, context)
             return Run(experiment, config, tables, experiment.answer(tables))
-        for name, values in config.requires():
-            self.carry_out(*self.prepare(name, values))
+        for name, values in config.requires():  # nobody has told yet what these cost
+            replace(self, foretold=False).carry_out(*self.prepare(name, values))
         identity = self._identity(experiment, config, label or Label())
         folder = identity.folder(self.results)
+        run = None
         with suppress(DamagedError):  # said by whoever makes it again
             run = None if self.force else self._stored(experiment, identity, folder)
-            if run and not self._to_draw(folder):
-                return run
-        store.check_writable(self.results)
+        if run and not self._to_draw(folder):
+            return run
+        try:
+            store.check_writable(self.results)
+        except InputError as error:
+            if run is None or self.redraw:
+                raise
+            say(f"figures are not drawn: {error}")
+            return run
         with locked(folder, self.waiting):
             return self._under_lock(experiment, identity, folder)
 
@@ -224,7 +232,7 @@ class Lab:
         """
         workers = workers_for(self.workers, cells)
         if self.limits:
-            refuse_beyond(estimate, workers, free_memory())
+            refuse_beyond(estimate, workers, room_for(estimate))
         if self.notice and (line := told(estimate, workers)):
             self.notice(line)
 

@@ -38,6 +38,9 @@ def status_of(command: Callable[[], Any]) -> int:
     except OSError as error:
         return _machine_failure(error)
     if status == INTERRUPTED:
+        # CPython remembers that a KeyboardInterrupt left some exec() of a text, as dataclasses use,
+        # and would end by SIGINT whatever the status; the next exec() makes it forget.
+        exec("")
         message = "interrupted; finished parts are kept and the same command continues"
         return _fail(message, interrupts.exit_status())
     return status if isinstance(status, int) else 0

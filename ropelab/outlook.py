@@ -52,8 +52,10 @@ def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
     return machine_for(asked, [cell.needs for cell in cells]).workers
 
 
-def free_memory() -> float:
-    """Bytes that work may need."""
+def room_for(estimate: Estimate) -> float:
+    """Bytes that work may need; this machine is asked only where it could be too much."""
+    if estimate.bytes <= ORDINARY:
+        return ORDINARY
     from ropelab.engine.capacity import available_memory
 
-    return max(available_memory(), ORDINARY)
+    return available_memory()

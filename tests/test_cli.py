@@ -79,6 +79,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["run", "nowhere"], "no config file at nowhere"),
         (["freqs", "--test-len", "1e300"], "--test-len must be less than or equal to 900719925474"),
         (["freqs", "--method", "ntk(factor=1e308)"], "inf tokens are more than 2^53"),
+        (["freqs", "--head-dim", "1e7"], "--head-dim must be less than or equal to 1048576"),
         (["freqs", "--head-dim", "9e15"], "--head-dim must be less than or equal to 1048576"),
         (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
@@ -105,6 +106,11 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
     [
         (f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}', "x.toml is nested too deeply"),
         ('experiment = "extrapolate"\nhf = 128', "hf must be text, got 128"),
+        (
+            f'experiment = "freqs"\nbase = 1{"0" * 5000}',
+            "x.toml is not valid TOML: Exceeds",
+        ),
+        ('experiment = "freqs"\nmodel = ["x"]', "x.toml: unknown model"),
     ],
 )
 def test_odd_values_in_a_file_are_one_line_that_names_it(call, text, sentence):

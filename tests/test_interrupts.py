@@ -27,7 +27,7 @@ def hear_interrupts():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def started(*arguments):
+def started(*arguments, **options):
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, *arguments],
@@ -35,6 +35,7 @@ def started(*arguments):
         stderr=pipe,
         text=True,
         preexec_fn=hear_interrupts,
+        **options,
     )
 
 
@@ -78,6 +79,21 @@ def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
     assert err.startswith("ropelab: ")
     assert err.count("\n") == 1
     assert not list(tmp_path.glob("results/*/*/*"))
+
+
+IN_EXEC = """
+import sys
+from ropelab import outcome
+sys.exit(outcome.status_of(lambda: exec("raise KeyboardInterrupt")))
+"""
+
+
+def test_the_status_is_kept_wherever_the_interrupt_came(tmp_path):
+    (tmp_path / "inside.py").write_text(IN_EXEC)
+    with started("-m", "inside", cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.startswith("ropelab: interrupted")
 
 
 @pytest.mark.parametrize(("which", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -1,5 +1,6 @@
 """Runs are stored where their config says, reused while they fit, and never half-written."""
 
+import errno
 import json
 import math
 import os
@@ -180,6 +181,20 @@ def test_reading_a_finished_run_writes_nothing(lab, monkeypatch):
     again = lab.carry_out(toy(), ToyConfig())
     assert again.reused
     assert again.tables["toy"].equals(run.tables["toy"])
+
+
+def test_a_run_without_figures_is_reused_where_none_can_be_drawn(lab, monkeypatch, capsys):
+    replace(lab, figures=False).carry_out(toy(), ToyConfig())
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("pathlib.Path.touch", read_only)
+    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert "figures are not drawn: cannot write to the results folder" in capsys.readouterr().err
+    for asked in (replace(lab, redraw=True), replace(lab, force=True)):
+        with pytest.raises(InputError, match="Read-only file system"):
+            asked.carry_out(toy(), ToyConfig())
 
 
 FOREIGN = ["[]", "{}", '{"experiment": "toy"}', "not JSON", "[" * 100_000, '{"tables": 3}', "\0"]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,21 +22,44 @@ from ropelab.encoding.extended import SelfExtend
 from ropelab.hf.facts import FULL
 from ropelab.hf.library import import_transformers
 from ropelab.lm.model import QUERIES_PER_BLOCK, SCORES_PER_BLOCK
+from ropelab.rope.rotary import Pairing
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which features of queries and keys are turned, as a model's layers hand them to attention.
+
+    Attributes:
+        pairing: which of them form a pair.
+        last: whether they are the last features of a head (latent attention), not the first.
+    """
+
+    pairing: Pairing
+    last: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.pairing}, last" if self.last else self.pairing
 
 
 class Attention:
     """Attention of a model while an exchange is in it.
 
     Args:
-        far: distances by an encoding whose pairing is the model's; None: the model's own.
+        far: distances by an encoding that turns the first features; None: the model's own.
         sharpened_from: see `Exchange`.
         by_layer_type: whether layers with a window keep the model's own rotation.
+        last: see `Layout`.
     """
 
     def __init__(
-        self, sharpened_from: int | None, far: SelfExtend | None, by_layer_type: bool
+        self,
+        sharpened_from: int | None,
+        far: SelfExtend | None = None,
+        by_layer_type: bool = False,
+        last: bool = False,
     ) -> None:
         self.sharpened_from, self.far, self.by_layer_type = sharpened_from, far, by_layer_type
+        self.last = last
         self.first, self.called = 0, False
 
     def __call__(
@@ -48,6 +72,8 @@ class Attention:
             q = q * self._sharper(at, _window(module, more))[:, None].to(q.dtype)
         if self.far is None or (self.by_layer_type and _layer_type(module) != FULL):
             return original(module, q, k, v, mask, **more)
+        if self.last:
+            q, k = (x.roll(self.far.rope.rotary_dim, dims=-1) for x in (q, k))
         return distant_attention(self.far, q, k, v, mask, at, **more)
 
     def _sharper(self, at: Tensor, window: int | None) -> Tensor:

@@ -112,8 +112,8 @@ class HuggingFaceModel:
             return self.closed
         if exchange.attends and not self.tried.sharpens:
             return "its layers do not call transformers' attention interface"
-        if exchange.far is not None and self.tried.pairing is None:
-            return "what its layers rotate is not the beginning of queries and keys as they attend"
+        if exchange.far is not None and self.tried.layout is None:
+            return "its own rotation of queries and keys cannot be taken over"
         return ""
 
     def shipped_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -142,11 +142,12 @@ class HuggingFaceModel:
 
     def _attention(self) -> Attention | None:
         """What layers attend by, None where they do as they always did."""
-        exchange, far = self._exchange, None
+        exchange, layout = self._exchange, self.tried.layout if self._exchange.far else None
         if not exchange.attends:
             return None
-        if exchange.far is not None:
-            assert exchange.plan is not None and self.tried.pairing is not None
-            rope = Rope(exchange.plan, self.tried.pairing)
-            far = SelfExtend(rope, exchange.far.window, exchange.far.group)
-        return Attention(exchange.sharpened_from, far, self.positions.by_layer_type)
+        if exchange.far is None or exchange.plan is None or layout is None:
+            return Attention(exchange.sharpened_from)
+        rope = Rope(exchange.plan, layout.pairing)
+        far = SelfExtend(rope, exchange.far.window, exchange.far.group)
+        by_layer_type = self.positions.by_layer_type
+        return Attention(exchange.sharpened_from, far, by_layer_type, layout.last)

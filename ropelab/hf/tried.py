@@ -1,7 +1,7 @@
 """What a model lets be done to it, found by trying on a few tokens.
 
 Architectures are many and change; whether the head gives the model's logits, whether reading in
-parts gives the same as at once, and which features form a pair is not looked up but seen.
+parts gives the same as at once, and which features are turned is not looked up but seen.
 """
 
 from dataclasses import replace
@@ -13,16 +13,20 @@ from torch import Tensor
 
 from ropelab.encoding.extended import SelfExtend
 from ropelab.encoding.rope import Rope
-from ropelab.hf.attention import Attention
+from ropelab.hf.attention import Attention, Layout
 from ropelab.hf.exchange import Exchange, Positions
 from ropelab.hf.head import Head
 from ropelab.hf.passes import Passes
-from ropelab.rope.rotary import Pairing
 from ropelab.rope.scaling.plan import RopePlan
 
 PROBE = 24
 """Tokens of the passes that are tried."""
-PAIRINGS: tuple[Pairing, ...] = ("half", "interleaved")
+LAYOUTS = (
+    Layout("half"),
+    Layout("interleaved"),
+    Layout("half", last=True),
+    Layout("interleaved", last=True),
+)
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 """What code raises that was not made for what is tried."""
 
@@ -73,16 +77,16 @@ class Tried:
     @cached_property
     def sharpens(self) -> bool:
         """Whether layers call our attention, and sharpening by nothing changes nothing."""
-        return self._same(Exchange(), Attention(10**9, None, False))
+        return self._same(Exchange(), Attention(10**9))
 
     @cached_property
-    def pairing(self) -> Pairing | None:
-        """Which features form a pair where rotation can be taken over; None where it cannot."""
-        for pairing in PAIRINGS:
-            near = SelfExtend(Rope(self.plan, pairing), window=2**40, group=1)
-            attention = Attention(None, near, self.positions.by_layer_type)
+    def layout(self) -> Layout | None:
+        """Which features are turned where rotation can be taken over; None where it cannot."""
+        for layout in LAYOUTS:
+            near = SelfExtend(Rope(self.plan, layout.pairing), window=2**40, group=1)
+            attention = Attention(None, near, self.positions.by_layer_type, layout.last)
             if self._same(Exchange(plan=self.plan), attention):
-                return pairing
+                return layout
         return None
 
     @torch.inference_mode()

@@ -61,7 +61,7 @@ NOTE_001: tuple[Row, ...] = (
     (1, 20, PAGE),
     (22, 40, LISTING, "same-output"),
     (44, 44, "invariant, or rather equivariant", "order-blind same-output"),
-    (46, 59, "what the page will answer; its questions are below"),
+    (46, 59, "what the page will answer; its questions have answers here"),
     (61, 63, HEADING),
     (65, 70, "definition of invariance", "same-output"),
     (72, 75, "sums and means, school arithmetic"),

@@ -16,6 +16,9 @@ WORKS = 0.9
 """Retrieval from this accuracy on, or this share of that inside the trained length, works."""
 FAILS = 0.5
 """Retrieval below this accuracy fails."""
+MISSED = 0.1
+"""Frequencies are missed where copying without them falls by this share of tokens or more, and not
+where all of the interval lies above that."""
 HARMLESS = 0.02
 """A text loss that rises by less, in nats per byte, is kept."""
 CLOSE = 0.02

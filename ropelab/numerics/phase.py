@@ -141,7 +141,7 @@ def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
 def _searched(chain: Chain, start: int, stop: int) -> Worst:
     """Stretches from the far end; in each, the pair with the largest bound first."""
     best = Worst(start, stop, 0.0, start, 0)
-    stretches = blocks(start, stop, STRETCH)
+    stretches = list(blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
     bounds = chain.error_bounds(ends)
     largest = bounds.max(0).tolist()

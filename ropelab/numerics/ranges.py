@@ -17,9 +17,9 @@ def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def blocks(start: int, stop: int, size: int = BLOCK) -> list[tuple[int, int]]:
-    """[start, stop) in pieces of at most `size`."""
-    return [(at, min(at + size, stop)) for at in range(start, stop, size)]
+def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """[start, stop) in pieces of at most `size`, one after the other: there may be many."""
+    return ((at, min(at + size, stop)) for at in range(start, stop, size))
 
 
 def span(start: int, stop: int) -> Float[np.ndarray, "n"]:

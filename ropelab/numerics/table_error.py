@@ -49,7 +49,7 @@ def _bounds(
 ) -> Float[np.ndarray, "pairs stretches"]:
     """No cos or sin of a pair is further off in a stretch."""
     known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
-    counts = [len(blocks(o.start, o.stop, STRETCH)) for o in found]
+    counts = [-(-(o.stop - o.start) // STRETCH) for o in found]
     ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
     angle = np.minimum(chain.error_bounds(ends), np.repeat(known, counts) * (1 + 1e-9))
     table = chain.plan.table

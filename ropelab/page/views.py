@@ -46,6 +46,8 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "text_nll": (View("bucket_end_tokens", ("nll_nats_per_byte",)),),
     "last_window": (View("context_tokens", ("nll_nats_per_byte",)),),
     "copy_accuracy": (View("distance_tokens", ("accuracy",)),),
+    "passkey_accuracy": (View("depth_percent", ("accuracy",)),),
+    "multiquery_accuracy": (View("depth_percent", ("accuracy",)),),
     "recall_accuracy": (View("distance_tokens", ("accuracy",)),),
     "quality": (View("times_trained_len", ("value",), ("encoding",)),),
     "extrapolation": (View("encoding", ("difference",), (), {"metric": "text"}),),

@@ -102,8 +102,8 @@ def lines_of_share(work: Work, lab: Lab) -> Iterator[str]:
         state = "finished" if lab.is_finished(*plan) else "to do"
         yield f"{plan[2].origin}: {plan[0].name}, {state}"
     every = sum(map(len, work.phases))
-    text = f"{_count(every, 'cell')} ({every - len(cells)} finished)"
-    text += f", {_count(len(work.plans), 'run')} computed as a whole"
+    text = f"{count_of(every, 'cell')} ({every - len(cells)} finished)"
+    text += f", {count_of(len(work.plans), 'run')} computed as a whole"
     yield f"in all {text}: {_words(whole, workers_for(lab.workers, cells))}"
 
 
@@ -131,26 +131,38 @@ def _called(cell: Cell) -> str:
 def _words(estimate: Estimate, workers: int = 1) -> str:
     if estimate == Estimate():
         return "a few seconds"
-    if estimate.parts and not (estimate.seconds or estimate.bytes):
+    if _is_unknown(estimate):
         return "time not known before"
     where = f" on {workers} workers, {size(estimate.bytes)} each" if workers > 1 else ""
     alone = "" if where else f", {size(estimate.bytes)}"
     return f"about {duration(max(1.0, estimate.on(workers)))}{where or alone}"
 
 
+def _is_unknown(estimate: Estimate) -> bool:
+    """Whether there is work of which nothing can be told: on a GPU, or for a model given."""
+    return bool(estimate.parts) and not (estimate.seconds or estimate.bytes)
+
+
 def _whole(runs: Sequence[Ahead], lab: Lab) -> str:
     cells, estimate = left_of(runs)
     every = {name_of(c) for run in runs for phase in run.outlook.phases for c in phase}
     done = sum(run.finished for run in runs)
-    text = f"{_count(len(runs), 'run')} ({done} finished)"
+    text = f"{count_of(len(runs), 'run')} ({done} finished)"
     if every:
-        text += f", {_count(len(every), 'cell')} ({len(every) - len(cells)} finished)"
+        text += f", {count_of(len(every), 'cell')} ({len(every) - len(cells)} finished)"
     if done == len(runs):
         return text
-    return f"{text}: {_words(estimate, workers_for(lab.workers, cells))}"
+    some = any(_is_unknown(run.outlook.estimate) for run in runs) and not _is_unknown(estimate)
+    more = ", and what is not known before" if some else ""
+    return f"{text}: {_words(estimate, workers_for(lab.workers, cells))}{more}"
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> count_of(1, "run"), count_of(3, "cell")
+    ('1 run', '3 cells')
+    """
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 

@@ -13,6 +13,7 @@ from ropelab.page.shown import find_runs
 from ropelab.sweeps.ahead import (
     Work,
     compute,
+    count_of,
     foretell,
     left_of_share,
     lines,
@@ -102,9 +103,10 @@ def _compute_share(request: Request, sweeps: Sequence[Sweep], engine: Engine) ->
     cells, estimate = left_of_share(work, request.lab)
     request.lab.foretell(estimate, cells)
     counts = compute(work, replace(request.lab, engine=engine, foretold=True))
-    told = ", ".join(f"{number} cells {what}" for what, number in counts.items()) or "no cells"
-    whole = f", {len(work.plans)} runs" if work.plans else ""
+    told = [f"{count_of(number, 'cell')} {what}" for what, number in counts.items() if number]
+    told += [count_of(len(work.plans), "whole run")] if work.plans else []
+    done = ", ".join(told) or "nothing to do"
     request.show(
-        f"shard {request.shard}: {told}{whole}; when all shards are done, the same command "
-        "without --shard makes the tables"
+        f"shard {request.shard}: {done}; when all shards are done, the same command without "
+        "--shard makes the tables"
     )

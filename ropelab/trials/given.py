@@ -1,6 +1,6 @@
 """One's own model in the place of a trained one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -128,10 +128,19 @@ class AskedOfGiven:
 
 
 class WithOneModel:
-    """An engine for a model that is loaded once: in this process, on all threads of torch."""
+    """An engine for a model that is loaded once: in this process, on all threads of torch.
+
+    Args:
+        before: called with the cells that are to be computed, if there are any.
+    """
+
+    def __init__(self, before: Callable[[Sequence[Cell], Context], None]) -> None:
+        self._before = before
 
     def compute(self, cells: Sequence[Cell], context: Context) -> None:
         """See `Engine.compute`."""
+        if cells:
+            self._before(cells, context)
         for cell in cells:
             context.compute(cell)
 

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import InputError, MachineError
+from ropelab.hf.facts import vocabulary_of
 from ropelab.hf.tokens import first_token, load_tokenizer
 from ropelab.lm.corpus import Document, read_documents
 from ropelab.lm.duplicates import without_near_duplicates
@@ -90,8 +91,19 @@ class TokenText:
         return first_token(self.tokenizer, Path(self.model), wanted)
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text and nothing beside it."""
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        """The tokens of a text and nothing beside it.
+
+        Raises:
+            InputError: the tokenizer makes tokens that its model does not know.
+        """
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        known = vocabulary_of(self.model)
+        if ids and max(ids) >= known:
+            raise InputError(
+                f"the tokenizer of {self.model} makes token {max(ids)}, and the model knows "
+                f"{known} tokens"
+            )
+        return ids
 
     def windows(self, length: int, count: int) -> Windows:
         """`count` rows of `length` tokens, what stands in front included.

@@ -21,14 +21,17 @@ LOW, HIGH, NOTHING = 0.02, 0.4, math.nan
 NOWHERE = math.nan
 
 
-def row(accuracy=0.1, fails=50.0, lost=WORSE, text=LOW, reference=0.99, is_reference=False):
+def row(
+    accuracy=0.1, fails=50.0, lost=WORSE, rate=0.01, text=LOW, reference=0.99, is_reference=False
+):
     return pd.Series(
         {
             "is_reference": is_reference,
             "reference_accuracy": reference,
             "accuracy": accuracy,
             "first_failing_position_tokens": fails,
-            "accuracy_ci_high": lost,
+            "accuracy_difference": lost,
+            "accuracy_false_discovery_rate": rate,
             "text_ci_high_nats_per_byte": text,
         }
     )
@@ -44,6 +47,8 @@ def row(accuracy=0.1, fails=50.0, lost=WORSE, text=LOW, reference=0.99, is_refer
         ({"accuracy": 0.9}, Outcome.RETRIEVES_WORSE, False),
         ({"accuracy": 0.99, "fails": NOWHERE, "lost": SAME}, Outcome.HOLDS, True),
         ({"fails": NOWHERE}, Outcome.WORSE_ANYWAY, False),
+        ({"accuracy": 0.99, "fails": NOWHERE, "rate": 0.06}, Outcome.HOLDS, True),
+        ({"accuracy": 0.99, "rate": NOTHING}, Outcome.RETRIEVES, False),
         ({"reference": 0.3}, Outcome.UNLEARNED, None),
         ({"is_reference": True}, Outcome.REFERENCE, None),
     ],
@@ -95,6 +100,8 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     assert row["accuracy_difference"] == pytest.approx(-0.8)
     assert row["reach_tokens"] == 16
     assert row["n"] == 2
+    assert row["accuracy_false_discovery_rate"] == 0
+    assert math.isnan(found.iloc[1]["accuracy_false_discovery_rate"])
     assert row["outcome"] == Outcome.FAILS
     assert "right about 1 of 1" in answer({"predictions": found})
     assert len(summary({"predictions": found})) == 2
@@ -133,3 +140,13 @@ def test_bad_input_gets_one_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
         run_by_name("base-empirical", **values)
     assert "\n" not in str(caught.value)
+
+
+def test_text_alone_is_a_run_that_reads_back(tmp_path, corpora):
+    tiny = {"layers": 1, "width": 16, "head_dim": 8, "steps": 2, "documents": 2}
+    values = {"bases": "100,1e4", "tasks": "text", "corpus": corpora[0], "device": "cpu", **tiny}
+    for reused in (False, True):
+        found = run_by_name("base-empirical", results=tmp_path, **values)
+        assert found.reused == reused
+        assert "predictions" in found.tables
+        assert len(found.tables["predictions"].columns) > 5

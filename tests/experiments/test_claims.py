@@ -133,6 +133,16 @@ def test_claims_that_read_runs_get_those_of_their_experiment():
     assert set(asked) == set(ClaimsConfig().reads())
 
 
+def test_a_model_given_is_no_evidence_about_models_trained_here():
+    trained, given = (
+        Stored("extrapolate", {"hf": hf, "train_len": 64, "test_len": 256}, {}, "")
+        for hf in ("", "a/model")
+    )
+    context = Context(stored=lambda experiment: [given, trained])
+    claim = next(claim for claim in CLAIMS if claim.reads)
+    assert changes(claim, ClaimsConfig(), context)["runs"] == (trained,)
+
+
 def test_run_asks_for_what_the_trained_claims_read():
     assert ClaimsConfig().requires() == ()
     asked = {name for name, _ in ClaimsConfig(run=True).requires()}

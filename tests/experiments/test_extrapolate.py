@@ -58,10 +58,11 @@ def tables(config, context, tiny_preset) -> dict[str, pd.DataFrame]:
 
 
 def noting(lines: list[str]) -> Context:
-    """A context without anything trained that writes down what it is told."""
+    """A context without anything trained that writes down what it is told of single pieces."""
 
     def progress(line: str, total: float | None = None):
-        lines.append(line)
+        if "measurement" not in line:  # how many pieces a phase has
+            lines.append(line)
         return silent(line, total)
 
     return Context(progress=progress)
@@ -323,6 +324,15 @@ def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(i
     nothing = "Telling the nearer of two values was not learned inside 2048 tokens: no verdict"
     assert said.startswith(nothing) is not learned
     assert ("yarn" in said) is learned
+
+
+def test_what_context_is_worth_is_said_before_the_methods(tables):
+    text = report.answer(tables)
+    last = tables["last_window"]
+    plain = last[last["method"] == "unscaled"].set_index("context_tokens")["nll_nats_per_byte"]
+    said = ", ".join(f"{plain[length]:.3f}" for length in (16, 32, 64))
+    assert f"the same last tokens cost {said} nats per byte after 16, 32, 64 tokens." in text
+    assert text.index("Inside the trained length") < text.index("At the end of text")
 
 
 def test_answer_and_summary_fit_a_real_run(tables):

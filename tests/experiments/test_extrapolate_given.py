@@ -276,7 +276,7 @@ def test_the_command_takes_both_kinds_of_models(model, corpora):
 
 
 def test_more_memory_than_allowed_is_refused_before_anything_is_asked(config):
-    with pytest.raises(InputError, match=r"needs about .* GiB, more than --limit-memory 0\.0 GiB"):
+    with pytest.raises(InputError, match=r"needs about .*B, more than --limit-memory 0.0 MB"):
         run(config(limit_memory=1000, methods="pi", documents=2, bos="no"), Context())
 
 
@@ -289,12 +289,12 @@ def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypa
     left = cells(asked, "text")
     seconds = slow.of(n for cell in left for n in estimate.lengths(cell))
     slow = estimate.Cost(linear=1e-2 * 720 / seconds, quadratic=0.0)
-    estimate.announce(left, asked, Context())
+    estimate.prepare(asked, left, Context())
     assert capsys.readouterr().err.startswith("about 12 minutes, ")
     slow = estimate.Cost(linear=1e-2 * 2 * 86400 / seconds, quadratic=0.0)
     with pytest.raises(InputError, match="about 2 days, more than a day; --no-limits allows it"):
-        estimate.announce(left, asked, Context())
-    estimate.announce(left, asked, Context(limits=False))
+        estimate.prepare(asked, left, Context())
+    estimate.prepare(asked, left, Context(limits=False))
     assert capsys.readouterr().err.startswith("about 2 days, ")
 
 

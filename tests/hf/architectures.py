@@ -166,7 +166,7 @@ class Served:
         in_parts: whether the model is read in parts when the context is long.
         parts: how far that is from one pass, 0 where it is not done.
         sharpens: whether log n can be put in.
-        pairing: which features form a pair, where ReRoPE and Self-Extend can be put in; else `no`.
+        layout: which features are turned, where ReRoPE and Self-Extend can be put in; else `no`.
     """
 
     shipped: float
@@ -175,7 +175,7 @@ class Served:
     in_parts: bool
     parts: float
     sharpens: bool
-    pairing: str
+    layout: str
 
     def mark(self, method: str) -> str:
         """`=` where ours is transformers' result, `own` where it has none, `no` where we refuse."""
@@ -206,7 +206,7 @@ def served(model_type: str, folder: Path) -> Served:
         in_parts=model.passes.in_parts,
         parts=_parts(model, read),
         sharpens=model.tried.sharpens,
-        pairing="no" if model.closed else model.tried.pairing or "no",
+        layout="no" if model.closed else str(model.tried.layout or "no"),
     )
 
 
@@ -289,7 +289,7 @@ def row(model_type: str, found: Served) -> str:
     """A line of the table."""
     marks = " | ".join(found.mark(method) for method in METHODS)
     yes = {True: "yes", False: "no"}
-    more = f"{yes[found.sharpens]} | {found.pairing} | {yes[found.in_parts]}"
+    more = f"{yes[found.sharpens]} | {found.layout} | {yes[found.in_parts]}"
     return f"| {model_type} | = | {marks} | {more} |"
 
 

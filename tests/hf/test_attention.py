@@ -11,7 +11,7 @@ from ropelab.errors import InputError
 from ropelab.hf import passes
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
-from tests.hf.architectures import ARCHITECTURES, LATENT, ROUTED, TWO_KINDS
+from tests.hf.architectures import ARCHITECTURES, TWO_KINDS
 from tests.hf.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 
 WINDOW, GROUP = 20, 5
@@ -93,7 +93,9 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
     assert apart(logits(model, read), plain) < 1e-4
 
 
-@pytest.mark.parametrize("model_type", ["gemma", "gpt_neox", "cohere", "phi", "gemma3_text"])
+@pytest.mark.parametrize(
+    "model_type", ["gemma", "gpt_neox", "cohere", "gemma3_text", "deepseek_v2", "deepseek_v3"]
+)
 def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     model = HuggingFaceModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
     own = rope(tmp_path, "unscaled", TRAINED)
@@ -109,8 +111,7 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     ("model_type", "changes", "make", "message"),
     [
         ("gptj", {"rotary_dim": 8, "head_dim": None}, LogN, "do not call transformers' attention"),
-        ("deepseek_v3", {**LATENT, **ROUTED}, ReRope, "is not the beginning of queries and keys"),
-        ("cohere2", TWO_KINDS, ReRope, "is not the beginning of queries and keys"),
+        ("cohere2", TWO_KINDS, ReRope, "its own rotation of queries and keys cannot be taken over"),
         ("llama", {}, lambda *_: Dropped(), "drope is no way to read a model"),
     ],
 )

@@ -1,6 +1,7 @@
 """`python -m tests.stress`: try everything, say what did not hold, and keep the counts.
 
-`--few` tries a small part and keeps nothing; names choose among the ideas.
+`--few` tries a small part and keeps nothing; names choose among the ideas. The counts of those that
+were tried are kept beside those of the others.
 """
 
 import csv
@@ -21,15 +22,25 @@ SHOWN = 20
 
 
 def main(arguments: list[str]) -> int:
-    """The number of trials that did not hold, at most 1."""
+    """Try the ideas; 1 if anything did not hold."""
     few = "--few" in arguments
     names = [name for name in arguments if name in IDEAS] or list(IDEAS)
     bench.install()
-    rows = [(name, *tally(name, few)) for name in names]
-    if not few and names == list(IDEAS):
-        with TALLY.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([("idea", "tried", "held"), *rows])
-    return int(any(tried != held for _, tried, held in rows) or not all(row[1] for row in rows))
+    counts = {name: tally(name, few) for name in names}
+    if not few:
+        keep(counts)
+    return int(any(tried != held or not tried for tried, held in counts.values()))
+
+
+def keep(counts: dict[str, tuple[int, int]]) -> None:
+    """Write the counts of the ideas that were tried, beside those of the others' last trials."""
+    known: dict[str, tuple[object, object]] = {}
+    if TALLY.exists():
+        with TALLY.open() as file:
+            known = {row["idea"]: (row["tried"], row["held"]) for row in csv.DictReader(file)}
+    rows = [(name, *(known | counts)[name]) for name in IDEAS if name in known | counts]
+    with TALLY.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("idea", "tried", "held"), *rows])
 
 
 def tally(name: str, few: bool) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from ropelab import cli, experiments
 from ropelab.config import Base, Config
-from ropelab.context import Context
+from ropelab.context import Context, Needs
 from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
 from ropelab.folders import replaced_file
@@ -48,6 +48,10 @@ class Square:
     @property
     def title(self) -> str:
         return f"square {self.place}"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs()
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         with context.cells.directory(kind="steps", version=1, key=self.key) as folder:

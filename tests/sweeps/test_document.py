@@ -28,10 +28,3 @@ def test_the_command_prints_what_is_shown(call, monkeypatch):
     (shown,) = re.findall(r"```\n\$ ropelab (.*?)```", TEXT, re.DOTALL)
     command, _, printed = shown.partition("\n")
     assert call(*command.split()) == (0, printed, "")
-
-
-def test_the_folder_that_is_named_is_there(call):
-    Path("rope.toml").write_text(FILES[0])
-    assert call("run", "rope.toml", "--quiet")[0] == 0
-    (folder,) = Path("results/sweep").iterdir()
-    assert folder.name.startswith("rope-")

@@ -101,6 +101,12 @@ def test_a_beginning_that_the_tokenizer_does_not_have_is_refused(folder, tmp_pat
         replace(text, bos="yes").windows(10, 1)
 
 
+def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
+    write_byte_tokenizer(saved(tmp_path, "llama", vocab_size=97))
+    with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
+        TokenText.of(str(folder), str(tmp_path)).windows(10, 1)
+
+
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     text = TokenText.of(str(folder), model)
     others = {"fingerprint": "another", "bos": "no", "packed": True}

@@ -1,14 +1,15 @@
 """The bound's prediction for every base, beside what was measured."""
 
 import math
+from typing import Any
 
 import pandas as pd
 
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.tables import reach
 from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.stats import Interval
-from ropelab.trials.comparisons import difference
+from ropelab.stats import Mean, discovery_rates
+from ropelab.trials import comparisons
 
 COLUMNS = [
     "task",
@@ -22,6 +23,7 @@ COLUMNS = [
     "accuracy_difference",
     "accuracy_ci_low",
     "accuracy_ci_high",
+    "accuracy_false_discovery_rate",
     "text_difference_nats_per_byte",
     "text_ci_low_nats_per_byte",
     "text_ci_high_nats_per_byte",
@@ -43,7 +45,8 @@ def predictions(
     inside the trained length. ``quarter_turn_tokens``: where the slowest pair alone would turn its
     sign, the simplest rival prediction. ``reach_tokens``: longest distance up to which retrieval
     works (accuracy at least 0.5). ``accuracy``, ``reference_accuracy`` (of the largest base) and
-    ``accuracy_difference``: at the distances predicted to fail, all of them if none is.
+    ``accuracy_difference``: at the distances predicted to fail, all of them if none is; its
+    ``accuracy_false_discovery_rate`` is that among all rows of the table.
     ``text_difference_nats_per_byte``: in the second half of the window, against the largest base.
     """
     rows = [
@@ -51,7 +54,10 @@ def predictions(
         for task, table in trials.items()
         for base in config.bases
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    tested = [math.nan if row["is_reference"] else row["p_value"] for row in rows]
+    rates = discovery_rates(tested)
+    told = [row | {"accuracy_false_discovery_rate": r} for row, r in zip(rows, rates, strict=True)]
+    return pd.DataFrame(told, columns=COLUMNS)
 
 
 def _row(
@@ -62,11 +68,11 @@ def _row(
     trials: pd.DataFrame,
     accuracies: pd.DataFrame,
     buckets: pd.DataFrame | None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     slowest = float(inverse_frequencies(config.head_dim, base)[-1])
     judged = trials[trials["distance_tokens"] >= fails] if math.isfinite(fails) else trials
-    lost = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
-    text = _difference(_second_half(buckets), base)
+    difference = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
+    lost, text = difference.interval(), _difference(_second_half(buckets), base).interval()
     own, best = (_share(judged[judged["base"] == b]) for b in (base, max(config.bases)))
     return {
         "task": task,
@@ -80,6 +86,7 @@ def _row(
         "accuracy_difference": lost.value,
         "accuracy_ci_low": lost.low,
         "accuracy_ci_high": lost.high,
+        "p_value": difference.p_value(),
         "text_difference_nats_per_byte": text.value,
         "text_ci_low_nats_per_byte": text.low,
         "text_ci_high_nats_per_byte": text.high,
@@ -98,9 +105,9 @@ def _second_half(buckets: pd.DataFrame | None) -> pd.DataFrame | None:
     return buckets[last].rename(columns={"nll_nats_per_byte": "value", "document": "sequence"})
 
 
-def _difference(values: pd.DataFrame | None, base: float) -> Interval:
+def _difference(values: pd.DataFrame | None, base: float) -> Mean:
     """value under ``base`` minus value under the largest base, over seeds and units."""
     if values is None or values.empty:
-        return Interval(math.nan, math.nan, math.nan, 0)
+        return Mean(math.nan, math.nan, math.nan, 0, 0)
     units = values.groupby(["base", "seed", "sequence"])["value"].mean()
-    return difference(units[base], units[values["base"].max()]).interval()
+    return comparisons.difference(units[base], units[values["base"].max()])

@@ -70,9 +70,15 @@ def _chosen(config: ClaimsConfig) -> list[Claim]:
 
 
 def changes(claim: Claim, config: ClaimsConfig, context: Context) -> dict[str, Any]:
-    """What a run puts into a claim's inputs: the seed, and the stored runs it reads."""
+    """What a run puts into a claim's inputs: the seed, and the stored runs it reads.
+
+    What a model given by --hf does is no evidence about models trained here.
+    """
     seed = {"seed": config.seed} if claim.takes_seed else {}
-    return {**seed, "runs": tuple(context.stored(claim.reads))} if claim.reads else seed
+    if not claim.reads:
+        return seed
+    runs = (run for run in context.stored(claim.reads) if not run.config.get("hf"))
+    return {**seed, "runs": tuple(runs)}
 
 
 def _row(claim: Claim, evidence: Evidence) -> dict[str, Any]:

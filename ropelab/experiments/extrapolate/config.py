@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 QUESTION = "My model was trained at 2048 tokens: what happens at 8192 with PI, NTK, YaRN?"
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
-    "minutes; the method that wins here need not win there."
+    "minutes; the method that wins here need not win there. A model given by --hf speaks for "
+    "itself alone."
 )
 VERSION = 4
 TaskName = Literal["text", "copy", "hidden", "recall", "nearer"]
@@ -102,7 +103,10 @@ class ExtrapolateConfig(TrialConfig):
         """Those of both kinds of models, each told what it is with the other."""
         others = GivenConfig.model_fields
         own = {name: _told(field, others.get(name)) for name, field in cls.model_fields.items()}
-        return {**own, **{name: field for name, field in others.items() if name not in own}}
+        own["hf"].description = others["hf"].description
+        for name in ("hf", "dtype"):  # a model given can be in every format, and be one at all
+            own[name].annotation = getattr(others[name], "annotation", None)
+        return {**others, **own}
 
     @model_validator(mode="before")
     @classmethod
@@ -162,7 +166,6 @@ def _told(own: FieldInfo, given: FieldInfo | None) -> FieldInfo:
     if given is None or (given.description, given.default) == (own.description, own.default):
         return own
     told = copy(own)
-    told.annotation = own.annotation if own.default else given.annotation
     told.description = f"{own.description}; with --hf: {given.description}"
     if isinstance(given.default, int | str | tuple):
         default = given.default if isinstance(given.default, tuple) else [given.default]

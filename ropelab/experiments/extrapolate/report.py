@@ -8,6 +8,7 @@ from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
 from ropelab.trials.comparisons import said
+from ropelab.trials.tables import NLL
 
 Tables = Mapping[str, pd.DataFrame]
 DOING = {
@@ -25,7 +26,7 @@ def answer(tables: Tables) -> str:
     if "recommendation" in tables:
         return given.answer(tables)
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
-    text = [_text(tables)] if "text_nll" in tables else []
+    text = [*_context_pays(tables), _text(tables)] if "text_nll" in tables else []
     compared = [said(tables["comparisons"])] if "comparisons" in tables else []
     return " ".join([*sentences, *text, *compared])
 
@@ -96,6 +97,24 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
     at = inside["distance_tokens"] == trained_len // 2
     best = inside[at].groupby("method")["accuracy"].mean().max()
     return bool(best >= LEARNED)
+
+
+def _context_pays(tables: Tables) -> list[str]:
+    """What context is worth to the model as it was trained: without that, the rest says little."""
+    table = tables["last_window"]
+    inside = table[table["context_tokens"] <= table["train_len_tokens"]]
+    losses = inside[inside["method"] == "unscaled"].groupby("context_tokens")[NLL].mean()
+    if len(losses) < 2:
+        return []
+    lengths = ", ".join(map(str, losses.index))
+    return [
+        f"Inside the trained length the same last tokens cost {_numbers(losses)} nats per byte "
+        f"after {lengths} tokens."
+    ]
+
+
+def _numbers(values: pd.Series) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)
 
 
 def _text(tables: Tables) -> str:

@@ -18,8 +18,8 @@ SECONDS_PER_PLAN = 1.3e-8
 """A cast plan of an implementation, and each of its repairs, per position and pair."""
 SECONDS_PER_BOUND = 1e-8
 """One stretch of a long range, per pair."""
-BYTES_PER_BLOCK, BLOCK = 130.0, 4096
-"""Where blocks of positions begin and end is listed."""
+BYTES_PER_STRETCH = 130.0
+"""Where the stretches of an octave begin and end is listed; and 24 bytes of bounds per pair."""
 BYTES_PER_SCORE = 200.0
 """A drawn pair at one shift: rotated at three distances, with what that takes on the way."""
 SECONDS_PER_SCORE = 1e-7
@@ -45,8 +45,7 @@ def estimate(config: PrecisionConfig) -> Estimate:
     longest = max(config.length, *config.long_lengths, 0)
     memory = (
         held
-        + config.length / BLOCK * BYTES_PER_BLOCK
-        + longest / STRETCH * (BYTES_PER_BLOCK + 24 * pairs)
+        + longest / STRETCH * (BYTES_PER_STRETCH + 24 * pairs)
         + config.samples * wide * 64
         + scores * BYTES_PER_SCORE
     )

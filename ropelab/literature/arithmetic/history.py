@@ -166,8 +166,10 @@ CLAIMS = (
                 "standard in modern LLMs (GPT-3, Llama, Mistral, MiniMind)",
             ),
         ),
-        statement="Llama, Mistral and MiniMind use RoPE.",
-        check=partial(is_configured, models=("llama-2-7b", "mistral-7b-v0.1", "minimind")),
+        statement="Llama, Mistral, MiniMind and multimodal models use RoPE.",
+        check=partial(
+            is_configured, models=("llama-2-7b", "mistral-7b-v0.1", "minimind", "qwen2-vl-7b")
+        ),
         command="ropelab freqs --model minimind",
     ),
     Claim(

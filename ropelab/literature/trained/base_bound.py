@@ -10,6 +10,7 @@ from ropelab.literature.record import Claim, Evidence, Kind, Passage, limit, mis
 from ropelab.literature.thresholds import FAILS, LEARNED, LOW_LOSS
 from ropelab.literature.trained.stored import described
 from ropelab.rope.bounds import Similarity, first_negative
+from ropelab.stats import FALSE_DISCOVERIES
 
 
 class Outcome(StrEnum):
@@ -52,8 +53,9 @@ def judge(measured: pd.DataFrame) -> pd.DataFrame:
     Args:
         measured: per base and task `is_reference`, `first_failing_position_tokens` (missing where
             no failure is predicted), at the distances where failure is predicted (all, if none is)
-            `accuracy`, `reference_accuracy` and the upper end of the interval of their difference,
-            `accuracy_ci_high`; `text_ci_high_nats_per_byte`, missing if text was not measured.
+            `accuracy`, `reference_accuracy`, their `accuracy_difference` and its
+            `accuracy_false_discovery_rate` among all rows; `text_ci_high_nats_per_byte`, missing if
+            text was not measured.
     """
     if measured.empty:
         return measured.assign(outcome="", agrees=None)
@@ -71,7 +73,8 @@ def outcome(row: pd.Series) -> Outcome:
         return Outcome.REFERENCE
     if not row["reference_accuracy"] >= LEARNED:
         return Outcome.UNLEARNED
-    worse = row["accuracy_ci_high"] < 0
+    told_apart = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
+    worse = told_apart and row["accuracy_difference"] < 0
     if math.isnan(row["first_failing_position_tokens"]):
         return Outcome.WORSE_ANYWAY if worse else Outcome.HOLDS
     if row["accuracy"] >= FAILS or not worse:
@@ -97,7 +100,7 @@ def bound_predicts(*, runs: tuple[Stored, ...] = ()) -> Evidence:
     if below.empty:
         return Evidence(expected=expected, findings=(nothing,), models=models)
     failing = int((below["agrees"] == True).sum())  # noqa: E712, an object column
-    worse = int((below["accuracy_ci_high"] < 0).sum())
+    worse = int((below["outcome"] != Outcome.RETRIEVES).sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
     holding = int((above["agrees"] == True).sum())  # noqa: E712
     return Evidence(

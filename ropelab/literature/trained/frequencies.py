@@ -7,8 +7,8 @@ import pandas as pd
 
 from ropelab.context import Stored
 from ropelab.literature.record import Finding, Passage, limit, missing, part
-from ropelab.literature.thresholds import WORKS
-from ropelab.literature.trained.stored import Tally, Trained, tally, trained_claim
+from ropelab.literature.thresholds import MISSED, WORKS
+from ropelab.literature.trained.stored import Trained, tally, trained_claim
 
 COMMAND = "ropelab frequencies --seeds 0,1,2,3,4"
 COPYING, KEPT = "copy accuracy", "none"
@@ -20,7 +20,7 @@ class Frequencies(Trained):
 
     Columns read: schemes (scheme, frequencies), learned (metric, scheme, removed, distance_tokens,
     context_tokens, value), comparisons (metric, distance_tokens, context_tokens, scheme_a,
-    difference, verdict), removed (the same, removed_a in place of scheme_a).
+    difference, interval, verdict), removed (the same, removed_a in place of scheme_a).
     """
 
     def __init__(self, run: Stored) -> None:
@@ -57,7 +57,7 @@ class Frequencies(Trained):
         table = self.table(name)
         column = "removed_a" if name == "removed" else "scheme_a"
         if column not in table:
-            return pd.DataFrame(columns=["difference", "verdict", "distance_tokens"])
+            return pd.DataFrame(columns=["verdict"])
         chosen = (table["metric"] == COPYING) & (table["context_tokens"] == self.train_len)
         rows = table[chosen & (table[column] == who)].sort_values("distance_tokens")
         return rows if far is None else rows.iloc[-1:] if far else rows.iloc[:1]
@@ -67,15 +67,15 @@ def one_is_not_enough(run: Frequencies, scheme: str) -> tuple[Finding, ...]:
     """One slow frequency against many, and whether any other single one does."""
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
-    text = f"{copied:.2f} against {many:.2f}; {_told(rows, scheme)}"
     half = run.train_len // 2
     what = f"copying from {half} tokens back, {scheme} against {run.plain}"
-    worse = tally(rows["verdict"], scheme).worse
-    decided = None if rows.empty else worse == len(rows)
-    first = missing(what) if rows.empty else part(what, text, decided, copied)
+    if rows.empty or math.isnan(copied):
+        return (missing(what),)
+    found = tally(rows["verdict"], scheme)
+    everywhere = True if found.worse == len(rows) else None
+    agrees = False if copied >= WORKS * many else everywhere
+    first = part(what, f"{copied:.2f} against {many:.2f}; {found.text}", agrees, copied)
     others = {name: run.copies_within(name) for name in run.singles()}
-    if not others:
-        return (first,)
     best = max(others, key=lambda name: others[name])
     enough = others[best] >= WORKS * many
     return first, limit(f"the best single one, {best}", f"{others[best]:.2f}", not enough)
@@ -83,23 +83,18 @@ def one_is_not_enough(run: Frequencies, scheme: str) -> tuple[Finding, ...]:
 
 def detail_and_whole(run: Frequencies) -> tuple[Finding, ...]:
     """Each end of the spectrum taken away: is it missed where the sentence says, and only there?"""
-    return (
-        *_missed_at(run, "slow", far=True),
-        *_missed_at(run, "fast", far=False),
-    )
-
-
-def _missed_at(run: Frequencies, band: str, far: bool) -> tuple[Finding, Finding]:
-    """What is lost at the end that a band is said to serve, and at the other one."""
-    served, other = (run.compared("removed", band, where) for where in (far, not far))
-    what = f"copying without the {band} third"
-    if served.empty:
-        return missing(what), limit(what, "not measured", None)
-    there, elsewhere = tally(served["verdict"], band), tally(other["verdict"], band)
-    return (
-        part(f"{what}, {_where(served)}", _difference(served, there), there.worse > 0),
-        limit(f"{what}, {_where(other)}", _difference(other, elsewhere), elsewhere.worse == 0),
-    )
+    findings = []
+    for band, far in (("slow", True), ("fast", False)):
+        served, other = (run.compared("removed", band, where) for where in (far, not far))
+        what = f"copying without the {band} third"
+        if served.empty:
+            findings.append(missing(what))
+            continue
+        findings.append(part(*_change(what, served, band), _missed(served, band)))
+        elsewhere = _missed(other, band)
+        agrees = None if elsewhere is None else not elsewhere
+        findings.append(limit(*_change(what, other, band), agrees))
+    return tuple(findings)
 
 
 def slow_ones_mark_far(run: Frequencies, scheme: str) -> tuple[Finding, ...]:
@@ -108,21 +103,24 @@ def slow_ones_mark_far(run: Frequencies, scheme: str) -> tuple[Finding, ...]:
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
         return (missing(what),)
-    found = tally(rows["verdict"], scheme)
-    return (part(f"{what}, {_where(rows)}", _difference(rows, found), found.worse > 0),)
+    return (part(*_change(what, rows, scheme), _missed(rows, scheme)),)
 
 
-def _told(rows: pd.DataFrame, who: str) -> str:
-    return tally(rows["verdict"], who).text
+def _missed(rows: pd.DataFrame, who: str) -> bool | None:
+    """Whether copying falls by MISSED or more; None where the interval leaves that open."""
+    row = rows.iloc[0]
+    if row["ci_low"] > -MISSED:
+        return False
+    worse = tally(rows["verdict"], who).worse > 0
+    return True if worse and row["difference"] <= -MISSED else None
 
 
-def _where(rows: pd.DataFrame) -> str:
-    return f"from {int(rows['distance_tokens'].iloc[0])} tokens back"
-
-
-def _difference(rows: pd.DataFrame, found: Tally) -> str:
-    difference = float(rows["difference"].iloc[0])
-    return f"{0.0 if math.isclose(difference, 0) else difference:+.2f} ({found.text})"
+def _change(what: str, rows: pd.DataFrame, who: str) -> tuple[str, str]:
+    """What was measured, and by how much copying changes there."""
+    row = rows.iloc[0]
+    where = f"{what}, from {int(row['distance_tokens'])} tokens back"
+    ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+    return where, f"{row['difference']:+.2f} {ends} ({tally(rows['verdict'], who).text})"
 
 
 _claim = partial(trained_claim, Frequencies, "frequencies", COMMAND)

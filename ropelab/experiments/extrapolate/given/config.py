@@ -37,28 +37,29 @@ REACH = 2
 class GivenConfig(Config):
     """Which model is asked, up to which length, and what."""
 
-    hf: str = Field(description="folder of a Hugging Face causal language model to ask instead")
-    test_len: TestLen = Field(description="length it is measured at, by default twice its own")
+    hf: str = Field(
+        description="a model of one's own to ask instead: the folder of a Hugging Face causal "
+        "language model, or its id in the local cache of the Hub"
+    )
+    test_len: TestLen = Field(description="by default twice its trained length")
     methods: Names = Field(
         DEFAULT_METHODS,
-        description="the same methods, but for those that train or search; as_shipped, the model "
-        "as its configuration has it, is always measured too",
+        description="none that trains or searches; as_shipped, the model as its configuration "
+        "has it, is always measured too",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy", "passkey"),
         description="text; copy (tokens among tokens); passkey (a number hidden in text); "
         "multiquery (a number at every depth, all asked for)",
     )
-    documents: Count = Field(10, description="documents the text is measured on")
-    sequences: Count = Field(
-        2, description="sequences per distance (copy) or depth (passkey) and length of context"
-    )
+    documents: Count = Field(10, description="as many")
+    sequences: Count = Field(2, description="as many, and rows in which keys are hidden")
     depths: Naturals = Field(
         (0, 25, 50, 75, 100), description="where a pass key is hidden, in percent of the text"
     )
     corpus: str = Field(
         "",
-        description="text file or folder to use, all of it; empty: the standard library",
+        description="all of it",
     )
     packed: bool = Field(
         False, description="put documents one after another and cut them, instead of their heads"
@@ -69,7 +70,7 @@ class GivenConfig(Config):
     )
     device: On = "auto"
     dtype: Format = Field(
-        "auto", description="number format of the model, auto: its checkpoint's; angles in float32"
+        "auto", description="of the model; auto: its checkpoint's; angles in float32 in any"
     )
     device_map: Literal["none", "auto"] = Field(
         "none", exclude=True, description="auto: spread a model given by --hf over all devices"

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import torch
 
-from ropelab.context import Context
+from ropelab.context import Cell, Context
 from ropelab.errors import InputError
-from ropelab.estimate import Estimate, refuse_beyond, slowness, told
+from ropelab.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.hf.passes import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
@@ -42,38 +42,25 @@ class Cost:
         return sum(self.linear * n + self.quadratic * n * n for n in lengths)
 
 
-def check_room(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Refuse what cannot be computed, if anything is left to compute.
+def prepare(config: GivenConfig, cells: Sequence[Cell], context: Context) -> None:
+    """Refuse what cannot be computed, and say how long the rest will take, if it is long.
 
     Raises:
-        InputError: a pass needs more memory than allowed, or a method cannot be put in.
+        InputError: a pass needs more memory than there is or is allowed, a method cannot be put
+            in, or it is more than a day.
     """
-    if not context.unfinished(cells):
-        return
-    model = cells[0].subject.model()
-    for cell in cells:  # a method that the model does not take is refused when it is put in
+    left = [cell for cell in cells if isinstance(cell, AskedOfGiven)]
+    model = left[0].subject.model()
+    for cell in left:  # a method that the model does not take is refused when it is put in
         next(cell.reader.passes(model, [config.facts.train_len]), None)
-    _seconds(model, LONGER)  # what is not in memory before the first pass is after it
+    cost = measured_cost(model)
     needed = memory(model, config.test_len)
     if config.limit_memory is not None and needed > config.limit_memory:
         raise InputError(
-            f"reading {config.test_len} tokens needs about {_size(needed)}, more than "
-            f"--limit-memory {_size(config.limit_memory)}"
+            f"reading {config.test_len} tokens needs about {size(needed)}, more than "
+            f"--limit-memory {size(config.limit_memory)}"
         )
-
-
-def announce(cells: Sequence[AskedOfGiven], config: GivenConfig, context: Context) -> None:
-    """Say how long the cells that are left will take, if it is long.
-
-    Raises:
-        InputError: it is more than a day, or a pass needs more memory than there is.
-    """
-    left = [cell for cell in cells if context.unfinished([cell])]
-    if not left:
-        return
-    model = left[0].subject.model()
-    seconds = measured_cost(model).of(n for cell in left for n in lengths(cell))
-    needed = memory(model, config.test_len)
+    seconds = cost.of(n for cell in left for n in lengths(cell))
     here = seconds / slowness()  # measured on this machine, so not to be scaled to it again
     if context.limits:
         refuse_beyond(Estimate(here, needed - _taken(model)), 1, _free(model))
@@ -139,7 +126,7 @@ def memory(model: Any, length: int) -> int:
     Keys and values of all layers, the widest activations of one, and the scores of all heads where
     attention makes them at once.
     """
-    text, size = model.text, next(model.lm.parameters()).element_size()
+    text, each = model.text, next(model.lm.parameters()).element_size()
     heads = text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // heads
     kept = 2 * (getattr(text, "num_key_value_heads", None) or heads) * head
@@ -147,7 +134,7 @@ def memory(model: Any, length: int) -> int:
     wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
     scores = heads * at_once * length * 4 if text._attn_implementation == "eager" else 0
     added = length * text.num_hidden_layers * kept + at_once * wide + 2 * length * text.hidden_size
-    return _taken(model) + added * size + scores + 4 * 4 * LOGITS_PER_CHUNK
+    return _taken(model) + added * each + scores + 4 * 4 * LOGITS_PER_CHUNK
 
 
 def _taken(model: Any) -> int:
@@ -162,7 +149,3 @@ def _free(model: Any) -> int:
     if model.head.weight.device.type == "cuda":
         return int(torch.cuda.mem_get_info()[0])
     return int(psutil.virtual_memory().available)
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

@@ -14,6 +14,7 @@ status of that task is `undecidable`, and no methods are compared on it.
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -45,19 +46,19 @@ Measured = dict[str, pd.DataFrame]
 
 def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Ask and compare; the head of this file says what each table holds."""
-    here = replace(context, engine=WithOneModel())
-    probes = {task: first for task in config.tasks if (first := probe(config, task))}
-    estimate.check_room([*probes.values(), *cells(config, config.tasks[0])], config, here)
-    inside = {task: ask_all([cell], here)[task] for task, cell in probes.items()}
-    missed = {task: values for task, values in inside.items() if not is_learned(values)}
-    asked = {task: cells(config, task) for task in config.tasks if task not in missed}
-    estimate.announce([cell for group in asked.values() for cell in group], config, here)
+    here = replace(context, engine=WithOneModel(partial(estimate.prepare, config)))
+    probes = [first for task in config.tasks if (first := probe(config, task))]
+    missed = {
+        task: values for task, values in ask_all(probes, here).items() if not is_learned(values)
+    }
+    asked = [cell for task in config.tasks if task not in missed for cell in cells(config, task)]
+    found = missed | ask_all(asked, here)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
     for task in config.tasks:
-        measured = missed.get(task) or ask_all(asked[task], here)[task]
-        tables |= _tables(task, measured, UNDECIDABLE if task in missed else "ok", config)
-        pairs += _pairs(task, measured, config) if task not in missed else ()
+        status = UNDECIDABLE if task in missed else "ok"
+        tables |= _tables(task, found[task], status, config)
+        pairs += _pairs(task, found[task], config) if status == "ok" else ()
     tables = {n: t.assign(train_len_tokens=config.facts.train_len) for n, t in tables.items()}
     tables["comparisons"] = compared(pairs, ABOUT)
     tables["recommendation"] = recommendation(config, tables)
