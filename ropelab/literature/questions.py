@@ -89,17 +89,10 @@ QUESTIONS = (
             "为什么不能只用一个超低频率?(核心)",
             "why not a single very low frequency? (the core)",
         ),
-<<<<<<< HEAD
-        "Not because float32 could not tell neighbours apart: with sin and cos it loses "
-        "{one-frequency-neighbours} of them. What is small is the signal, the difference that one "
-        "token makes to a score ({script-cos-step}); small models do not learn to copy with it "
-        "(share of symbols copied {one-frequency-learned}).",
-=======
         "Not because float32 could not tell neighbours apart (lost with sin and cos: "
         "{one-frequency-neighbours}). What is small is the signal: one token on, cos changes by "
         "{script-cos-step}, and `ropelab precision --period 1e6` says by how much a score does. "
         "What models learn with it, by `ropelab frequencies`: {one-frequency-learned}.",
->>>>>>> frequencies
     ),
     Question(
         Passage("001", "§8.3", 481, "YaRN 如何实现长度外推?", "how does YaRN extrapolate?"),
