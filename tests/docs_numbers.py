@@ -16,6 +16,7 @@ from tests.docs.bases import base_empirical_entries
 from tests.docs.encodings import encodings_entries
 from tests.docs.entry import Entry
 from tests.docs.extrapolation import extrapolate_entries
+from tests.docs.frequencies import frequencies_entries
 from tests.docs.ledger import claims_entries
 from tests.docs.notes import note_pages
 from tests.docs.reference import ROOT
@@ -29,6 +30,7 @@ CONSTANTS = {
         "1.1 million parameters",
     ),
     "docs/findings.md": (
+        "| one, period 6.2832 |",
         "more than 0.01 rad",
         "arXiv:2405.14591",
         "models of 1.1 million",
@@ -71,6 +73,7 @@ def entries() -> list[Entry]:
         *extrapolate_entries(),
         *base_empirical_entries(),
         *encodings_entries(),
+        *frequencies_entries(),
         *claims_entries(),
     ]
 

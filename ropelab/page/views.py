@@ -68,7 +68,17 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "comparisons": (
         View("at_tokens", ("difference",), ("method_b",)),
         View("times_trained_len", ("difference",), ("encoding_b",)),
+        View("distance_tokens", ("difference",), ("scheme_a",)),
     ),
+    "learned": (
+        View(
+            "distance_tokens",
+            ("value",),
+            ("scheme",),
+            {"metric": "copy accuracy", "removed": "none"},
+        ),
+    ),
+    "removed": (View("distance_tokens", ("difference",), ("removed_a",)),),
     "collisions": (View("position_end", ("fraction",), ("format",)),),
     "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
     "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
