@@ -17,6 +17,7 @@ from tests.docs.encodings import encodings_entries
 from tests.docs.entry import Entry
 from tests.docs.extrapolation import extrapolate_entries
 from tests.docs.frequencies import frequencies_entries
+from tests.docs.given import given_entries
 from tests.docs.ledger import claims_entries
 from tests.docs.notes import note_pages
 from tests.docs.reference import ROOT
@@ -74,6 +75,7 @@ def entries() -> list[Entry]:
         *base_empirical_entries(),
         *encodings_entries(),
         *frequencies_entries(),
+        *given_entries(),
         *claims_entries(),
     ]
 
