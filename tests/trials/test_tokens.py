@@ -86,6 +86,17 @@ def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
     assert plain.bytes_per_token.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
 
 
+def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
+    (tmp_path / "long.txt").write_text("long text " * 10**5)
+    read = []
+    whole = TokenText.ids
+    monkeypatch.setattr(TokenText, "ids", lambda t, text: read.append(len(text)) or whole(t, text))
+    text = TokenText.of(str(tmp_path / "long.txt"), model)
+    text.windows(20, 2)
+    text.stretch(0, 20)
+    assert 0 < max(read) < 1000
+
+
 def test_too_little_text_is_refused_with_what_would_help(folder, model):
     with pytest.raises(InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"):
         TokenText.of(str(folder), model).windows(850, 2)
