@@ -30,7 +30,7 @@ FLOORS = (
         "tables",
     ),
     ("config", "cells"),
-    ("context", "lookahead"),
+    ("context", "forecast", "lookahead"),
     ("rope",),
     ("numerics",),
     ("encoding",),
