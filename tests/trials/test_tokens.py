@@ -42,7 +42,8 @@ def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
     assert (rows.tokens[:, 0] == BOS).all()
     assert {spelled(text, row) for row in rows.tokens} == {each[:59] for each in written}
     assert rows.bytes_per_token.tolist() == [1.0] * 10
-    assert set(rows.kinds) == {"prose"}
+    assert {origin.kind for origin in rows.origins} == {"prose"}
+    assert {origin.name for origin in rows.origins} == {path.name for path in folder.iterdir()}
 
 
 def test_documents_come_in_an_order_that_follows_from_their_content(folder, model, tmp_path):
@@ -75,7 +76,7 @@ def test_packed_documents_follow_one_another(folder, model):
     whole = b"".join(contents).decode()
     rows = text.windows(len(whole) // 4, 4)
     assert "".join(spelled(text, row) for row in rows.tokens) == whole[: len(whole) // 4 * 4]
-    assert set(rows.kinds) == {"packed"}
+    assert rows.origins == tuple((f"piece {n}", "packed") for n in range(4))
     assert text.stretch(1, 50) == text.ids(whole)[50:100]
     assert text.stretch(len(whole) // 50, 50) == text.stretch(0, 50)
 
