@@ -40,7 +40,6 @@ def ladder(
     """Explanations of other frequencies, the likeliest first: a sentence and the frequencies."""
     right = spec.inv_freq(length)
     plain = inverse_frequencies(spec.rotary_dim, spec.base)
-    yield "rotated twice: every angle is doubled", 2 * right
     if isinstance(spec.scaling, LongRope):
         for name, values in (
             ("short", spec.scaling.short_factor),
@@ -50,6 +49,7 @@ def ladder(
     if spec.scaling.name != "unscaled":
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
+    yield "rotated twice: every angle is doubled", 2 * right
     for trained in LENGTHS:
         if trained != spec.trained_len:
             other = replace(spec, trained_len=trained)
@@ -128,13 +128,28 @@ def wrong_gain(gain: float, spec: RopeSpec) -> Verdict | None:
 
 
 def casts(observed: Observed, spec: RopeSpec, length: int) -> list[dict[str, Any]]:
-    """A row per cast plan, nearest first: how far its tables are from the observed ones."""
+    """A row per cast plan, nearest first: how far its tables are from the observed ones.
+
+    A plan with a format that ends before the positions do (float16 at 65520) is left out: what was
+    observed is finite.
+    """
+    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
+    positions = observed.positions.astype(np.float64)
     rows = []
     for name, plan in plans().items():
-        cos, sin = tables(plan, observed, spec, length)
-        apart = np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean()
-        rows.append({"cast": name, "mean_difference": float(apart)})
+        angles = Chain(plan, spectrum).angles(positions).T
+        if np.isfinite(angles).all():
+            rows.append({"cast": name, "mean_difference": _apart(plan, angles, observed, spec)})
     return sorted(rows, key=lambda row: row["mean_difference"])
+
+
+def _apart(
+    plan: CastPlan, angles: Float[np.ndarray, "n pairs"], observed: Observed, spec: RopeSpec
+) -> float:
+    """How far cos and sin of these angles, times the attention factor, are from the observed."""
+    gain = spec.attention_factor
+    cos, sin = (round_to(gain * trig(angles), plan.table) for trig in (np.cos, np.sin))
+    return float(np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean())
 
 
 def plans() -> dict[str, CastPlan]:
@@ -157,17 +172,6 @@ def plans() -> dict[str, CastPlan]:
         everything: dict[str, Any] = dict.fromkeys(CASTS, fmt)
         found[f"everything in {name}"] = replace(clean, **everything)
     return found
-
-
-def tables(
-    plan: CastPlan, observed: Observed, spec: RopeSpec, length: int
-) -> tuple[Float[np.ndarray, "n pairs"], Float[np.ndarray, "n pairs"]]:
-    """cos and sin of a plan at the observed positions, times the attention factor."""
-    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
-    angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
-    gain = spec.attention_factor
-    cos, sin = (round_to(gain * trig(angles), plan.table) for trig in (np.cos, np.sin))
-    return cos, sin
 
 
 def phase_errors(observed: Observed, spec: RopeSpec, length: int) -> Float[np.ndarray, " n"]:
