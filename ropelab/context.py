@@ -11,14 +11,19 @@ import pandas as pd
 
 from ropelab.cells import CellName, Cells
 from ropelab.errors import RopelabError
+from ropelab.estimate import Estimate
 from ropelab.folders import fingerprint
-from ropelab.machine import one_thread
+from ropelab.forecast import Forecast
+from ropelab.machine import one_thread, rate
 
 
 class Advance(Protocol):
-    """Report progress: `advance(1, note="loss 2.31")`."""
+    """Report progress: `advance(1, note="loss 2.31")`.
 
-    def __call__(self, steps: float = 1, *, note: str = "") -> None: ...
+    `left` is the time left in seconds, where whoever reports knows it better than the steps do.
+    """
+
+    def __call__(self, steps: float = 1, *, note: str = "", left: float | None = None) -> None: ...
 
 
 class Progress(Protocol):
@@ -63,6 +68,13 @@ class Needs:
     awaited: bool = False
     folders: tuple[CellName, ...] = ()
     supplies: tuple[Supply, ...] = ()
+
+    def cost(self) -> Estimate:
+        """What a cell costs on one core; on a GPU without a time, as no rate was measured there."""
+        if self.gpu:
+            return Estimate(parts=1)
+        seconds = self.operations / rate(self.dtype)
+        return Estimate(seconds, self.memory_bytes, longest=seconds, parts=1)
 
 
 class Cell(Protocol):
@@ -116,7 +128,7 @@ class Stored:
 def silent(description: str, total: float | None = None) -> Iterator[Advance]:
     """Progress for tests and notebooks: none."""
 
-    def advance(steps: float = 1, *, note: str = "") -> None:
+    def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
         """Report nothing."""
 
     yield advance
@@ -155,20 +167,26 @@ class InThisProcess:
 
     def __init__(self) -> None:
         self._turn = Lock()
+        self._forecast = Forecast(workers=1)
 
     def compute(self, cells: Sequence[Cell], context: "Context") -> None:
         """See `Engine.compute`."""
         if not cells:
             return
         failures = Failures()
-        with context.progress(called(cells), len(cells)) as whole:
-            for cell, share in zip(cells, shares(cells), strict=True):
+        with (
+            context.progress(called(cells), len(cells)) as whole,
+            self._forecast.of([cell.needs.cost().on(1) for cell in cells]) as parts,
+        ):
+            for cell, part, share in zip(cells, parts, shares(cells), strict=True):
                 try:
                     with self._turn, one_thread():
+                        self._forecast.begin(part)
                         context.compute(cell)
                 except RopelabError as error:
                     failures.add(error)
-                whole(share)
+                self._forecast.end(part)
+                whole(share, left=self._forecast.left(parts))
         failures.report()
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Tables of a run for other programs: CSV, Parquet, LaTeX, Markdown, evaluation results."""
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,10 @@ import pandas as pd
 
 from ropelab.errors import InputError, unknown_name
 from ropelab.folders import replaced_file
-from ropelab.page.columns import labelled
+from ropelab.harness.files import files_of
 from ropelab.page.shown import Shown
-from ropelab.page.views import intervals, kinds_of, views_of
-from ropelab.stats import mean_interval
 from ropelab.tables import as_markdown
 from ropelab.terminal import format_value
-
-Z95 = 1.959963984540054
-"""Half-width of a 95 % interval in standard errors, for intervals of many samples."""
 
 
 def as_latex(table: pd.DataFrame) -> str:
@@ -64,10 +59,10 @@ def text_of(run: Shown, tables: Mapping[str, pd.DataFrame], kind: str) -> str:
     """The tables as text to print.
 
     Raises:
-        InputError: the format is not text.
+        InputError: the format is not text, or is several files.
     """
     if kind == "lm-eval":
-        return json.dumps(evaluation(run, tables), indent=2, ensure_ascii=False) + "\n"
+        return _one_file(files_of(run, tables))
     if kind not in TEXTS:
         raise InputError(f"{kind} is not text: give --output FOLDER")
     return "\n".join(TEXTS[kind](table) for table in tables.values())
@@ -76,17 +71,36 @@ def text_of(run: Shown, tables: Mapping[str, pd.DataFrame], kind: str) -> str:
 def write_tables(
     run: Shown, tables: Mapping[str, pd.DataFrame], kind: str, folder: Path
 ) -> list[Path]:
-    """One file per table in `folder`; for evaluation results one for all."""
+    """One file per table in `folder`; for evaluation results those that the harness would write."""
+    if kind == "lm-eval":
+        return _write_files(files_of(run, tables), folder)
     folder.mkdir(parents=True, exist_ok=True)
-    groups = {"results": tables} if kind == "lm-eval" else {n: {n: t} for n, t in tables.items()}
-    paths = {name: folder / f"{name}.{ENDINGS[kind]}" for name in groups}
-    for name, group in groups.items():
+    paths = {name: folder / f"{name}.{ENDINGS[kind]}" for name in tables}
+    for name, table in tables.items():
         with replaced_file(paths[name]) as fresh:
             if kind == "parquet":
-                _write_parquet(group[name], fresh)
+                _write_parquet(table, fresh)
             else:
-                fresh.write_text(text_of(run, group, kind), encoding="utf-8")
+                fresh.write_text(text_of(run, {name: table}, kind), encoding="utf-8")
     return list(paths.values())
+
+
+def _one_file(documents: Mapping[str, dict[str, Any]]) -> str:
+    if len(documents) != 1:
+        raise InputError(f"lm-eval would be {len(documents)} files here: give --output FOLDER")
+    return "".join(map(_as_json, documents.values()))
+
+
+def _write_files(documents: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]:
+    for name, document in documents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(folder / name) as fresh:
+            fresh.write_text(_as_json(document), encoding="utf-8")
+    return [folder / name for name in documents]
+
+
+def _as_json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _write_parquet(table: pd.DataFrame, path: Path) -> None:
@@ -94,68 +108,3 @@ def _write_parquet(table: pd.DataFrame, path: Path) -> None:
         table.to_parquet(path, index=False)
     except ImportError:
         raise InputError("parquet needs pyarrow: pip install 'ropelab[parquet]'") from None
-
-
-def evaluation(run: Shown, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """Measured tables in the shape of lm-evaluation-harness' results file.
-
-    Every line of a table at every place is a task, named `<experiment>/<table>/<line>@<place>`,
-    with the metric `<name>,none` and its standard error: over seeds where there are several, else
-    from the 95 % interval, else "N/A". Tables without intervals or seeds measure nothing.
-    """
-    results: dict[str, dict[str, Any]] = {}
-    samples: dict[str, dict[str, int]] = {}
-    for name, table in tables.items():
-        for task, metric, rows, bounds in _tasks(name, labelled(table)):
-            full = f"{run.manifest['experiment']}/{task}"
-            value, error = _estimate(rows, metric, bounds)
-            results[full] = {
-                "alias": full,
-                f"{metric},none": value,
-                f"{metric}_stderr,none": error,
-            }
-            samples[full] = {"original": len(rows), "effective": len(rows)}
-    return {
-        "results": results,
-        "n-samples": samples,
-        "n-shot": dict.fromkeys(results, 0),
-        "versions": dict.fromkeys(results, run.manifest.get("version")),
-        "config": run.manifest.get("config", {}),
-        "model_name": f"ropelab {run.manifest['experiment']}",
-        "git_hash": run.manifest.get("commit"),
-        "date": run.manifest.get("start"),
-    }
-
-
-def _tasks(
-    name: str, table: pd.DataFrame
-) -> Iterator[tuple[str, str, pd.DataFrame, tuple[str, str] | None]]:
-    view = views_of(name, table)
-    if view is None or len(view.y) != 1:
-        return
-    bounds = intervals([str(column) for column in table.columns]).get(view.y[0])
-    if bounds is None and "repeat" not in kinds_of(table).values():
-        return
-    keys = [*view.where, *view.series, view.x]
-    for values, rows in table.groupby(keys, sort=False):
-        *line, at = (_spoken(value) for value in values)
-        yield f"{name}/{','.join(line)}@{at}", view.y[0], rows.dropna(subset=view.y[0]), bounds
-
-
-def _spoken(value: Hashable) -> str:
-    return format_value(value)
-
-
-def _estimate(
-    rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None
-) -> tuple[float | None, float | str]:
-    """Mean and standard error; an empty group has neither."""
-    if rows.empty:
-        return None, "N/A"
-    mean = mean_interval(rows[metric])
-    if mean.n > 1:
-        return mean.value, float(rows[metric].to_numpy(dtype=float).std(ddof=1)) / mean.n**0.5
-    if bounds is None or rows[list(bounds)].isna().any(axis=None):
-        return mean.value, "N/A"
-    low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
-    return mean.value, float(high - low) / (2 * Z95)

@@ -20,6 +20,7 @@ from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
 from ropelab.folders import Waiting, locked, say_nothing
 from ropelab.machine import about_dtype
+from ropelab.manifest import read_manifest
 from ropelab.notices import say
 from ropelab.outlook import outlook, room_for, workers_for
 from ropelab.tables import DamagedError, Tables, sha256_of
@@ -175,7 +176,7 @@ class Lab:
 
     def _to_draw(self, folder: Path) -> bool:
         """Whether a stored run lacks figures that are wanted, or has some that are damaged."""
-        manifest = store.read_manifest(folder)
+        manifest = read_manifest(folder)
         if manifest is None or self.redraw:
             return self.redraw
         drawn = manifest["figures"] is not None and store.has_whole_figures(folder, manifest)

@@ -1,4 +1,4 @@
-"""The cells of a run before any of them is computed, phase by phase, and what they cost.
+"""The cells of a run before any of them is computed, phase by phase.
 
 Experiments name their cells inside `run`, where they hand them to their context. Here they get one
 that notes the cells and has no results: `run` goes on as far as it can without looking at any, so
@@ -13,17 +13,9 @@ from typing import Any
 import pandas as pd
 
 from ropelab.cells import Cells
-from ropelab.context import Cell, Context, Needs
-from ropelab.estimate import Estimate
-from ropelab.machine import multiplies_bfloat16
+from ropelab.context import Cell, Context
 
 Tables = dict[str, pd.DataFrame]
-
-RATES = {"bfloat16": 1.4e11, "float32": 6e10}
-"""Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
-without it make it (docs/log.md)."""
-EMULATED = 0.1
-"""bfloat16 without matrix units for it, against float32."""
 
 
 class NeedsResultsError(Exception):
@@ -65,18 +57,3 @@ def cells_ahead(
     with suppress(NeedsResultsError):
         run(config, listing)
     return listing.phases
-
-
-def cost(needs: Needs) -> Estimate:
-    """What a cell costs on one core; on a GPU time is not known, as no rate was measured there."""
-    if needs.gpu:
-        return Estimate(parts=1)
-    seconds = needs.operations / rate(needs.dtype)
-    return Estimate(seconds, needs.memory_bytes, longest=seconds, parts=1)
-
-
-def rate(dtype: str) -> float:
-    """Operations per second in products of a number format, on one core."""
-    if dtype == "bfloat16" and not multiplies_bfloat16("cpu"):
-        return EMULATED * RATES["float32"]
-    return RATES[dtype]

@@ -16,6 +16,11 @@ from typing import Literal
 
 DtypeName = Literal["auto", "float32", "bfloat16"]
 """A number format as a config names it; `auto` is resolved before anything is computed."""
+RATES = {"bfloat16": 1.4e11, "float32": 6e10}
+"""Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
+without it make it (docs/log.md)."""
+EMULATED = 0.1
+"""bfloat16 without matrix units for it, against float32."""
 
 
 def resolve_device(device: str) -> str:
@@ -58,6 +63,13 @@ def multiplies_bfloat16(device: str) -> bool:
     # the units alone (ONEDNN_MAX_CPU_ISA), and a build of torch may come without it.
     units = torch.cpu.get_capabilities().get("amx_bf16", False)
     return bool(units and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def rate(dtype: str) -> float:
+    """Operations per second in products of a number format, on one core."""
+    if dtype == "bfloat16" and not multiplies_bfloat16("cpu"):
+        return EMULATED * RATES["float32"]
+    return RATES[dtype]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from ropelab.config import Config
 from ropelab.context import Cell, Context, Needs
 from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
-from ropelab.lookahead import cells_ahead, cost
+from ropelab.lookahead import cells_ahead
 
 ORDINARY = Needs().memory_bytes
 """What an ordinary cell is taken to need; with less memory free than that, one is tried anyway."""
@@ -40,7 +40,7 @@ def outlook(experiment: Experiment, config: Config, context: Context) -> Outlook
 
 def cost_of(cells: Iterable[Cell]) -> Estimate:
     """What cells cost together."""
-    return sum((cost(cell.needs) for cell in cells), Estimate())
+    return sum((cell.needs.cost() for cell in cells), Estimate())
 
 
 def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:

@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import tomli_w
-from pydantic import TypeAdapter
 
 from ropelab.config import Config, Label
 from ropelab.context import Stored
 from ropelab.errors import InputError
 from ropelab.files import read_regular
 from ropelab.folders import fingerprint, replaced
-from ropelab.manifest import Manifest
+from ropelab.manifest import read_manifest, write_manifest
 from ropelab.notices import say_once
 from ropelab.tables import DamagedError, Tables, read_tables, unit_of, write_tables
 
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 1
-LARGEST = 2**26
-"""Bytes that a manifest may take."""
-MANIFEST = TypeAdapter(Manifest)
 DOTS_PER_INCH = 150
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
@@ -148,7 +144,7 @@ def save(
             "tables": _describe_tables(tables, hashes),
             "figures": None if figures is None else _save_figures(figures, fresh),
         }
-        _write_manifest(fresh, manifest)
+        write_manifest(fresh, manifest)
 
 
 def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
@@ -162,7 +158,7 @@ def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
                 copy = fresh / path.relative_to(folder)
                 copy.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, copy)
-        _write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
+        write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
 
 
 def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
@@ -185,11 +181,6 @@ def _lay_out(figure: "Figure") -> None:
         figure.set_dpi(DOTS_PER_INCH)
         engine.execute(figure)
         figure.set_layout_engine("none")
-
-
-def _write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -222,23 +213,6 @@ def to_toml(identity: Identity) -> str:
     """The resolved config as a file that `--config` reads."""
     values = identity.config.model_dump(mode="json", exclude_none=True)
     return tomli_w.dumps({"experiment": identity.experiment, **values})
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, None where there is none that can be read.
-
-    A manifest.json that is not of this program's making is left alone, and said once.
-    """
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(read_regular(path, LARGEST))
-        MANIFEST.validate_python(manifest)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, RecursionError):
-        say_once(f"left out: {path} is not the manifest of a finished run")
-        return None
-    return manifest
 
 
 def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
@@ -17,6 +18,7 @@ from rich.progress import (
     BarColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -25,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ropelab.context import Advance
+from ropelab.estimate import duration
 from ropelab.notices import printable, say
 
 UNBOUNDED = 10_000
@@ -32,11 +35,24 @@ GAP = 2
 READABLE = 14
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds after which the first of them tells the time left
+ENOUGH = 0.01  # the share of some work that has to be done before its pace tells the time left
 
 
 def say_waiting(folder: Path) -> None:
     """Another process makes the same run."""
     say(f"waiting: another ropelab is making {folder}; its result will be used")
+
+
+class TimeLeftColumn(TimeRemainingColumn):
+    """The time left as it was told, counted down; where it was not, as rich works it out."""
+
+    def render(self, task: Task) -> Text:
+        """The text of the column."""
+        end = task.fields["end"]
+        if end is None:
+            return super().render(task)
+        left = timedelta(seconds=math.ceil(max(0.0, end - time.monotonic())))
+        return Text(str(left), style="progress.remaining")
 
 
 class Bars:
@@ -50,7 +66,7 @@ class Bars:
             TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeLeftColumn(),
             # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
@@ -62,12 +78,14 @@ class Bars:
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
         """Show one bar while the block runs; blocks may nest, also in several threads."""
         self._count(1)
-        task = self._bars.add_task(printable(description), total=total, note="")
+        task = self._bars.add_task(printable(description), total=total, note="", end=None)
 
-        def advance(steps: float = 1, *, note: str = "") -> None:
+        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
             self._bars.advance(task, steps)
             if note:
                 self._bars.update(task, note=printable(note))
+            if left is not None:
+                self._bars.update(task, end=time.monotonic() + left)
 
         try:
             yield advance
@@ -103,16 +121,18 @@ class PlainLines:
         if not self._open:
             say(f"{description} ...")
 
-        def advance(steps: float = 1, *, note: str = "") -> None:
+        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
             nonlocal done, due
             done += steps
             now = time.monotonic()
             if now < due:
                 return
             due = now + SPARSELY * max(1, self._open - 1)
-            left = f", {(now - start) * (total / done - 1):.0f} s left" if total and done else ""
+            if left is None and total and done >= ENOUGH * total:
+                left = (now - start) * (total / done - 1)
             share = f"{done / total:.0%}" if total else f"{done:g}"
-            say(f"{description}: {share}{left}{f', {note}' if note else ''}")
+            time_left = "" if left is None else f"{duration(max(0.0, left))} left"
+            say(f"{description}: {', '.join(filter(None, (share, time_left, note)))}")
 
         self._open += 1
         try:

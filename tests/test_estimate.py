@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ropelab import estimate, experiments, lookahead
+from ropelab import estimate, experiments, machine
 from ropelab.config import build
 from ropelab.context import Context, Needs
 from ropelab.engine import capacity
@@ -33,7 +33,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
     """The same sentences on every machine, however busy."""
     monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
     monkeypatch.setattr(capacity, "available_memory", lambda: 8 * GB)
-    monkeypatch.setattr(lookahead, "multiplies_bfloat16", lambda device: True)
+    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: True)
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_model_given_is_not_loaded_to_tell_what_it_costs():
 
 
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
-    assert lookahead.cost(Needs(1e20, gpu=True)).seconds == 0
-    assert lookahead.cost(Needs(1e20)).seconds > 0
+    assert Needs(1e20, gpu=True).cost().seconds == 0
+    assert Needs(1e20).cost().seconds > 0
 
 
 def test_bfloat16_without_matrix_units_takes_longest(monkeypatch):
-    quick, plain = lookahead.rate("bfloat16"), lookahead.rate("float32")
-    monkeypatch.setattr(lookahead, "multiplies_bfloat16", lambda device: False)
-    assert lookahead.rate("bfloat16") < plain < quick
+    quick, plain = machine.rate("bfloat16"), machine.rate("float32")
+    monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: False)
+    assert machine.rate("bfloat16") < plain < quick
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 801])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import ToyConfig, toy
@@ -52,7 +53,8 @@ def test_markdown_has_a_row_per_row(run):
 
 
 def test_evaluation_results_are_means_and_errors_over_seeds(run):
-    found = export.evaluation(run, export.chosen(run, ["copy_accuracy", "literature"]))
+    tables = export.chosen(run, ["copy_accuracy", "literature"])
+    found = json.loads(export.text_of(run, tables, "lm-eval"))
     table = run.tables["copy_accuracy"]
     rows = table.query("method == 'yarn' and distance_tokens == 4096 and context_tokens == 8192")
     task = "extrapolate/copy_accuracy/8192,yarn ×4@4096"
@@ -61,17 +63,25 @@ def test_evaluation_results_are_means_and_errors_over_seeds(run):
     assert found["n-samples"][task] == {"original": 5, "effective": 5}
     assert len(found["results"]) == len(table) / 5
     assert set(found["versions"]) == set(found["n-shot"]) == set(found["results"])
-    json.dumps(found, allow_nan=False)
 
 
 def test_one_seed_takes_its_error_from_the_interval(run):
     table = run.tables["copy_accuracy"].query("seed == 0")
-    found = export.evaluation(run, {"copy_accuracy": table})["results"]
+    found = json.loads(export.text_of(run, {"copy_accuracy": table}, "lm-eval"))["results"]
     row = table.query("method == 'pi' and distance_tokens == 256 and context_tokens == 8192").iloc[
         0
     ]
     error = found["extrapolate/copy_accuracy/8192,pi ×4@256"]["accuracy_stderr,none"]
     assert error == pytest.approx((row.ci_high - row.ci_low) / 3.92, rel=1e-3)
+
+
+def test_a_mean_over_few_documents_has_an_error_by_student(run):
+    table = run.tables["text_nll"].query("seed == 0")
+    row = table.iloc[0]
+    found = json.loads(export.text_of(run, {"text_nll": table}, "lm-eval"))["results"]
+    errors = [each["nll_nats_per_byte_stderr,none"] for each in found.values()]
+    expected = (row.ci_high - row.ci_low) / 2 / stats.t.ppf(0.975, row.documents - 1)
+    assert min(abs(error / expected - 1) for error in errors) < 1e-9
 
 
 def test_what_is_not_there_is_refused(run):

@@ -5,6 +5,7 @@ import re
 
 from ropelab.gallery import write_index
 from ropelab.lab import Lab
+from ropelab.manifest import write_manifest
 from tests.toy import ToyConfig, toy
 
 
@@ -36,9 +37,8 @@ def test_an_unfinished_run_is_not_shown(tmp_path):
 
 def test_the_index_says_what_was_measured_in_earlier_runs(tmp_path):
     folder = Lab(tmp_path).carry_out(toy(), ToyConfig(base=5e5)).folder
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest |= {"seconds": 11.4, "measurements": {"computed": 2, "reused": 5}}
-    path.write_text(json.dumps(manifest))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    more = {"seconds": 11.4, "measurements": {"computed": 2, "reused": 5}}
+    write_manifest(folder, manifest | more)
     text = write_index(tmp_path).read_text()
     assert "in 11 s (5 of 7 measurements from earlier runs) with" in text

@@ -17,6 +17,7 @@ from ropelab import store
 from ropelab.config import Config, Label, take_label
 from ropelab.errors import InputError
 from ropelab.lab import Lab
+from ropelab.manifest import read_manifest, write_manifest
 from tests.toy import Toy, ToyConfig, toy
 
 
@@ -128,10 +129,10 @@ def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
 def test_figures_nobody_asked_for_are_drawn_when_somebody_does(lab):
     plain = replace(lab, figures=False).carry_out(toy(), ToyConfig())
     assert not (plain.folder / "figures").exists()
-    assert store.read_manifest(plain.folder)["figures"] is None
+    assert read_manifest(plain.folder)["figures"] is None
     tables = (plain.folder / "tables/toy.csv").read_bytes()
     assert lab.carry_out(toy(), ToyConfig()).reused
-    assert store.read_manifest(plain.folder)["figures"] == ["figures/toy.png"]
+    assert read_manifest(plain.folder)["figures"] == ["figures/toy.png"]
     assert (plain.folder / "figures/toy.png").exists()
     assert (plain.folder / "tables/toy.csv").read_bytes() == tables
 
@@ -216,8 +217,41 @@ def test_names_in_a_manifest_stay_inside_its_folder(lab):
     folder = lab.carry_out(toy(), ToyConfig()).folder
     manifest = json.loads((folder / "manifest.json").read_text())
     for changes in ({"figures": ["../x.png"]}, {"tables": {"../x": manifest["tables"]["toy"]}}):
-        (folder / "manifest.json").write_text(json.dumps({**manifest, **changes}))
-        assert store.read_manifest(folder) is None
+        write_manifest(folder, {**manifest, **changes})
+        assert read_manifest(folder) is None
+    write_manifest(folder, manifest)
+    assert read_manifest(folder) == manifest
+
+
+CHANGES = {
+    "answer": "The base is 7.",
+    "question": "What?",
+    "summary": [{"base": 7.0}],
+    "seconds": 0.0,
+    "commit": "0" * 40,
+    "title": "Seven",
+}
+
+
+@pytest.mark.parametrize("entry", CHANGES)
+def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(lab, capsys, entry):
+    run = lab.carry_out(toy(), ToyConfig())
+    path = run.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, entry: CHANGES[entry]}))
+    assert read_manifest(run.folder) is None
+    assert store.stored_runs(lab.results, "toy", 1) == []
+    assert capsys.readouterr().err == f"left out: {path} is not what was written\n"
+    assert not lab.carry_out(toy(), ToyConfig()).reused
+    assert read_manifest(run.folder)["answer"] == run.answer
+
+
+def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
+    folder = lab.carry_out(toy(), ToyConfig()).folder
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert list(manifest)[-1] == "sha256"
+    (folder / "manifest.json").write_text(json.dumps(manifest, sort_keys=True))
+    assert read_manifest(folder) == manifest
 
 
 def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
@@ -299,7 +333,7 @@ def test_records_for_json_have_no_numbers_that_json_lacks():
 def test_a_run_is_called_after_its_config_file_and_found_under_any_name(lab):
     first = lab.carry_out(toy(), ToyConfig(base=7.0), Label("three-seeds", "Seven"))
     assert first.folder.name.startswith("three-seeds-")
-    assert store.read_manifest(first.folder)["title"] == "Seven"
+    assert read_manifest(first.folder)["title"] == "Seven"
     for label in (None, Label("another name")):
         again = lab.carry_out(toy(), ToyConfig(base=7.0), label)
         assert again.reused

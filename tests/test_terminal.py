@@ -48,8 +48,8 @@ def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatc
             advance(1, note="loss 2.5")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "training ..."
-    assert lines[1] == "training: 3%, 97 s left, loss 2.5"
-    assert lines[2] == "training: 33%, 67 s left, loss 2.5"
+    assert lines[1] == "training: 3%, 2 minutes left, loss 2.5"
+    assert lines[2] == "training: 33%, 1 minute left, loss 2.5"
     assert len(lines) == 5
 
 
@@ -66,11 +66,50 @@ def test_plain_progress_tells_of_parts_only_when_they_last(capsys, monkeypatch):
             whole(1, note=f"{part + 1} finished")
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("part")] == [
-        f"part 7: {share}%, {left} s left"
-        for share, left in ((2, 197), (16, 167), (32, 137), (46, 107), (62, 77), (76, 47), (92, 17))
+        f"part 7: {share}%, {left} left"
+        for share, left in (
+            (2, "3 minutes"),
+            (16, "3 minutes"),
+            (32, "2 minutes"),
+            (46, "2 minutes"),
+            (62, "1 minute"),
+            (76, "47 seconds"),
+            (92, "17 seconds"),
+        )
     ]
     assert lines[0] == "20 measurements ..."
     assert len(lines) < 15
+
+
+def test_plain_progress_prefers_the_time_left_that_it_is_told(capsys, monkeypatch):
+    now = iter(range(0, 100, 10))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    with terminal.PlainLines()("3 models", total=3) as advance:
+        advance(0.001, left=1380.0)
+    assert capsys.readouterr().err.splitlines()[1] == "3 models: 0%, 23 minutes left"
+
+
+def test_a_first_bit_of_progress_promises_no_end(capsys, monkeypatch):
+    now = iter(range(0, 100, 40))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    with terminal.PlainLines()("3 models", total=3) as advance:
+        advance(0.001)
+        advance(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1:] == ["3 models: 0%", "3 models: 10%, 12 minutes left"]
+
+
+def test_a_bar_counts_down_the_time_left_that_it_is_told(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    bars = terminal.Bars()
+    with bars("3 models", total=3) as advance:
+        (task,) = bars._bars.tasks
+        advance(0.001, left=1380.0)
+        now[0] += 100.0
+        assert terminal.TimeLeftColumn().render(task).plain == "0:21:20"
+        now[0] += 9000.0
+        assert terminal.TimeLeftColumn().render(task).plain == "0:00:00"
 
 
 def test_bars_nest_and_stop(capsys):

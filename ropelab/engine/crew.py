@@ -1,6 +1,5 @@
 """A crew of worker processes and the queue they speak to; replaced as a whole when one dies."""
 
-import itertools
 import os
 import signal
 import threading
@@ -19,6 +18,7 @@ from ropelab.context import Cell, Context
 from ropelab.engine.capacity import Machine
 from ropelab.engine.messages import Board, Outbox, Reporter
 from ropelab.engine.schedule import Job, Outcome, Schedule
+from ropelab.engine.tickets import Tickets
 from ropelab.machine import one_gpu, one_thread
 
 LOST = (BrokenProcessPool, ShutdownExecutorError)
@@ -55,19 +55,14 @@ class Crew:
             env=ENVIRONMENT,
         )
         self._schedule = Schedule(room, self._start)
-        self._tickets = itertools.count()
-        self._boards: dict[int, Board] = {}
+        self._tickets = Tickets(self._schedule, room.workers)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         self._executor.submit(prepare).add_done_callback(self._open)
 
     def submit(self, cell: Cell, cells: Cells, board: Board) -> Job:
         """Hand a cell in."""
-        job = Job(next(self._tickets), cell, cell.needs, cells)
-        board.expect(job.ticket, cell)
-        self._boards[job.ticket] = board
-        self._schedule.add(job)
-        return job
+        return self._tickets.submit(cell, cells, board)
 
     def _open(self, prepared: "Future[Outcome]") -> None:
         """Workers are there; meanwhile the cells of all runs have been handed in."""
@@ -91,18 +86,19 @@ class Crew:
         processes = self.processes()
         if grace_seconds:
             _tell(processes, signal.SIGINT)
-            _wait_for_silence(self._boards, grace_seconds)
+            _wait_for_silence(self._tickets.boards, grace_seconds)
         self._executor.shutdown(wait=False, kill_workers=True)
         _tell(processes, signal.SIGKILL)
         self._queue.put(None)
 
-    def forget(self, ticket: int) -> None:
+    def forget(self, job: Job) -> None:
         """A cell is done with."""
-        self._boards.pop(ticket, None)
+        self._tickets.forget(job)
 
     def processes(self) -> set[int]:
         """Process ids of workers that have begun a cell which is not done with."""
-        return {board.processes[t] for t, board in self._boards.items() if t in board.processes}
+        boards = self._tickets.boards
+        return {board.processes[t] for t, board in boards.items() if t in board.processes}
 
     def _listen(self) -> None:
         """Pass messages on to the boards until the crew is dismissed or its queue breaks."""
@@ -113,8 +109,7 @@ class Crew:
                 return  # a worker was killed while it spoke; the crew is replaced
             if message is None:
                 return
-            if board := self._boards.get(message.ticket):
-                board.take(message)
+            self._tickets.tell(message)
 
 
 def begin_work(outbox: Outbox, parent: int) -> None:

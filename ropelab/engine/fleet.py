@@ -6,7 +6,6 @@ its machine is lost, Ray begins the cell again elsewhere.
 """
 
 import hashlib
-import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -27,6 +26,7 @@ from ropelab.cells import CellName, Cells, Parcel
 from ropelab.context import Cell, Context, Needs
 from ropelab.engine.messages import Board, Outbox, Reporter
 from ropelab.engine.schedule import Job, Outcome, Schedule
+from ropelab.engine.tickets import Tickets
 from ropelab.errors import MachineError
 from ropelab.machine import one_thread
 
@@ -49,6 +49,12 @@ class Cluster:
 
     def __init__(self, most: int | None) -> None:
         self._most, self._running, self._on_gpu = most, 0, 0
+
+    @property
+    def workers(self) -> int:
+        """How many cells are computed at once on the cluster as it is now."""
+        there = max(1, int(ray.cluster_resources().get("CPU", 0)))
+        return min(there, self._most or there)
 
     def take(self, needs: Needs) -> int | None:
         """Reserve a place; which GPU it is, Ray decides."""
@@ -97,12 +103,12 @@ class Fleet:
         beside = NodeAffinitySchedulingStrategy(here, soft=False)
         self._outbox = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
         self._folder = folder
-        self._tickets = itertools.count()
-        self._boards: dict[int, Board] = {}
         self._objects: dict[str, Any] = {}
         self._running: dict[Any, tuple[str, Future[Outcome]]] = {}
         self._stopped = threading.Event()
-        self._schedule = Schedule(Cluster(most), self._start)
+        cluster = Cluster(most)
+        self._schedule = Schedule(cluster, self._start)
+        self._tickets = Tickets(self._schedule, cluster.workers)
         self._task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
         self._send("preparation", ray.remote(num_cpus=1)(prepare)).add_done_callback(
             lambda prepared: self._schedule.open()
@@ -112,15 +118,11 @@ class Fleet:
 
     def submit(self, cell: Cell, cells: Cells, board: Board) -> Job:
         """Hand a cell in."""
-        job = Job(next(self._tickets), cell, cell.needs, cells)
-        board.expect(job.ticket, cell)
-        self._boards[job.ticket] = board
-        self._schedule.add(job)
-        return job
+        return self._tickets.submit(cell, cells, board)
 
     def forget(self, job: Job) -> None:
         """A cell is done with."""
-        self._boards.pop(job.ticket, None)
+        self._tickets.forget(job)
 
     def dismiss(self) -> None:
         """Wait for nothing any more; what still runs ends with the connection."""
@@ -169,8 +171,7 @@ class Fleet:
     def _tell(self) -> None:
         """Show what workers have said since the last time."""
         for message in self._outbox.get_nowait_batch(self._outbox.qsize()):
-            if board := self._boards.get(message.ticket):
-                board.take(message)
+            self._tickets.tell(message)
 
     def _fail(self, error: BaseException) -> None:
         """End all that wait and all that run with an error."""

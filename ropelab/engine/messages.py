@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ropelab.context import Advance, Cell, Progress, called, shares
+from ropelab.engine.schedule import Job
+from ropelab.forecast import Forecast, Part
 
 SECONDS_BETWEEN = 0.2
 """A worker speaks at most so often about one line."""
@@ -23,7 +25,7 @@ class Message:
     """One thing that happened to a ticket (a cell on its way through a worker).
 
     Attributes:
-        kind: `started` (process id), `open` (description, total), `advance` (steps, note),
+        kind: `started` (process id), `open` (description, total), `advance` (steps, note, left),
             `close`, `ended`.
     """
 
@@ -55,17 +57,17 @@ class Reporter:
         self.say("open", description, total)
         waiting, spoken = 0.0, time.monotonic()
 
-        def advance(steps: float = 1, *, note: str = "") -> None:
+        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
             nonlocal waiting, spoken
             waiting += steps
             if time.monotonic() - spoken >= SECONDS_BETWEEN:
-                self.say("advance", waiting, note)
+                self.say("advance", waiting, note, left)
                 waiting, spoken = 0.0, time.monotonic()
 
         try:
             yield advance
         finally:
-            self.say("advance", waiting, "")
+            self.say("advance", waiting)
             self.say("close")
 
 
@@ -80,7 +82,7 @@ class Board:
         self._cells = cells
         self._finished = 0
         self._left = {id(c): share for c, share in zip(cells, shares(cells), strict=True)}
-        self._expected: dict[int, int] = {}
+        self._expected: dict[int, tuple[int, Part]] = {}
         self.processes: dict[int, int] = {}
         """Process ids of the cells that are being computed, by ticket."""
 
@@ -97,15 +99,19 @@ class Board:
             self._lines.clear()
         self._stack.close()
 
-    def expect(self, ticket: int, cell: Cell) -> None:
-        """Messages with this ticket are about that cell."""
-        self._expected[ticket] = id(cell)
+    def expect(self, job: Job, forecast: Forecast) -> None:
+        """Messages with the ticket of this job are about its cell; the forecast tells its time."""
+        part = forecast.expect(job.needs.cost().on(1), job.urgency)
+        with self._lock:
+            self._forecast = forecast
+            self._expected[job.ticket] = id(job.cell), part
 
     def take(self, message: Message) -> None:
         """Show what a message tells."""
         with self._lock:
             if message.kind == "started":
                 self.processes[message.ticket] = message.content[0]
+                self._forecast.begin(self._expected[message.ticket][1])
             elif message.kind == "ended":
                 self.processes.pop(message.ticket, None)
             elif message.kind == "open":
@@ -121,14 +127,17 @@ class Board:
         with self._lock:
             self._close(ticket)
             self._finished += 1
+            self._forecast.end(self._expected[ticket][1])
             self._advance(ticket, 1.0)
 
     def _advance(self, ticket: int, part: float) -> None:
         """Move the whole on by a part of what is left of a cell."""
-        cell = self._expected[ticket]
+        cell, expected = self._expected[ticket]
+        self._forecast.move(expected, part)
         moved = self._left[cell] * part
         self._left[cell] -= moved
-        self._whole(moved, note=f"{self._finished} finished")
+        left = self._forecast.left(expected for _, expected in self._expected.values())
+        self._whole(moved, note=f"{self._finished} finished", left=left)
 
     def busy(self, ticket: int) -> bool:
         """Whether a worker is inside this cell."""
@@ -147,9 +156,9 @@ class _Line:
         self._advance = self._stack.enter_context(progress(description, total))
         self._left = total
 
-    def advance(self, steps: float, note: str) -> float:
+    def advance(self, steps: float, note: str = "", left: float | None = None) -> float:
         """Move on; which part of what was left that is."""
-        self._advance(steps, note=note)
+        self._advance(steps, note=note, left=left)
         if not self._left:
             return 0.0
         part = min(1.0, steps / self._left)

@@ -72,7 +72,7 @@ class Workers:
                     raise error
                 settle(jobs[number], context, failures)
                 board.finished(jobs[number].ticket)
-                crew.forget(jobs[number].ticket)
+                crew.forget(jobs[number])
                 del left[number]
             if left:
                 # Where no cell had begun, workers cannot even start: that is everybody's loss.

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ropelab.figures import findings
 from ropelab.figures.finetuned import against_zero_shot
+from ropelab.figures.kinds import loss_by_kind
 from ropelab.figures.needles import FOUND, depth_by_length
 from ropelab.figures.style import (
     label_points,
@@ -55,6 +56,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
         shown["comparisons"] = tables["comparisons"]
         suffix = "" if arm == "zero_shot" else f"_{arm}"
         figures |= {f"{name}{suffix}": figure for name, figure in _of_one_arm(shown, arm)}
+    if "text_by_document" in tables:
+        figures["loss_by_kind"] = loss_by_kind(tables["text_by_document"])
     for task in FOUND:
         if f"{task}_accuracy" in tables:
             figures[f"{task}_depth_by_length"] = depth_by_length(tables[f"{task}_accuracy"], task)

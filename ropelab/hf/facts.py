@@ -65,16 +65,6 @@ class ModelFacts:
         return Geometry(self.rotary_dim, self.base, self.train_len)
 
 
-def read_facts(folder: str) -> dict[str, Any]:
-    """train_len, base and head_dim (its rotated part) of a model.
-
-    Raises:
-        InputError: there is no readable configuration of a language model with rotary positions.
-    """
-    facts = facts_of(folder)
-    return {"train_len": facts.train_len, "base": facts.base, "head_dim": facts.rotary_dim}
-
-
 def vocabulary_of(folder: str) -> int:
     """How many different tokens a model knows."""
     return facts_of(folder).vocabulary
@@ -84,7 +74,7 @@ def facts_of(folder: str) -> ModelFacts:
     """Everything that a folder's configuration says about positions.
 
     Raises:
-        InputError: as for `read_facts`.
+        InputError: there is no readable configuration of a language model with rotary positions.
     """
     place = located(Path(folder))
     path = place / "config.json"

@@ -10,9 +10,10 @@ import errno
 import hashlib
 import os
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,12 +38,25 @@ SINGLE = "text"
 PROSE = {".md", ".rst", ".txt"}
 
 
+class Origin(NamedTuple):
+    """Which document it is, and of which kind: results may be told apart by both."""
+
+    name: str
+    kind: str
+
+
 @dataclass(frozen=True)
 class Document:
-    """A text and its kind, by which results may be told apart."""
+    """A text, its kind, and its path in the corpus (of a piece of a single file, its number)."""
 
     text: bytes
     kind: str = SINGLE
+    name: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """What is said of it beside its text."""
+        return Origin(self.name, self.kind)
 
 
 @dataclass(frozen=True)
@@ -52,14 +66,14 @@ class Corpus:
     Attributes:
         name: what it is, for messages.
         training, held_out: bytes of each document, in an order that depends on content only.
-        kinds: what each held-out document is ("tests", "character sets", "code", ...).
+        origins: what each held-out document is called, and its kind ("tests", "code", ...).
         fingerprint: sha256 over both halves; it changes whenever any result could.
     """
 
     name: str
     training: tuple[bytes, ...]
     held_out: tuple[bytes, ...]
-    kinds: tuple[str, ...]
+    origins: tuple[Origin, ...]
     fingerprint: str
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
@@ -103,10 +117,10 @@ class Corpus:
         ]
         return torch.from_numpy(np.stack(windows).astype(np.int64))
 
-    def held_out_kinds(self, length: int, documents: int) -> tuple[str, ...]:
-        """The kind of each document of `held_out_windows` with the same arguments."""
-        long_enough = zip(self.held_out, self.kinds, strict=True)
-        return tuple(kind for text, kind in long_enough if len(text) >= length)[:documents]
+    def held_out_origins(self, length: int, documents: int) -> tuple[Origin, ...]:
+        """Name and kind of each document of `held_out_windows` with the same arguments."""
+        long_enough = zip(self.held_out, self.origins, strict=True)
+        return tuple(origin for text, origin in long_enough if len(text) >= length)[:documents]
 
     def check(self, window: int, length: int, documents: int) -> None:
         """Raise InputError unless windows of training and of evaluation can be drawn."""
@@ -143,7 +157,7 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
     """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
-        return "the standard library", _documents(_library_files(root), root)
+        return "the standard library", _documents(_library_files(root), root, kind_of)
     try:
         single = not path.is_dir()
         files = [path] if single else _text_files(path)
@@ -151,7 +165,7 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
     if single and not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    documents = _documents(files, path.parent if single else path)
+    documents = _documents(files, _holding(files), folder_or_kind)
     return f"the corpus {path}", _not_empty(path, documents)
 
 
@@ -174,11 +188,12 @@ def from_single(name: str, text: bytes, piece: int) -> Corpus:
     """Cut one text: its beginning is learned from, the rest measured in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
     pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
-    return _corpus(name, [text[:cut]], [Document(piece) for piece in pieces])
+    documents = [Document(each, name=f"piece {number}") for number, each in enumerate(pieces)]
+    return _corpus(name, [text[:cut]], documents)
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its path inside the corpus: tests, a character set, code, prose, ..."""
+    """What a file is, by its path inside a library: tests, a character set, code, prose, ..."""
     if any("test" in part for part in path.parts):
         return "tests"
     if "encodings" in path.parts:
@@ -188,6 +203,11 @@ def kind_of(path: Path) -> str:
     return "code" if path.suffix == ".py" else path.suffix or "no suffix"
 
 
+def folder_or_kind(path: Path) -> str:
+    """What a file of one's own is: the subfolder in which it lies, or what it is without one."""
+    return path.parts[0] if len(path.parts) > 1 else kind_of(path)
+
+
 def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) -> Corpus:
     measured = [document.text for document in held_out]
     digest = hashlib.sha256()
@@ -195,8 +215,8 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
         digest.update(len(half).to_bytes(8, "big"))
         for text in half:
             digest.update(len(text).to_bytes(8, "big") + text)
-    kinds = tuple(document.kind for document in held_out)
-    return Corpus(name, tuple(training), tuple(measured), kinds, digest.hexdigest())
+    origins = tuple(document.origin for document in held_out)
+    return Corpus(name, tuple(training), tuple(measured), origins, digest.hexdigest())
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
@@ -229,7 +249,12 @@ def _hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
 
 
-def _documents(paths: Iterable[Path], root: Path) -> list[Document]:
+def _holding(files: Sequence[Path]) -> Path:
+    """The deepest folder in which all of these files lie."""
+    return Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+
+
+def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:
     """Those files that are text: not empty, no zero byte near the start."""
     documents, left = [], LARGEST
     for path in paths:
@@ -241,7 +266,8 @@ def _documents(paths: Iterable[Path], root: Path) -> list[Document]:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         left -= len(text)
         if text and b"\0" not in text[:BINARY_PROBE]:
-            documents.append(Document(text, kind_of(path.relative_to(root))))
+            inside = path.relative_to(root)
+            documents.append(Document(text, kind(inside), inside.as_posix()))
     return documents
 
 

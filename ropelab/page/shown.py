@@ -13,6 +13,7 @@ import pandas as pd
 from ropelab import store
 from ropelab.config import split_list
 from ropelab.errors import InputError
+from ropelab.manifest import read_manifest
 from ropelab.notices import say
 from ropelab.tables import DamagedError
 from ropelab.terminal import format_value
@@ -111,7 +112,7 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
 
 
 def _runs_in(path: Path) -> Iterator[Shown]:
-    own = store.read_manifest(path)
+    own = read_manifest(path)
     folders = [(path, own)] if own is not None else store.finished(path)
     for folder, manifest in folders:
         run = Shown(folder, manifest)

@@ -10,7 +10,6 @@ from ropelab.errors import InputError, naming
 from ropelab.estimate import Estimate, duration, size
 from ropelab.folders import fingerprint
 from ropelab.lab import Lab
-from ropelab.lookahead import cost
 from ropelab.outlook import Outlook, cost_of, outlook, workers_for
 from ropelab.sweeps.cases import Plan, Sweep
 
@@ -87,7 +86,7 @@ def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
             left = {name_of(cell) for cell in run.outlook.left}
             for cell in (cell for phase in run.outlook.phases for cell in phase):
                 to_do = name_of(cell) in left
-                yield f"    {_called(cell)}: {_words(cost(cell.needs)) if to_do else 'finished'}"
+                yield f"    {_called(cell)}: {_words(cell.needs.cost()) if to_do else 'finished'}"
     yield f"in all {_whole(runs, lab)}"
 
 
@@ -97,7 +96,7 @@ def lines_of_share(work: Work, lab: Lab) -> Iterator[str]:
     left = {name_of(cell) for cell in cells}
     for cell in (cell for phase in work.phases for cell in phase):
         to_do = name_of(cell) in left
-        yield f"{_called(cell)}: {_words(cost(cell.needs)) if to_do else 'finished'}"
+        yield f"{_called(cell)}: {_words(cell.needs.cost()) if to_do else 'finished'}"
     for plan in work.plans:
         state = "finished" if lab.is_finished(*plan) else "to do"
         yield f"{plan[2].origin}: {plan[0].name}, {state}"

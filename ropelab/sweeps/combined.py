@@ -20,6 +20,7 @@ from ropelab.figures.style import use_style
 from ropelab.figures.sweep import Parts, draw, parts_of
 from ropelab.folders import locked
 from ropelab.lab import Lab, Run
+from ropelab.manifest import read_manifest
 from ropelab.sweeps.cases import Sweep, plain
 from ropelab.tables import DamagedError, Tables, sha256_of
 from ropelab.terminal import format_value
@@ -145,7 +146,7 @@ def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
 
 def _seconds(run: Run) -> float:
     """How long a run took when it was made."""
-    manifest = store.read_manifest(run.folder) if run.folder else None
+    manifest = read_manifest(run.folder) if run.folder else None
     return float(manifest["seconds"]) if manifest else 0.0
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ropelab.errors import MachineError
 from ropelab.lm.batch import Batch
-from ropelab.lm.corpus import VOCABULARY, Corpus, read_corpus, stamp_of
+from ropelab.lm.corpus import VOCABULARY, Corpus, Origin, read_corpus, stamp_of
 from ropelab.lm.source import Mixture, Source
 from ropelab.lm.trained import Task
 
@@ -122,6 +122,6 @@ def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
     return place.corpus().held_out_windows(length, count)
 
 
-def kinds(place: CorpusRef, length: int, count: int) -> tuple[str, ...]:
-    """What kind of text each of those documents is: tests, character sets, code, ..."""
-    return place.corpus().held_out_kinds(length, count)
+def origins(place: CorpusRef, length: int, count: int) -> tuple[Origin, ...]:
+    """What each of those documents is called, and of which kind it is: tests, code, ..."""
+    return place.corpus().held_out_origins(length, count)

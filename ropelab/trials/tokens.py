@@ -19,7 +19,7 @@ from torch import Tensor
 from ropelab.errors import InputError, MachineError
 from ropelab.hf.facts import vocabulary_of
 from ropelab.hf.tokens import first_token, load_tokenizer
-from ropelab.lm.corpus import Document, read_documents
+from ropelab.lm.corpus import Document, Origin, read_documents
 from ropelab.lm.duplicates import without_near_duplicates
 
 Bos = Literal["auto", "yes", "no"]
@@ -33,12 +33,12 @@ class Windows:
 
     Attributes:
         bytes_per_token: of each row, over the tokens that are predicted.
-        kinds: what kind of document each row is from.
+        origins: what document each row is from.
     """
 
     tokens: Int[Tensor, "rows length"]
-    bytes_per_token: Float[Tensor, "rows"]
-    kinds: tuple[str, ...]
+    bytes_per_token: Float[Tensor, " rows"]
+    origins: tuple[Origin, ...]
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class TokenText:
         """
         return _windows(self, length, count)
 
-    def kinds(self, length: int, count: int) -> tuple[str, ...]:
-        """What kind of document each of those rows is from."""
-        return self.windows(length, count).kinds
+    def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        """Name and kind of the document that each of those rows is from."""
+        return self.windows(length, count).origins
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
         """The tokens of those rows, and how many bytes one has on average."""
@@ -178,30 +178,33 @@ def _windows(text: TokenText, length: int, count: int) -> Windows:
             f"{corpus.name} has {len(found)} {what} of {length} tokens, {count} are needed; give "
             f"more or longer text (--corpus){longer}, or ask for fewer (--documents)"
         )
-    kinds, pieces = zip(*found, strict=True)
+    origins, pieces = zip(*found, strict=True)
     sizes = [_bytes_per_token(text, ids if front else ids[1:]) for ids in pieces]
     tokens = torch.tensor([front + ids for ids in pieces])
-    return Windows(tokens, torch.tensor(sizes, dtype=torch.float64), kinds)
+    return Windows(tokens, torch.tensor(sizes, dtype=torch.float64), origins)
 
 
-def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[str, list[int]]]:
-    """Kind and first tokens of the first documents that are long enough."""
-    found: list[tuple[str, list[int]]] = []
+def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
+    """Origin and first tokens of the first documents that are long enough."""
+    found: list[tuple[Origin, list[int]]] = []
     for document in _whole(text).documents:
         if len(found) == count:
             break
         ids = _first_ids(text, document.text, length)
         if len(ids) == length:
-            found.append((document.kind, ids))
+            found.append((document.origin, ids))
     return found
 
 
-def _pieces(text: TokenText, length: int, count: int) -> list[tuple[str, list[int]]]:
+def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
     """The packed text, cut."""
     stream = _stream(text, count * length)
     kind = _whole(text).documents[0].kind if _whole(text).single else "packed"
-    starts = range(0, len(stream) - length + 1, length)
-    return [(kind, stream[start : start + length]) for start in starts][:count]
+    starts = range(0, len(stream) - length + 1, length)[:count]
+    return [
+        (Origin(f"piece {number}", kind), stream[start : start + length])
+        for number, start in enumerate(starts)
+    ]
 
 
 @lru_cache(maxsize=2)

@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from ropelab.context import Needs
+from ropelab import estimate
+from ropelab.cells import Cells
+from ropelab.context import Context, Needs
 from ropelab.engine.messages import Board, Message
+from ropelab.engine.schedule import Job
+from ropelab.forecast import Forecast
+from ropelab.machine import rate
 from tests.engine.cells_of_tests import Sum
 
 
@@ -23,16 +28,17 @@ class Shown:
     """A progress that remembers its lines: what is open, and how far each came."""
 
     def __init__(self):
-        self.open, self.far, self.notes = [], {}, {}
+        self.open, self.far, self.notes, self.left = [], {}, {}, {}
 
     @contextmanager
     def __call__(self, description, total=None):
         self.open.append(description)
         self.far[description] = 0.0
 
-        def advance(steps=1, *, note=""):
+        def advance(steps=1, *, note="", left=None):
             self.far[description] += steps
             self.notes[description] = note or self.notes.get(description)
+            self.left[description] = left
 
         yield advance
         self.open.remove(description)
@@ -48,10 +54,11 @@ def shown():
 
 @pytest.fixture
 def board(shown):
+    forecast = Forecast(workers=2)
     cells = [Weighs(0, operations=30.0), Weighs(1, operations=10.0)]
     with Board(shown, cells) as board:
         for ticket, cell in enumerate(cells):
-            board.expect(ticket, cell)
+            board.expect(Job(ticket, cell, cell.needs, Cells()), forecast)
         yield board
     assert shown.open == []
 
@@ -88,3 +95,36 @@ def test_a_line_without_a_total_moves_nothing_but_itself(board, shown):
     board.take(Message(0, "open", ("searching", None)))
     board.take(Message(0, "advance", (3, "")))
     assert shown.far == {WHOLE: 0.0, "searching": 3}
+
+
+def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown, monkeypatch):
+    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    hour = 3600 * rate("float32")
+    cells = [Weighs(0, operations=hour), Weighs(1, operations=hour)]
+    forecast = Forecast(workers=2)
+    with Board(shown, cells) as board:
+        for ticket, cell in enumerate(cells):
+            board.expect(Job(ticket, cell, cell.needs, Cells()), forecast)
+            board.take(Message(ticket, "started", (1,)))
+            board.take(Message(ticket, "open", ("training", 10_000)))
+        board.take(Message(0, "advance", (0.01, "")))
+    assert shown.left[WHOLE] == pytest.approx(3600, rel=0.05)
+    assert shown.left["training"] is None
+
+
+def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_others(
+    shown, monkeypatch
+):
+    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
+    hour = 3600 * rate("float32")
+    told = []
+
+    class Noted(Weighs):
+        def tables(self, context):
+            told.append(shown.left.get(WHOLE))
+            return super().tables(context)
+
+    Context(progress=shown).phase([Noted(seed, operations=hour) for seed in range(2)])
+    assert told[0] is None
+    assert told[1] < 600
+    assert shown.left[WHOLE] == 0.0

@@ -16,10 +16,11 @@ from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibra
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
+from ropelab.figures.kinds import against_window
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
-from ropelab.trials.corpora import kinds
+from ropelab.trials.corpora import origins
 from ropelab.trials.tables import NLL, PLACE
 
 SMOKE = {
@@ -112,16 +113,41 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
         assert [tuple(place) for place in of_one[PLACE].to_numpy()] == list(places)
 
 
-def test_losses_by_kind_of_document_add_up_to_those_at_the_end(tables, config):
-    by_kind, last = tables["text_by_kind"], tables["last_window"]
+def test_losses_by_kind_and_by_document_add_up_to_those_at_the_end(tables, config):
+    by_kind, by_document = tables["text_by_kind"], tables["text_by_document"]
+    last = tables["last_window"]
     given = config()
-    among = kinds(given.corpus_at(), 257, given.documents)
+    among = origins(given.corpus_at(), 257, given.documents)
     for label, rows in by_kind.groupby("method"):
-        assert rows.set_index("kind")["documents"].to_dict() == Counter(among)
+        assert rows.set_index("kind")["documents"].to_dict() == Counter(o.kind for o in among)
         whole = last[(last["method"] == label) & (last["context_tokens"] == 256)]
         assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
+        single = by_document[by_document["method"] == label]
+        assert [*zip(single["name"], single["kind"], strict=True)] == [*among]
+        assert single[NLL].mean() == pytest.approx(whole[NLL].item())
     assert set(by_kind["method"]) == {"unscaled", "yarn", "sliding_window"}
-    assert set(among) == {"code", "prose"}
+    assert {origin.kind for origin in among} == {"code", "prose"}
+
+
+def test_what_context_is_worth_is_told_by_kind(tables):
+    found, last = tables["context_by_kind"], tables["last_window"]
+    assert set(found["method"]) == {"unscaled"}
+    assert set(found["context_tokens"]) == {16, 32, 64}
+    for context, rows in found.groupby("context_tokens"):
+        whole = last[(last["method"] == "unscaled") & (last["context_tokens"] == context)]
+        assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
+    said = report.answer(tables)
+    assert "Inside the trained length the same last tokens cost" in said
+    assert "From 16 to 64 tokens that saves" in said
+
+
+def test_documents_are_drawn_against_the_window(tables):
+    above = against_window(tables["text_by_document"])
+    unscaled = above[above["label"] == "unscaled"]
+    assert len(unscaled) == 3
+    last = tables["last_window"].query("context_tokens == 256").set_index("method")[NLL]
+    gap = last["unscaled"] - last["sliding_window"]
+    assert unscaled["above"].mean() == pytest.approx(gap)
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):

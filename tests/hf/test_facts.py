@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf.facts import facts_of, read_facts
+from ropelab.hf.facts import facts_of
 from tests.hf.test_shipped import LATENT, LLAMA3, YARN
 from tests.hf.tiny import config
 
@@ -33,8 +33,8 @@ def facts(folder, model_type, **changes):
     ],
 )
 def test_length_base_and_width(tmp_path, model_type, changes, expected):
-    config(model_type, **changes).save_pretrained(tmp_path)
-    assert tuple(read_facts(str(tmp_path)).values()) == expected
+    found = facts(tmp_path, model_type, **changes)
+    assert (found.train_len, found.base, found.rotary_dim) == expected
 
 
 def test_the_trained_length_may_stand_beside_the_scaling(tmp_path):

@@ -5,14 +5,12 @@ import shutil
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf.facts import read_facts
+from ropelab.hf.facts import facts_of
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.tokens import tokenized
+from ropelab.trials.tokens import TokenText
 from tests.hf.hostile import HOSTILE
 from tests.hf.tiny import rope, saved, write_byte_tokenizer
-
-TEXTS = (b"some words that are longer than sixteen bytes",) * 2
 
 
 @pytest.fixture(scope="module")
@@ -23,29 +21,37 @@ def sound(tmp_path_factory):
     return folder
 
 
-def measured(folder):
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A text of two pieces of 16 bytes."""
+    file = tmp_path_factory.mktemp("corpus") / "words.txt"
+    file.write_text("some words that are longer than two times sixteen bytes")
+    return str(file)
+
+
+def measured(folder, corpus):
     """Everything that a run does with a folder."""
-    read_facts(str(folder))
+    facts_of(str(folder))
     fingerprint_of(folder)
-    tokens, _ = tokenized(folder, TEXTS, 16, 2)
+    tokens = TokenText.of(corpus, str(folder)).windows(16, 2).tokens
     model = HuggingFaceModel(folder)
     as_shipped = model.head(model.hidden(tokens))
     model.encoding = rope(folder, "pi", 256)
     return as_shipped, model.head(model.hidden(tokens))
 
 
-def test_a_sound_folder_is_measured(sound):
-    for logits in measured(sound):
+def test_a_sound_folder_is_measured(sound, corpus):
+    for logits in measured(sound, corpus):
         assert logits.shape == (2, 16, 256)
         assert logits.isfinite().all()
 
 
 @pytest.mark.parametrize("wrong", HOSTILE)
-def test_a_hostile_folder_is_refused_in_one_line(wrong, sound, tmp_path, capfd):
+def test_a_hostile_folder_is_refused_in_one_line(wrong, sound, corpus, tmp_path, capfd):
     folder = shutil.copytree(sound, tmp_path / "hostile")
     HOSTILE[wrong](folder)
     with pytest.raises(InputError) as refusal:
-        measured(folder)
+        measured(folder, corpus)
     message = str(refusal.value)
     assert message.isprintable(), message
     assert len(message) < 500

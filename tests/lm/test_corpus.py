@@ -7,12 +7,23 @@ import pytest
 import torch
 
 from ropelab.errors import InputError
-from ropelab.lm.corpus import Document, from_documents, from_single, kind_of, read_corpus
+from ropelab.lm.corpus import (
+    Document,
+    from_documents,
+    from_single,
+    kind_of,
+    read_corpus,
+    read_documents,
+)
 
 
 def documents(count: int, length: int = 200) -> list[Document]:
     return [
-        Document(np.random.default_rng(n).integers(1, 256, length, np.uint8).tobytes(), f"kind {n}")
+        Document(
+            np.random.default_rng(n).integers(1, 256, length, np.uint8).tobytes(),
+            f"kind {n}",
+            f"{n}.txt",
+        )
         for n in range(count)
     ]
 
@@ -35,14 +46,15 @@ def test_order_of_files_does_not_matter():
     assert from_documents("test", there) == from_documents("test", back)
 
 
-def test_kinds_belong_to_the_held_out_documents():
-    by_text = {document.text: document.kind for document in documents(60)}
+def test_origins_belong_to_the_held_out_documents():
+    by_text = {document.text: document.origin for document in documents(60)}
     corpus = from_documents("test", documents(60) + documents(3, length=50))
-    assert all(by_text.get(t, k) == k for t, k in zip(corpus.held_out, corpus.kinds, strict=True))
-    kinds = corpus.held_out_kinds(100, 5)
+    held_out = zip(corpus.held_out, corpus.origins, strict=True)
+    assert all(by_text.get(text, origin) == origin for text, origin in held_out)
+    origins = corpus.held_out_origins(100, 5)
     windows = corpus.held_out_windows(100, 5)
-    for kind, window in zip(kinds, windows, strict=True):
-        (whole,) = (text for text in by_text if by_text[text] == kind)
+    for origin, window in zip(origins, windows, strict=True):
+        (whole,) = (text for text in by_text if by_text[text] == origin)
         assert bytes(window.tolist()) in whole
 
 
@@ -63,6 +75,18 @@ def test_kinds_follow_from_the_path(path, kind):
     assert kind_of(Path(path)) == kind
 
 
+def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(tmp_path):
+    for name in ("manual-1.2/ref/a/one.txt", "manual-1.2/howto/two.txt", "manual-1.2/three.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"what stands in {name}")
+    _, found = read_documents(tmp_path)
+    assert {document.origin for document in found} == {
+        ("ref/a/one.txt", "ref"),
+        ("howto/two.txt", "howto"),
+        ("three.md", "prose"),
+    }
+
+
 def test_of_near_duplicates_one_is_kept_and_never_both_halves():
     originals = documents(60, length=4000)
     copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
@@ -78,6 +102,7 @@ def test_a_single_text_is_cut_once():
     assert corpus.training == (text[:800],)
     assert b"".join(corpus.held_out) == text[800:]
     assert {len(piece) for piece in corpus.held_out} == {50}
+    assert corpus.origins == tuple((f"piece {number}", "text") for number in range(4))
 
 
 def test_windows_come_from_inside_documents():
@@ -108,7 +133,7 @@ def test_held_out_windows_are_one_per_document():
 def test_the_standard_library_is_large_enough_and_known():
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
-    assert {"tests", "code"} <= set(corpus.held_out_kinds(8193, 50))
+    assert {"tests", "code"} <= {origin.kind for origin in corpus.held_out_origins(8193, 50)}
     assert any(b"class OrderedDict" in text for text in corpus.training + corpus.held_out)
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
 

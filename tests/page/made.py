@@ -1,9 +1,8 @@
 """Small finished runs, written by hand, with everything in them that a page has to cope with."""
 
-import json
-
 import pandas as pd
 
+from ropelab.manifest import write_manifest
 from ropelab.tables import write_tables
 
 NASTY = "<script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>"
@@ -86,7 +85,7 @@ def write_run(results, name, tables, command, **changes):
         "packages": {"ropelab": "0.1.0"},
         **changes,
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
     return folder
 
 

@@ -11,6 +11,7 @@ import pytest
 from made import NASTY, accuracies, claims, write_run
 
 from ropelab.errors import InputError
+from ropelab.manifest import write_manifest
 from ropelab.page.columns import for_script, labelled
 from ropelab.page.disagreements import disagreements
 from ropelab.page.document import as_data, write_page
@@ -191,6 +192,7 @@ def test_choices_are_written_as_the_script_writes_them():
         lambda folder: _change(folder, command="ropelab 'unclosed"),
         lambda folder: _change(folder, command=5),
         lambda folder: _change(folder, tables=None),
+        lambda folder: _type_over(folder, "It is ", "It was "),
     ],
 )
 def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil):
@@ -201,8 +203,12 @@ def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil)
 
 
 def _change(folder, **changes):
+    write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | changes)
+
+
+def _type_over(folder, old, new):
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    path.write_text(path.read_text().replace(old, new))
 
 
 def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):

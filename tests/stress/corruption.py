@@ -5,9 +5,10 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.stress.bench import NAME, command, told
-from tests.stress.promise import Trial, all_right, tables_in
+from tests.stress.promise import Trial, all_right, said_in, tables_in
 
 FLIPS = 40
 """Bytes of each file of which one bit is turned, one at a time."""
@@ -62,7 +63,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     """One trial per file and damage; then the same with several files damaged at once."""
     whole, results, chance = folder / "whole", folder / "results", random.Random(0)
     told(*command(whole))
-    right = tables_in(whole)
+    right, said = tables_in(whole), said_in(whole)
     for name in sorted(str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()):
         turned = [(chance.random(), chance.randrange(8)) for _ in range(FLIPS)]
         bits = {f"bit {bit} at {place:.4f}": flipped(place, bit) for place, bit in turned}
@@ -72,11 +73,11 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             shutil.rmtree(results, ignore_errors=True)
             shutil.copytree(whole, results)
             damage(results / name)
-            yield judged(results, right, f"{name}: {way}")
+            yield judged(results, right, said, f"{name}: {way}")
             if not name.startswith(NAME):  # cells are looked at when the run is made again
                 shutil.rmtree(results / NAME)
                 damage_again(results / name, damage)
-                yield judged(results, right, f"{name}, and no run: {way}")
+                yield judged(results, right, said, f"{name}, and no run: {way}")
 
 
 def damage_again(path: Path, damage: Callable[[Path], object]) -> None:
@@ -85,12 +86,14 @@ def damage_again(path: Path, damage: Callable[[Path], object]) -> None:
         damage(path)
 
 
-def judged(results: Path, right: dict[str, bytes], what: str) -> Trial:
-    """Whether the command gives the right tables, in whatever state the folder is."""
+def judged(results: Path, right: dict[str, bytes], said: list[dict[str, Any]], what: str) -> Trial:
+    """Whether the command gives the right tables and manifest, whatever state the folder is in."""
     again = told(*command(results))
     problems = list(all_right(results, again, right)) if not cell_of_run(what) else []
     if cell_of_run(what) and again.status:
         problems.append(f"status {again.status}: {again.err!r}")
+    if said_in(results) != said:
+        problems.append("another manifest")
     return Trial(what, "; ".join(problems))
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.stress.bench import told
+from tests.stress.endured import endured
 from tests.stress.operations import Operations, counted, failing
-from tests.stress.promise import Trial, all_right, leftovers, nothing_half, one_line
+from tests.stress.promise import Trial
 from tests.stress.scenes import Scene, scenes
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.EACCES)
@@ -25,25 +26,13 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 
 def one(scene: Scene, results: Path, number: int, error: int) -> Trial:
-    """The operation of that number fails; then the command is given again."""
-    arguments = scene.arguments(scene.begin(results))
+    """The operation of that number fails."""
     happened: list[str] = []
 
     def act(name: str, path: str) -> None:
         happened.append(f"{name} {path.removeprefix(str(results))}")
         failing(error)(name, path)
 
-    problems: list[str] = []
-    try:
-        with counted(Operations(results, number, act)):
-            first = told(*arguments)
-        if first.status:
-            problems += one_line(first)
-            problems += nothing_half(results, scene.right)
-        problems += all_right(results, told(*arguments), scene.right)
-        if first.status and leftovers(results):  # else it was the cleaning up that failed
-            problems.append(f"left behind: {leftovers(results)}")
-    except Exception as failure:
-        problems.append(f"{type(failure).__name__}: {failure}")
-    what = f"{scene.name}: {errno.errorcode[error]} at operation {number}, {happened}"
-    return Trial(what, "; ".join(problems))
+    problem = endured(scene, results, counted(Operations(results, number, act)))
+    name = errno.errorcode[error]
+    return Trial(f"{scene.name}: {name} at operation {number}, {happened}", problem)

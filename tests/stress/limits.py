@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.stress.bench import told
-from tests.stress.promise import Trial, all_right, leftovers, nothing_half, one_line
-from tests.stress.scenes import Scene, scenes
+from tests.stress.endured import endured
+from tests.stress.promise import Trial
+from tests.stress.scenes import scenes
 
 SIZES = (*range(0, 400, 10), *range(400, 4000, 50), *range(4000, 40_000, 1000))
 """Bytes that a file may have, up to the largest that is written."""
@@ -21,10 +21,14 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     results = folder / "results"
     for scene in scenes(folder):
         for size in SIZES[:: 41 if few else 1]:
-            yield one(scene, results, resource.RLIMIT_FSIZE, size, f"files of {size} bytes")
+            small = limited(resource.RLIMIT_FSIZE, size)
+            problem = endured(scene, results, small)
+            yield Trial(f"{scene.name}: files of {size} bytes", problem)
         for more in OPEN[:: 7 if few else 1]:
             limit = len(os.listdir("/proc/self/fd")) + more  # noqa: PTH208
-            yield one(scene, results, resource.RLIMIT_NOFILE, limit, f"{more} more open files")
+            few_open = limited(resource.RLIMIT_NOFILE, limit)
+            problem = endured(scene, results, few_open)
+            yield Trial(f"{scene.name}: {more} more open files", problem)
 
 
 @contextmanager
@@ -36,21 +40,3 @@ def limited(which: int, soft: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(which, (before, hard))
-
-
-def one(scene: Scene, results: Path, which: int, limit: int, what: str) -> Trial:
-    """A command under the limit, and again without."""
-    arguments = scene.arguments(scene.begin(results))
-    problems: list[str] = []
-    try:
-        with limited(which, limit):
-            first = told(*arguments)
-        if first.status:
-            problems += one_line(first)
-            problems += nothing_half(results, scene.right)
-        problems += all_right(results, told(*arguments), scene.right)
-        if first.status and leftovers(results):  # else it was the cleaning up that failed
-            problems.append(f"left behind: {leftovers(results)}")
-    except Exception as failure:
-        problems.append(f"{type(failure).__name__}: {failure}")
-    return Trial(f"{scene.name}: {what}", "; ".join(problems))

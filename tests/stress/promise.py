@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ropelab import store
 from tests.stress.bench import NAME, Told
 
 HIDDEN = (".new", ".old")
@@ -51,6 +53,15 @@ def nothing_half(results: Path, right: dict[str, bytes]) -> Iterator[str]:
             yield f"half a run in {folder.name}"
         elif (folder / table).read_bytes() != right[f"{NAME}/{folder.name}/{table}"]:
             yield f"wrong tables in {folder.name}"
+
+
+def said_in(results: Path) -> list[dict[str, Any]]:
+    """What the manifests of finished runs say, but for when they were made, and of what."""
+    each_time = {"start", "seconds", "measurements", "sha256"}
+    return [
+        {entry: value for entry, value in manifest.items() if entry not in each_time}
+        for _, manifest in store.finished(results)
+    ]
 
 
 def all_right(results: Path, told: Told, right: dict[str, bytes]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from ropelab.experiments import Experiment
 from ropelab.figures.sweep import Parts, draw, parts_of
 from ropelab.lab import Lab
 from ropelab.lookahead import cells_ahead
+from ropelab.manifest import read_manifest
 from ropelab.page.shown import find_runs
 from ropelab.sweeps.ahead import look_ahead, name_of, share_of
 from ropelab.sweeps.cases import read_sweeps
@@ -65,7 +66,7 @@ class CountedCells(InThisProcess):
 
 
 def tables_in(folder):
-    return store.tables_of(folder, store.read_manifest(folder))
+    return store.tables_of(folder, read_manifest(folder))
 
 
 def all_tables(results):

@@ -42,7 +42,8 @@ def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
     assert (rows.tokens[:, 0] == BOS).all()
     assert {spelled(text, row) for row in rows.tokens} == {each[:59] for each in written}
     assert rows.bytes_per_token.tolist() == [1.0] * 10
-    assert set(rows.kinds) == {"prose"}
+    assert {origin.kind for origin in rows.origins} == {"prose"}
+    assert {origin.name for origin in rows.origins} == {path.name for path in folder.iterdir()}
 
 
 def test_documents_come_in_an_order_that_follows_from_their_content(folder, model, tmp_path):
@@ -75,7 +76,7 @@ def test_packed_documents_follow_one_another(folder, model):
     whole = b"".join(contents).decode()
     rows = text.windows(len(whole) // 4, 4)
     assert "".join(spelled(text, row) for row in rows.tokens) == whole[: len(whole) // 4 * 4]
-    assert set(rows.kinds) == {"packed"}
+    assert rows.origins == tuple((f"piece {n}", "packed") for n in range(4))
     assert text.stretch(1, 50) == text.ids(whole)[50:100]
     assert text.stretch(len(whole) // 50, 50) == text.stretch(0, 50)
 
@@ -84,6 +85,17 @@ def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
     (tmp_path / "greek.txt").write_text("αβγδ" * 50)
     plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").windows(80, 2)
     assert plain.bytes_per_token.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
+
+
+def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
+    (tmp_path / "long.txt").write_text("long text " * 10**5)
+    read = []
+    whole = TokenText.ids
+    monkeypatch.setattr(TokenText, "ids", lambda t, text: read.append(len(text)) or whole(t, text))
+    text = TokenText.of(str(tmp_path / "long.txt"), model)
+    text.windows(20, 2)
+    text.stretch(0, 20)
+    assert 0 < max(read) < 1000
 
 
 def test_too_little_text_is_refused_with_what_would_help(folder, model):

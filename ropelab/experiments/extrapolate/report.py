@@ -1,6 +1,6 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -99,18 +99,28 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
     return bool(best >= LEARNED)
 
 
-def _context_pays(tables: Tables) -> list[str]:
+def _context_pays(tables: Tables) -> Iterator[str]:
     """What context is worth to the model as it was trained: without that, the rest says little."""
     table = tables["last_window"]
     inside = table[table["context_tokens"] <= table["train_len_tokens"]]
     losses = inside[inside["method"] == "unscaled"].groupby("context_tokens")[NLL].mean()
     if len(losses) < 2:
-        return []
+        return
     lengths = ", ".join(map(str, losses.index))
-    return [
+    yield (
         f"Inside the trained length the same last tokens cost {_numbers(losses)} nats per byte "
         f"after {lengths} tokens."
-    ]
+    )
+    if "context_by_kind" in tables:
+        yield _worth(tables["context_by_kind"])
+
+
+def _worth(table: pd.DataFrame) -> str:
+    """What all of that context saves on each kind of document, the least first."""
+    losses = table.pivot_table(index="kind", columns="context_tokens", values=NLL)
+    saved = (losses.iloc[:, 0] - losses.iloc[:, -1]).sort_values()
+    kinds = ", ".join(f"{value:.3f} ({kind})" for kind, value in saved.items())
+    return f"From {losses.columns[0]} to {losses.columns[-1]} tokens that saves {kinds}."
 
 
 def _numbers(values: pd.Series) -> str:

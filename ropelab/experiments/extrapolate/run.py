@@ -2,7 +2,8 @@
 
 text_nll       loss by bucket of positions, mean over documents: one causal pass over each
 last_window    loss of the same final tokens after growing contexts, mean over documents
-text_by_kind   loss at the end of the longest context, by kind of document
+text_by_kind, text_by_document, context_by_kind
+               the same told apart: see `trials.documents`
 copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
                share of what was found again, by distance and length of context
 searched       what a search of knobs chose, and the losses it went by
@@ -20,9 +21,11 @@ from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, retrieval_pairs, text_pairs
 from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.literature.judge import judged
+from ropelab.methods.attention import UNSCALED
 from ropelab.trials import corpora
 from ropelab.trials.cells import ask_all, train_all
 from ropelab.trials.comparisons import Pair, compared
+from ropelab.trials.documents import told_apart
 from ropelab.trials.retrieval import Matched, Retrieval
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
 
@@ -45,7 +48,7 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
         if task == "text":
             tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
             tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
-            tables["text_by_kind"] = losses(at_the_end(measured, config), [*ROW, "kind"])
+            tables |= by_document(measured["last_window"], config)
             pairs += text_pairs(**measured, short=[config.train_len], test_len=config.test_len)
         else:
             tables[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
@@ -60,12 +63,10 @@ def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, 
     return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
 
 
-def at_the_end(measured: dict[str, pd.DataFrame], config: ExtrapolateConfig) -> pd.DataFrame:
-    """The losses after the longest context, with the kind of every document."""
-    table = measured["last_window"]
-    table = table[table["context_tokens"] == config.test_len]
-    kinds = corpora.kinds(config.corpus_at(), config.test_len + 1, config.documents)
-    return table.assign(kind=table["document"].map(dict(enumerate(kinds))))
+def by_document(last_window: pd.DataFrame, config: ExtrapolateConfig) -> dict[str, pd.DataFrame]:
+    """Losses told apart by document and by kind."""
+    origins = corpora.origins(config.corpus_at(), config.test_len + 1, config.documents)
+    return told_apart(last_window, origins, ROW, {UNSCALED.label}, config.train_len)
 
 
 def without_a_model(config: ExtrapolateConfig) -> list[Matched]:

@@ -1,7 +1,7 @@
 """A model given, asked by every row, as shipped first: from a config to tables.
 
 model          what its configuration says about positions, and what it was read in
-text_nll, last_window, text_by_kind, copy_accuracy
+text_nll, last_window, text_by_kind, text_by_document, context_by_kind, copy_accuracy
                as for models trained here, in its own tokens; copying has a status
 passkey_accuracy, multiquery_accuracy
                share of pass keys found and log-probability of the answer, by depth and context
@@ -31,9 +31,11 @@ from ropelab.experiments.extrapolate.pairs import (
     retrieval_pairs,
     text_pairs,
 )
+from ropelab.labels import AS_SHIPPED
 from ropelab.trials import grid
 from ropelab.trials.cells import ask_all
 from ropelab.trials.comparisons import Pair, compared
+from ropelab.trials.documents import told_apart
 from ropelab.trials.given import WithOneModel
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
 
@@ -76,7 +78,7 @@ def _tables(task: str, measured: Measured, status: str, config: GivenConfig) -> 
         return {
             "text_nll": losses(measured["buckets"], [*ROW, *BUCKET]),
             "last_window": losses(measured["last_window"], [*ROW, "context_tokens"]),
-            "text_by_kind": losses(_at_the_end(measured, config), [*ROW, "kind"]),
+            **_by_document(measured["last_window"], config),
         }
     if task == "copy":
         found = accuracies(measured["trials"], [*ROW, *PLACE])
@@ -85,11 +87,10 @@ def _tables(task: str, measured: Measured, status: str, config: GivenConfig) -> 
     return {f"{task}_accuracy": found.assign(status=status)}
 
 
-def _at_the_end(measured: Measured, config: GivenConfig) -> pd.DataFrame:
-    """The losses after the longest context, with the kind of every document."""
-    table = measured["last_window"].query(f"context_tokens == {config.test_len}")
-    kinds = config.text().kinds(config.test_len + 1, config.documents)
-    return table.assign(kind=table["document"].map(dict(enumerate(kinds))))
+def _by_document(last_window: pd.DataFrame, config: GivenConfig) -> Measured:
+    """Losses told apart by document and by kind."""
+    origins = config.text().origins(config.test_len + 1, config.documents)
+    return told_apart(last_window, origins, ROW, {AS_SHIPPED}, config.facts.train_len)
 
 
 def _found_keys(answers: pd.DataFrame) -> pd.DataFrame:
