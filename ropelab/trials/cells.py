@@ -4,7 +4,7 @@ A run is two kinds of phases. First every model is trained, those that start fro
 it; then every question is asked of every model. Tables come last, from all values together.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -25,12 +25,9 @@ FORWARD = 1 / 3
 MEMORY = Needs().memory_bytes
 """What a cell is taken to need at least: a worker keeps some of what it needed for others."""
 
-Labels = Mapping[str, object]
-"""Columns that say which model and which reader a row is about: method, encoding, base, seed ..."""
 
-
-class Trial(Protocol):
-    """A question: real text, or something to be found again. Small, and identified by its key."""
+class Question(Protocol):
+    """Real text, or something to be found again. Small, and identified by its key."""
 
     @property
     def name(self) -> str: ...
@@ -42,7 +39,17 @@ class Trial(Protocol):
     def key(self) -> dict[str, Any]: ...
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """How often it reports progress."""
+        ...
+
+    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+        """Values per document or sequence."""
+        ...
+
+
+class Trial(Question, Protocol):
+    """A question to a model trained here, whose cost is known and for which knobs are searched."""
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
@@ -52,10 +59,6 @@ class Trial(Protocol):
     @property
     def windows(self) -> Sequence[tuple[int, int]]:
         """What is read, roughly: how many rows of how many tokens, pass by pass."""
-        ...
-
-    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Values per document or sequence."""
         ...
 
     def examples(self, count: int, length: int) -> Tensor:
@@ -201,18 +204,11 @@ def _depth(training: Training) -> int:
     return len(_with_starts(training))
 
 
-class Named(Protocol):
-    """A question, as far as its values are collected by its name."""
-
-    @property
-    def name(self) -> str: ...
-
-
 class Labelled(Cell, Protocol):
     """A cell whose values are rows of tables: a question, and what stands in front of each row."""
 
     @property
-    def trial(self) -> Named: ...
+    def trial(self) -> Question: ...
 
     @property
     def labels(self) -> tuple[tuple[str, object], ...]: ...

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from ropelab.config import Config, Count, Device, Dtype, Naturals
+from ropelab.config import Config, Count, Device, Dtype, EvenCount, Naturals
 
 if TYPE_CHECKING:
     from ropelab.trials.corpora import CorpusRef
@@ -14,6 +14,17 @@ TrainLen = Annotated[Count, Field(description="length the models are trained at,
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
 Seeds = Annotated[Naturals, Field(description="training seeds; each is a model of its own")]
 Documents = Annotated[Count, Field(description="held-out documents the text is measured on")]
+Layers = Annotated[Count, Field(description="layers of the model")]
+Width = Annotated[EvenCount, Field(description="width of the model")]
+Heads = Annotated[Count, Field(description="heads of a layer")]
+HeadDim = Annotated[EvenCount, Field(description="width of one head")]
+RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all of it rotated")]
+Steps = Annotated[Count, Field(description="training steps")]
+TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
+FirstWindow = Annotated[
+    Count,
+    Field(description="tokens in a window when training begins; doubled up to train_len"),
+]
 CorpusPath = Annotated[
     str,
     Field(description="text file or folder to use; empty: the standard library of this Python"),
@@ -81,10 +92,12 @@ class TrialConfig(Config):
 
 
 class ShapedConfig(TrialConfig):
-    """A config that also gives the shape of its models."""
+    """A config that also gives the shape of its models, and how long they are trained."""
 
     if TYPE_CHECKING:
         layers: int
         width: int
         heads: int
         head_dim: int
+        steps: int
+        tokens_per_step: int

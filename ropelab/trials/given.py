@@ -4,14 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
-from ropelab.context import Advance, Cell, Context, Needs
+from ropelab.context import Cell, Context, Needs
 from ropelab.hf.fingerprint import fingerprint_of
 from ropelab.hf.load import ModelDtype
 from ropelab.hf.model import HuggingFaceModel
+from ropelab.trials.cells import Question
 from ropelab.trials.readers import Reader
 
 
@@ -56,26 +57,6 @@ class Given:
 @lru_cache(maxsize=1)
 def _loaded(given: Given) -> HuggingFaceModel:
     return HuggingFaceModel(Path(given.path), given.device, given.dtype, given.device_map)
-
-
-class Question(Protocol):
-    """What a model given is asked; as `Trial`, without what only models trained here need."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def key(self) -> dict[str, Any]: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Values per document or sequence."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Another task, another source of text or another grid is put in here.
 from ropelab.lm.model import ModelSize
 from ropelab.lm.source import Mixture
 from ropelab.lm.trained import Task
+from ropelab.lm.training import FIRST_WINDOW, Recipe
 from ropelab.trials import grid
 from ropelab.trials.cells import Trial
 from ropelab.trials.config import ShapedConfig, TrialConfig
@@ -60,4 +61,18 @@ def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:
         width=config.width,
         heads=config.heads,
         head_dim=config.head_dim,
+    )
+
+
+def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
+    """How every model of an experiment is trained whose config gives its shape.
+
+    Args:
+        first_window: tokens in a window when training begins, if models are trained at more.
+    """
+    return Recipe(
+        steps=config.steps,
+        window=config.train_len,
+        tokens_per_step=config.tokens_per_step,
+        first_window=min(first_window, config.train_len),
     )

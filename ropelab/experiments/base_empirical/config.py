@@ -14,8 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Bases, Count, EvenCount
-from ropelab.trials.config import CorpusPath, Documents, In, On, Seeds, ShapedConfig, TrainLen
+from ropelab.config import AsList, Bases, Count
+from ropelab.trials.config import (
+    CorpusPath,
+    Documents,
+    Heads,
+    In,
+    Layers,
+    On,
+    RotatedHeadDim,
+    Seeds,
+    ShapedConfig,
+    Steps,
+    TokensPerStep,
+    TrainLen,
+    Width,
+)
 
 if TYPE_CHECKING:
     from ropelab.rope.bounds import Similarity
@@ -42,12 +56,12 @@ class BaseEmpiricalConfig(ShapedConfig):
         ("text", "copy", "recall"),
         description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
     )
-    layers: Count = Field(2, description="layers of the model")
-    width: EvenCount = Field(128, description="width of the model")
-    heads: Count = Field(1, description="heads of a layer")
-    head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
-    steps: Count = Field(800, description="training steps")
-    tokens_per_step: Count = Field(2048, description="tokens in one training step")
+    layers: Layers = 2
+    width: Width = 128
+    heads: Heads = 1
+    head_dim: RotatedHeadDim = 64
+    steps: Steps = 800
+    tokens_per_step: TokensPerStep = 2048
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance")

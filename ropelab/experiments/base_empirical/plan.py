@@ -6,11 +6,10 @@ from itertools import product
 from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.lm.trained import Training
-from ropelab.lm.training import Recipe
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.rope.scaling import RopePlan
 from ropelab.trials.cells import Asked
-from ropelab.trials.plans import inside_training, learned, model_size
+from ropelab.trials.plans import inside_training, learned, model_size, recipe_of
 from ropelab.trials.readers import AsTrained
 
 
@@ -37,11 +36,7 @@ def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
     return Training(
         task=task,
         size=model_size(config, task.vocabulary),
-        recipe=Recipe(
-            steps=config.steps,
-            window=config.train_len,
-            tokens_per_step=config.tokens_per_step,
-        ),
+        recipe=recipe_of(config),
         seed=seed,
         encoding=partial(rope, config.head_dim, base),
         encoding_key={"name": "rope", "pairing": "half", "base": base},

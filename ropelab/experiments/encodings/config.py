@@ -15,17 +15,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Count, EvenCount, Names
+from ropelab.config import AsList, Count, Names
 from ropelab.errors import unknown_name
 from ropelab.trials.config import (
     CorpusPath,
     Documents,
+    FirstWindow,
+    HeadDim,
+    Heads,
     In,
+    Layers,
     On,
     Seeds,
     ShapedConfig,
+    Steps,
     TestLen,
+    TokensPerStep,
     TrainLen,
+    Width,
 )
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
@@ -84,15 +91,13 @@ class EncodingsConfig(ShapedConfig):
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
     )
-    layers: Count = Field(2, description="layers of the model")
-    width: EvenCount = Field(128, description="width of the model")
-    heads: Count = Field(4, description="heads of a layer")
-    head_dim: EvenCount = Field(32, description="width of one head")
-    steps: Count = Field(800, description="training steps")
-    tokens_per_step: Count = Field(4096, description="tokens in one training step")
-    first_window: Count = Field(
-        16, description="tokens in a window when training begins; doubled up to train_len"
-    )
+    layers: Layers = 2
+    width: Width = 128
+    heads: Heads = 4
+    head_dim: HeadDim = 32
+    steps: Steps = 800
+    tokens_per_step: TokensPerStep = 4096
+    first_window: FirstWindow = 16
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(8, description="copy sequences per distance")

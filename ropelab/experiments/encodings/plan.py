@@ -12,9 +12,8 @@ from ropelab.encoding.registry import make_encoding
 from ropelab.encoding.shape import Shape
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.lm.trained import Training
-from ropelab.lm.training import Recipe
 from ropelab.trials.cells import Asked
-from ropelab.trials.plans import beyond_training, learned, model_size
+from ropelab.trials.plans import beyond_training, learned, model_size, recipe_of
 from ropelab.trials.readers import AsTrained
 
 LEARNING_VERSION = 3
@@ -44,7 +43,7 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     return Training(
         task=task,
         size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config),
+        recipe=recipe_of(config, config.first_window),
         seed=seed,
         encoding=partial(encoding_of, shape_of(config), encoding, seed),
         encoding_key={
@@ -65,16 +64,6 @@ def shape_of(config: EncodingsConfig) -> Shape:
         heads=config.heads,
         head_dim=config.head_dim,
         trained_len=config.train_len,
-    )
-
-
-def recipe_of(config: EncodingsConfig) -> Recipe:
-    """How every model is trained."""
-    return Recipe(
-        steps=config.steps,
-        window=config.train_len,
-        tokens_per_step=config.tokens_per_step,
-        first_window=min(config.first_window, config.train_len),
     )
 
 

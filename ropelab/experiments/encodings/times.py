@@ -16,13 +16,13 @@ from ropelab.context import Advance
 from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.plan import encoding_of, recipe_of, shape_of
+from ropelab.experiments.encodings.plan import encoding_of, shape_of
 from ropelab.lm.batch import Batch
 from ropelab.lm.corpus import VOCABULARY
 from ropelab.lm.model import Cache, LanguageModel
 from ropelab.lm.source import periodic_batch
 from ropelab.lm.training import make_optimizers, one_step
-from ropelab.trials.plans import model_size
+from ropelab.trials.plans import model_size, recipe_of
 from ropelab.trials.readers import defined_length
 
 DECODED = 16
@@ -57,7 +57,7 @@ def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> d
 
 def training_step(config: EncodingsConfig, name: str) -> Work:
     """One optimizer step on rows of symbols at the full trained length."""
-    model, recipe = model_with(config, name), recipe_of(config)
+    model, recipe = model_with(config, name), recipe_of(config, config.first_window)
     optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:

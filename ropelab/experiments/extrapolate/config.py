@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from ropelab.config import AsList, Base, Config, Count, EvenCount, Names, Natural
+from ropelab.config import AsList, Base, Config, Count, Names, Natural
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 from ropelab.methods.registry import named
@@ -25,6 +25,7 @@ from ropelab.trials.config import (
     Documents,
     In,
     On,
+    RotatedHeadDim,
     Seeds,
     TestLen,
     TrainLen,
@@ -76,7 +77,7 @@ class ExtrapolateConfig(TrialConfig):
         "factors, are searched on the trained model, on sequences that are not tested; 0: none",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
-    head_dim: EvenCount = Field(64, description="width of one head, all of it rotated")
+    head_dim: RotatedHeadDim = 64
     preset: Literal["small", "base", "large"] = Field(
         "small", description="size of the model: about 1, 10 or 120 million parameters"
     )

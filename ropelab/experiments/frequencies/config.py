@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Base, Count, EvenCount, Names
+from ropelab.config import AsList, Base, Count, Names
 from ropelab.trials.config import (
     CorpusPath,
     Documents,
+    FirstWindow,
+    HeadDim,
+    Heads,
     In,
+    Layers,
     On,
     Seeds,
     ShapedConfig,
+    Steps,
     TestLen,
+    TokensPerStep,
     TrainLen,
+    Width,
 )
 
 if TYPE_CHECKING:
@@ -81,15 +88,13 @@ class FrequenciesConfig(ShapedConfig):
         "two values)",
     )
     base: Base = Field(10000.0, description="base of the frequencies of unscaled RoPE")
-    layers: Count = Field(2, description="layers of the model")
-    width: EvenCount = Field(128, description="width of the model")
-    heads: Count = Field(4, description="heads of a layer")
-    head_dim: EvenCount = Field(32, description="width of one head")
-    steps: Count = Field(600, description="training steps")
-    tokens_per_step: Count = Field(2048, description="tokens in one training step")
-    first_window: Count = Field(
-        16, description="tokens in a window when training begins; doubled up to train_len"
-    )
+    layers: Layers = 2
+    width: Width = 128
+    heads: Heads = 4
+    head_dim: HeadDim = 32
+    steps: Steps = 600
+    tokens_per_step: TokensPerStep = 2048
+    first_window: FirstWindow = 16
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance and length of context")

@@ -6,12 +6,11 @@ from functools import partial
 from ropelab.encoding.base import Encoding, unfused
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.lm.trained import Training
-from ropelab.lm.training import Recipe
 from ropelab.methods.method import PAIRING, Scaled
 from ropelab.rope.frequencies import Geometry
 from ropelab.rope.scaling import Scaling, Without
 from ropelab.trials.cells import Asked
-from ropelab.trials.plans import beyond_training, learned, model_size
+from ropelab.trials.plans import beyond_training, learned, model_size, recipe_of
 from ropelab.trials.readers import Reader, Under
 
 LEARNING_VERSION = 1
@@ -55,7 +54,7 @@ def training(config: FrequenciesConfig, scheme: Scaling, seed: int) -> Training:
     return Training(
         task=task,
         size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config),
+        recipe=recipe_of(config, config.first_window),
         seed=seed,
         encoding=partial(encoding_of, scheme, geometry),
         encoding_key={
@@ -66,16 +65,6 @@ def training(config: FrequenciesConfig, scheme: Scaling, seed: int) -> Training:
             "version": LEARNING_VERSION,
         },
         dtype=config.dtype,
-    )
-
-
-def recipe_of(config: FrequenciesConfig) -> Recipe:
-    """How every model is trained."""
-    return Recipe(
-        steps=config.steps,
-        window=config.train_len,
-        tokens_per_step=config.tokens_per_step,
-        first_window=min(config.first_window, config.train_len),
     )
 
 
