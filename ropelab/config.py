@@ -20,6 +20,8 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -79,6 +81,19 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values without repetitions, which would count one result several times.
+
+    >>> each_once((3, 1, 3))
+    (3, 1)
+    """
+    return tuple(dict.fromkeys(values))
+
+
+def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[Any, ...]:
+    return each_once(read(read_list(value)))
+
+
 def _share(share: object, head_dim: object) -> int:
     try:
         part, whole = read_number(share), read_number(head_dim)
@@ -112,8 +127,10 @@ Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
-AsList = BeforeValidator(read_list)
+AsSequence = BeforeValidator(read_list)
 """Marks a tuple field that may be typed as `a,b`."""
+AsList = WrapValidator(_read_each_once)
+"""Marks one in which a value that stands twice says nothing more."""
 Names = Annotated[tuple[str, ...], AsList]
 Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
@@ -239,7 +256,7 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"^(Input|Value) should have", "must have", text)
     text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
     text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
-    text = text.replace("a valid string", "text")
+    text = text.replace("a valid integer", "a whole number").replace("a valid string", "text")
     text = text.replace("a valid boolean, unable to interpret input", "true or false")
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")

@@ -29,22 +29,29 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) -> Iterator[None]:
     """Hold `folder` for this process; a second one waits. What a dead one left is removed.
 
-    The lock's file goes with the lock. It is unlinked while it is held, so whoever gets a lock on a
-    file that has no name any more (the library looks) tries again with the file of that name.
-
     Args:
         waiting: called once if another process holds the folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    file = folder.with_name(f".{folder.name}.lock")
+    with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
+        _recover(folder)
+        yield
+
+
+@contextmanager
+def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a lock, whose file goes with it.
+
+    The file is unlinked while it is held, so whoever gets a lock on a file that has no name any
+    more (the library looks) tries again with the file of that name.
+    """
     lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        waiting(folder)
+        waiting()
         lock.acquire()
     try:
-        _recover(folder)
         yield
     finally:
         with suppress(OSError):
@@ -110,12 +117,18 @@ def flush(path: Path) -> None:
 def replaced_file(path: Path) -> Iterator[Path]:
     """Yield the name of a sibling file that takes the place of `path` when the block succeeds.
 
-    Nobody holds a lock here: the name is random, so that two writers never share it.
+    Writers of one file wait for each other, so a sibling that is there already was left by a dead
+    one, and goes. The name is random all the same: on a file system without locks two writers may
+    be here at once, and must not share it.
     """
-    fresh = path.parent / f".{secrets.token_hex(8)}.new"
-    try:
-        yield fresh
-        flush(fresh)
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+    fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
+    with _alone(path.parent / f".{code}.lock"):
+        for leftover in path.parent.glob(f".{code}-*.new"):
+            remove(leftover)
+        try:
+            yield fresh
+            flush(fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)

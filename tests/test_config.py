@@ -104,6 +104,18 @@ def test_lists_split_outside_parentheses_only():
     assert read_list(["a", "b"]) == ("a", "b")
 
 
+@pytest.mark.parametrize("contexts", ["1k,1024,2k,1_024", [1024, "1k", 2048], (1024.0, 1024, 2048)])
+def test_what_is_given_twice_counts_once(contexts):
+    config = build(Sample, {"contexts": contexts, "methods": "pi,yarn,pi"})
+    assert config == Sample(contexts=(1024, 2048), methods=("pi", "yarn"))
+
+
+def test_only_sections_may_be_equal():
+    from ropelab.experiments.freqs.config import FreqsConfig
+
+    assert build(FreqsConfig, {"sections": "24,20,20"}).sections == (24, 20, 20)
+
+
 def test_text_and_typed_values_give_the_same_config():
     typed = {"head_dim": 128, "base": 5e5, "contexts": [1024, 2048], "methods": ["pi", "ntk"]}
     text = {"head_dim": "128", "base": "5e5", "contexts": "1k,2k", "methods": "pi,ntk"}

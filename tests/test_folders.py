@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ropelab.folders import fingerprint, locked, replaced
+from ropelab import folders
+from ropelab.folders import fingerprint, locked, replaced, replaced_file
 
 
 def contents(folder):
@@ -95,6 +97,76 @@ def test_a_second_process_waits_and_is_told(tmp_path, holder):
 
     with locked(tmp_path / "run", waiting):
         assert told == [tmp_path / "run"]
+
+
+def write(path, text):
+    with replaced_file(path) as fresh:
+        fresh.write_text(text)
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path):
+    target = tmp_path / "index.md"
+    write(target, "old")
+    with pytest.raises(RuntimeError), replaced_file(target) as fresh:
+        fresh.write_text("half")
+        assert target.read_text() == "old"
+        raise RuntimeError
+    assert contents(tmp_path) == ["index.md"]
+    write(target, "new")
+    assert (contents(tmp_path), target.read_text()) == (["index.md"], "new")
+
+
+DIE = """
+import os, sys
+from pathlib import Path
+from ropelab.folders import replaced_file
+with replaced_file(Path(sys.argv[1])) as fresh:
+    fresh.write_text("half")
+    os._exit(9)
+"""
+
+
+def test_what_a_dead_writer_of_a_file_left_goes_with_the_next_one_of_that_file(tmp_path):
+    for name in ("index.md", "index.html"):
+        subprocess.run([sys.executable, "-c", DIE, str(tmp_path / name)])
+    write(tmp_path / "index.md", "whole")
+    (other,) = tmp_path.glob(".*.new")
+    assert other.read_text() == "half"
+    write(tmp_path / "index.html", "whole")
+    assert contents(tmp_path) == ["index.html", "index.md"]
+
+
+LAST = """
+import sys
+from pathlib import Path
+from ropelab.folders import replaced_file
+with replaced_file(Path(sys.argv[1])) as fresh:
+    fresh.write_text("first")
+    print("holding", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_living_writer_of_a_file_has_written_stays(tmp_path, monkeypatch):
+    target, tried = tmp_path / "index.md", []
+
+    class Watched(folders.FileLock):
+        def acquire(self, *arguments, **named):
+            tried.append(self)
+            return super().acquire(*arguments, **named)
+
+    monkeypatch.setattr(folders, "FileLock", Watched)
+    command = [sys.executable, "-c", LAST, str(target)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as first, ThreadPoolExecutor() as pool:
+        assert first.stdout.readline() == "holding\n"
+        second = pool.submit(write, target, "second")
+        while len(tried) < 2:  # the second try is the one that waits
+            assert not second.done(), second.exception()
+        first.stdin.close()
+        second.result()
+        assert first.wait() == 0
+    assert (contents(tmp_path), target.read_text()) == (["index.md"], "second")
 
 
 def test_fingerprints_ignore_order_and_see_values():

@@ -102,6 +102,12 @@ def test_wrong_yarn_is_named(tmp_path):
         assert (says or "within") in verdict.says
 
 
+def test_a_factor_of_two_that_is_missing_is_not_taken_for_a_second_rotation(tmp_path):
+    config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    verdict = check(saved(tmp_path, ladder(), config=config)).verdict
+    assert verdict.says == "the scaling is not applied: pi(factor=2) is missing"
+
+
 def test_the_wrong_longrope_table_is_named(tmp_path):
     long, short = (1 + np.arange(PAIRS) / 4).tolist(), [1.0] * PAIRS
     block = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
@@ -181,6 +187,17 @@ def test_a_folder_is_checked_without_its_code(tmp_path):
     assert not verdict.wrong, verdict.says
     rounded = check(Question(str(tmp_path), dtype="bfloat16")).verdict
     assert "table in bfloat16" in rounded.says
+
+
+@pytest.mark.parametrize("length", [65521, 2**17, 10**12])
+def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    casts = check(Question(str(tmp_path), length=length)).casts
+    assert not any("position in float16" in row["cast"] for row in casts)
+    assert len(casts) > 10
+    differences = [row["mean_difference"] for row in casts]
+    assert differences == sorted(differences)
+    assert np.isfinite(differences).all()
 
 
 def test_frequencies_are_refined_at_larger_positions():

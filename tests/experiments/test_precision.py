@@ -162,7 +162,8 @@ NO_LADDER = ["collisions", "angle_error", "score_drift"]
     ("values", "figures"),
     [
         ({}, EVERY_FIGURE),
-        ({"schemes": ["single"], "channels": ["vector"]}, EVERY_FIGURE[1:]),
+        ({"channels": []}, EVERY_FIGURE[1:]),
+        ({"channels": ["vector"]}, EVERY_FIGURE),
         ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
         ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
         (
@@ -186,6 +187,13 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
     assert list(drawn) == figures
     assert report.answer(tables).endswith(".")
     assert 1 <= len(report.summary(tables)) <= 12
+
+
+def test_a_scheme_without_any_of_the_channels_is_said():
+    told = "One frequency has no vector beside its pair: --channels pair shows its code."
+    for channels, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
+        tables = tables_of(length=600, channels=channels)
+        assert (told in report.answer(tables)) == expected
 
 
 def test_an_offset_looks_at_those_positions_only():
@@ -259,6 +267,10 @@ def test_the_stored_configs_are_valid(path):
         ({"preset": "nanochatt"}, "unknown preset 'nanochatt'; did you mean 'nanochat'"),
         ({"cast": "angel=tf32"}, "unknown stage 'angel'; did you mean 'angle'"),
         ({"method": "yarm(factor=4)"}, "unknown method 'yarm'; did you mean 'yarn'"),
+        (
+            {"schemes": "single", "channels": "vector,score"},
+            "single frequency has no vector beside its pair.*give channels cos, sin or pair",
+        ),
         ({"explain_pair": 32}, "explain_pair must be below 32, got 32"),
         ({"offset": 2**53}, "must stay below 2"),
         ({"reported": "stored_positon(1)=1"}, "did you mean 'stored_position'"),

@@ -73,9 +73,8 @@ def judged(scene: Scene, results: Path, what: str) -> Trial:
     problems = list(nothing_half(results, scene.right))
     again: Told = told(*scene.arguments(results))
     problems += all_right(results, again, scene.right)
-    # What a dead process left of an index or a page has a name that nobody knows.
-    hidden = {name for name in leftovers(results) if "/" in name}
-    if hidden:
+    hidden = set(leftovers(results))
+    if hidden:  # of a figure: whoever draws it again finds it
         told(*scene.arguments(results), "--force")
         problems += [f"left for ever: {name}" for name in hidden & set(leftovers(results))]
     return Trial(f"{scene.name}: {what}", "; ".join(problems))

@@ -40,7 +40,6 @@ def ladder(
     """Explanations of other frequencies, the likeliest first: a sentence and the frequencies."""
     right = spec.inv_freq(length)
     plain = inverse_frequencies(spec.rotary_dim, spec.base)
-    yield "rotated twice: every angle is doubled", 2 * right
     if isinstance(spec.scaling, LongRope):
         for name, values in (
             ("short", spec.scaling.short_factor),
@@ -50,6 +49,7 @@ def ladder(
     if spec.scaling.name != "unscaled":
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
+    yield "rotated twice: every angle is doubled", 2 * right
     for trained in LENGTHS:
         if trained != spec.trained_len:
             other = replace(spec, trained_len=trained)
@@ -59,7 +59,7 @@ def ladder(
 
 
 def wrong_frequencies(
-    found: Float[np.ndarray, "pairs"],
+    found: Float[np.ndarray, " pairs"],
     spec: RopeSpec,
     length: int,
     others: Mapping[str, RopeSpec],
@@ -76,17 +76,17 @@ def wrong_frequencies(
     return Verdict(*_free_fit(found, spec, length))
 
 
-def near(one: Float[np.ndarray, "pairs"], other: Float[np.ndarray, "pairs"]) -> bool:
+def near(one: Float[np.ndarray, " pairs"], other: Float[np.ndarray, " pairs"]) -> bool:
     """Equal up to what a rounded table leaves of a frequency."""
     return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
 
 
-def _width(found: Float[np.ndarray, "pairs"], spec: RopeSpec) -> str:
+def _width(found: Float[np.ndarray, " pairs"], spec: RopeSpec) -> str:
     return f"{2 * len(found)} features turn instead of {spec.rotary_dim}"
 
 
 def _free_fit(
-    found: Float[np.ndarray, "pairs"], spec: RopeSpec, length: int
+    found: Float[np.ndarray, " pairs"], spec: RopeSpec, length: int
 ) -> tuple[str, bool, str]:
     """A geometric ladder with another slope, or no ladder at all."""
     for name in HALF_FORMATS:
@@ -128,13 +128,28 @@ def wrong_gain(gain: float, spec: RopeSpec) -> Verdict | None:
 
 
 def casts(observed: Observed, spec: RopeSpec, length: int) -> list[dict[str, Any]]:
-    """A row per cast plan, nearest first: how far its tables are from the observed ones."""
+    """A row per cast plan, nearest first: how far its tables are from the observed ones.
+
+    A plan with a format that ends before the positions do (float16 at 65520) is left out: what was
+    observed is finite.
+    """
+    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
+    positions = observed.positions.astype(np.float64)
     rows = []
     for name, plan in plans().items():
-        cos, sin = tables(plan, observed, spec, length)
-        apart = np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean()
-        rows.append({"cast": name, "mean_difference": float(apart)})
+        angles = Chain(plan, spectrum).angles(positions).T
+        if np.isfinite(angles).all():
+            rows.append({"cast": name, "mean_difference": _apart(plan, angles, observed, spec)})
     return sorted(rows, key=lambda row: row["mean_difference"])
+
+
+def _apart(
+    plan: CastPlan, angles: Float[np.ndarray, "n pairs"], observed: Observed, spec: RopeSpec
+) -> float:
+    """How far cos and sin of these angles, times the attention factor, are from the observed."""
+    gain = spec.attention_factor
+    cos, sin = (round_to(gain * trig(angles), plan.table) for trig in (np.cos, np.sin))
+    return float(np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean())
 
 
 def plans() -> dict[str, CastPlan]:
@@ -159,18 +174,7 @@ def plans() -> dict[str, CastPlan]:
     return found
 
 
-def tables(
-    plan: CastPlan, observed: Observed, spec: RopeSpec, length: int
-) -> tuple[Float[np.ndarray, "n pairs"], Float[np.ndarray, "n pairs"]]:
-    """cos and sin of a plan at the observed positions, times the attention factor."""
-    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
-    angles = Chain(plan, spectrum).angles(observed.positions.astype(np.float64)).T
-    gain = spec.attention_factor
-    cos, sin = (round_to(gain * trig(angles), plan.table) for trig in (np.cos, np.sin))
-    return cos, sin
-
-
-def phase_errors(observed: Observed, spec: RopeSpec, length: int) -> Float[np.ndarray, "n"]:
+def phase_errors(observed: Observed, spec: RopeSpec, length: int) -> Float[np.ndarray, " n"]:
     """The largest angle by which a pair is off, per position, in radians."""
     exact = spec.inv_freq(length) * observed.positions[:, None]
     off = np.arctan2(observed.sin, observed.cos) - exact

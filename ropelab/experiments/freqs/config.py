@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.config import AsList, Base, Config, Count, EvenCount, Real
+from ropelab.config import AsSequence, Base, Config, Count, EvenCount, Real
 from ropelab.methods.registry import FREQUENCIES, named
 from ropelab.rope.models import Layout, model_named
 
@@ -47,7 +47,7 @@ class FreqsConfig(Config):
         "means that (table: ropelab methods), unless their knobs say",
     )
 
-    sections: Annotated[tuple[Count, ...], AsList] = Field(
+    sections: Annotated[tuple[Count, ...], AsSequence] = Field(
         (),
         description="pairs that read each axis of a position (images, videos), such as 16,24,24 "
         "for time, height and width; empty: text",

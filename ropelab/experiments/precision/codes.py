@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from ropelab.experiments.precision.config import OF_ONE_FREQUENCY
 from ropelab.experiments.precision.plan import Plan
 from ropelab.numerics.accuracy import sample_positions
 from ropelab.numerics.casts import CastPlan
@@ -35,13 +36,12 @@ def codes(spectra: Mapping[str, Spectrum], channels: Sequence[str]) -> list[tupl
     with a single frequency. `vector` is all pairs, `score` the attention score of aligned vectors;
     a single frequency has no vector beside its pair, and its score is its cosine.
     """
-    found = []
-    for scheme, spectrum in spectra.items():
-        for channel in channels:
-            if scheme == "single" and channel in ("vector", "score"):
-                continue
-            found.append((scheme, _code(spectrum, cast(Channel, channel))))
-    return found
+    return [
+        (scheme, _code(spectrum, cast(Channel, channel)))
+        for scheme, spectrum in spectra.items()
+        for channel in channels
+        if scheme != "single" or channel in OF_ONE_FREQUENCY
+    ]
 
 
 def _code(spectrum: Spectrum, channel: Channel) -> Code:
@@ -101,7 +101,7 @@ def _resolution(
     code: Code,
     fmt: FloatFormat,
     census: Census,
-    sampled: Float[np.ndarray, "n"],
+    sampled: Float[np.ndarray, " n"],
     repeating: Repeating | None,
 ) -> dict[str, object]:
     steps = neighbour_steps(code, fmt, sampled)

@@ -34,6 +34,8 @@ CANNOT_SHOW = (
 VERSION = 3
 SCHEMES = ("single", "rope", "sinusoidal")
 CHANNELS = ("cos", "sin", "pair", "vector", "score")
+OF_ONE_FREQUENCY = ("cos", "sin", "pair")
+"""It has no vector beside its pair, and the score of its aligned vectors is its cosine."""
 LARGEST_POSITION = 2**53
 """Positions beyond this are not exact in float64, the reference."""
 
@@ -105,7 +107,15 @@ class PrecisionConfig(Config):
             for name in names:
                 if name not in allowed:
                     raise unknown_name(kind, name, allowed)
+        if self.channels and set(self.schemes) == {"single"} and not self._shows_one_frequency():
+            raise ValueError(
+                "a single frequency has no vector beside its pair, and its score is its cosine: "
+                "give channels cos, sin or pair"
+            )
         return self
+
+    def _shows_one_frequency(self) -> bool:
+        return not set(OF_ONE_FREQUENCY).isdisjoint(self.channels)
 
 
 CONFIG = PrecisionConfig

@@ -94,6 +94,14 @@ def _codes(tables: Tables) -> Iterator[str]:
         kept = whole.loc[whole["adjacent_collisions"] == 0, "format"].tolist()
         lost = [name for name in coarse if name not in kept]
         yield f"{title}: {_verdict(kept, lost)}{_cos_alone(rows)}."
+    if _is_asked_in_vain("single", tables):
+        yield "One frequency has no vector beside its pair: --channels pair shows its code."
+
+
+def _is_asked_in_vain(scheme: str, tables: Tables) -> bool:
+    """Whether a scheme was asked for, and has none of the channels that were."""
+    asked = set(tables["pairs"]["scheme"]) if "pairs" in tables else set()
+    return scheme in asked - set(tables["resolution"]["scheme"])
 
 
 def _verdict(kept: list[str], lost: list[str]) -> str:
