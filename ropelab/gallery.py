@@ -54,7 +54,7 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
     yield ""
     yield f"**{manifest['question']}** {manifest['answer']}"
     yield ""
-    yield f"Made by `{manifest['command']}` in {_time(manifest)}{_made_by(manifest)}."
+    yield f"Made by `{manifest['command']}`{_made_by(manifest)}; {_time(manifest)}."
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield ""
@@ -77,8 +77,8 @@ def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _time(manifest: Mapping[str, Any]) -> str:
-    """How long it took, and how much of it had been measured before."""
-    seconds = f"{manifest['seconds']:.0f} s"
+    """How long it took, with what ran beside it, and how much of it had been measured before."""
+    seconds = f"{manifest['seconds']:.0f} s from start to end"
     cells = manifest.get("measurements", {"reused": 0})
     if not cells["reused"]:
         return seconds

@@ -41,4 +41,4 @@ def test_the_index_says_what_was_measured_in_earlier_runs(tmp_path):
     more = {"seconds": 11.4, "measurements": {"computed": 2, "reused": 5}}
     write_manifest(folder, manifest | more)
     text = write_index(tmp_path).read_text()
-    assert "in 11 s (5 of 7 measurements from earlier runs) with" in text
+    assert "; 11 s from start to end (5 of 7 measurements from earlier runs)." in text
