@@ -5,12 +5,16 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+
+# Where a file system has no locks, files that are there while a process holds them serve as well.
+warnings.filterwarnings("ignore", "flock not supported", module="filelock")
 
 Waiting = Callable[[Path], None]
 
