@@ -41,7 +41,12 @@ def direct_by_products(similarity: Similarity, context: int) -> float:
 
 def certified(similarity: Similarity, context: int) -> float:
     """The first admissible base, nothing skipped."""
-    return math.exp(next(Walk(similarity, context).windows(START, held=0))[0])
+    return math.exp(_first(Walk(similarity, context), START))
+
+
+def _first(walk: Walk, start: float) -> float:
+    found = walk.first(start)
+    return math.inf if found is None else found[0]
 
 
 def main() -> None:
@@ -56,7 +61,7 @@ def main() -> None:
     u = 0.0
     for power in range(6, 21):
         start = time.perf_counter()
-        u = next(Walk(similarity, 2**power).windows(u, held=0))[0]
+        u = _first(Walk(similarity, 2**power), u)
         if power >= 10:
             seconds = time.perf_counter() - start
             print(f"{2**power:>8} {'certified':<22} {math.exp(u):>10.6g} {seconds:>9.3f}")

@@ -9,7 +9,7 @@ from torch import Tensor
 from ropelab.encoding.additive import DistanceBias
 
 
-def slopes(heads: int) -> Float[Tensor, "heads"]:
+def slopes(heads: int) -> Float[Tensor, " heads"]:
     """The penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in float64.
 
     Where `heads` is not a power of two: the slopes of the next lower power p, then every second one
@@ -34,5 +34,5 @@ class Alibi(DistanceBias):
         self.slopes: Tensor
         self.register_buffer("slopes", slopes(heads).float(), persistent=False)
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         return -self.slopes[:, None] * distance

@@ -39,12 +39,14 @@ class DebertaLayer(Encoding):
         self.key_rows = DistanceTable(self.projected_keys, (table, to_key.weight))
         self.query_rows = DistanceTable(self.projected_queries, (table, to_query.weight))
 
-    def projected_keys(self, distance: Int[Tensor, "rows"]) -> Float[Tensor, "heads rows head_dim"]:
+    def projected_keys(
+        self, distance: Int[Tensor, " rows"]
+    ) -> Float[Tensor, "heads rows head_dim"]:
         """Kr at every distance, split into heads."""
         return self._projected(self.to_key, distance)
 
     def projected_queries(
-        self, distance: Int[Tensor, "rows"]
+        self, distance: Int[Tensor, " rows"]
     ) -> Float[Tensor, "heads rows head_dim"]:
         """Qr at every distance, split into heads."""
         return self._projected(self.to_query, distance)

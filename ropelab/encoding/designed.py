@@ -32,7 +32,7 @@ class Polynomial(DistanceBias):
         self.reach = reach
         self.weights = nn.Parameter(torch.randn(heads, DEGREE + 1))
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         share = distance.to(self.weights.dtype) / self.reach
         powers = torch.stack([share**power for power in range(DEGREE + 1)])
         return self.weights @ powers
@@ -51,7 +51,7 @@ class Sines(DistanceBias):
         super().__init__()
         self.amplitudes = nn.Parameter(torch.randn(heads, waves) * waves**-0.5)
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         code = sinusoid(distance, self.amplitudes.shape[-1])
         return self.amplitudes @ code.to(self.amplitudes.dtype).T
 
@@ -66,7 +66,7 @@ class Exponential(DistanceBias):
         self.height = nn.Parameter(torch.randn(heads))
         self.log_scale = nn.Parameter(torch.rand(heads) * math.log(reach))
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         return self.height[:, None] * torch.exp(-distance / self.log_scale.exp()[:, None])
 
 
@@ -81,7 +81,7 @@ class Gaussian(DistanceBias):
         self.log_centre = nn.Parameter(torch.rand(heads) * math.log(reach))
         self.log_scale = nn.Parameter(torch.rand(heads) * math.log(reach))
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         centre, scale = self.log_centre.exp()[:, None], self.log_scale.exp()[:, None]
         return self.height[:, None] * torch.exp(-(((distance - centre) / scale) ** 2) / 2)
 
@@ -100,7 +100,7 @@ class LearnedDistance(DistanceBias):
         self.table = nn.Parameter(torch.randn(heads, rows) * rows**-0.5)
         self.max_position = rows - 1
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         return self.table[:, distance]
 
 
@@ -116,6 +116,6 @@ class Convolution(DistanceBias):
         super().__init__()
         self.kernel = nn.Parameter(torch.randn(heads, TAPS) * TAPS**-0.5)
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         near = self.kernel[:, distance.clamp(max=TAPS - 1)]
         return torch.where(distance < TAPS, near, 0)

@@ -27,7 +27,7 @@ class KerpleLog(DistanceBias):
         self.log_r1 = nn.Parameter((2 * torch.rand(heads)).clamp(min=SMALLEST).log())
         self.log_r2 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         return -self.log_r1.exp()[:, None] * torch.log1p(self.log_r2.exp()[:, None] * distance)
 
 
@@ -41,7 +41,7 @@ class KerplePower(DistanceBias):
         self.log_r1 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
         self.logit_r2 = nn.Parameter(torch.logit(torch.rand(heads), eps=SMALLEST))
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by hand.
         power = distance.clamp(min=1) ** (2 * self.logit_r2.sigmoid())[:, None]
         return -self.log_r1.exp()[:, None] * torch.where(distance > 0, power, 0)

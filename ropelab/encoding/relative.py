@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from ropelab.encoding.base import KeyPositions, QueryPositions
 
 
-def distances(q_positions: QueryPositions, k_positions: KeyPositions) -> Int[Tensor, "columns"]:
+def distances(q_positions: QueryPositions, k_positions: KeyPositions) -> Int[Tensor, " columns"]:
     """The queries + keys distances (query minus key) that `relative_shift` expects, falling.
 
     The first is that of the last query to the first key. Those below 0 belong to later keys, which
@@ -65,7 +65,9 @@ class DistanceTable:
         self._state: tuple[object, ...] = ()
         self._rows = torch.empty(0)
 
-    def __call__(self, falling: Int[Tensor, "columns"]) -> Float[Tensor, "*heads columns head_dim"]:
+    def __call__(
+        self, falling: Int[Tensor, " columns"]
+    ) -> Float[Tensor, "*heads columns head_dim"]:
         """The rows of `distances`; those below 0 get the row of 0. A view, if only one is."""
         first = max(int(falling[0]), 0)
         length = 1 << first.bit_length()

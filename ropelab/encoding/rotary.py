@@ -11,7 +11,7 @@ from ropelab.rope.scaling.plan import RopePlan
 
 
 def cos_sin(
-    positions: Shaped[Tensor, "tokens"], plan: RopePlan
+    positions: Shaped[Tensor, " tokens"], plan: RopePlan
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
     """The float64 tables of ``ropelab.rope.rotary.cos_sin`` as tensors, where the positions are."""
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)

@@ -59,7 +59,7 @@ class ShawLayer(Encoding):
 
 
 def rows_to_columns(
-    by_row: Float[Tensor, "*batch queries rows"], falling: Int[Tensor, "columns"]
+    by_row: Float[Tensor, "*batch queries rows"], falling: Int[Tensor, " columns"]
 ) -> Float[Tensor, "*batch queries columns"]:
     """Row min(distance, CLIP) at every distance; later keys get row 0, which is masked."""
     far, near = _far_and_near(falling)
@@ -75,7 +75,7 @@ def rows_to_columns(
 
 
 def columns_to_rows(
-    by_column: Float[Tensor, "*batch queries columns"], falling: Int[Tensor, "columns"]
+    by_column: Float[Tensor, "*batch queries columns"], falling: Int[Tensor, " columns"]
 ) -> Float[Tensor, "*batch queries rows"]:
     """The sum of all distances that share a row, the transpose of `rows_to_columns`."""
     far, near = _far_and_near(falling)
@@ -85,7 +85,7 @@ def columns_to_rows(
     )
 
 
-def _far_and_near(falling: Int[Tensor, "columns"]) -> tuple[int, int]:
+def _far_and_near(falling: Int[Tensor, " columns"]) -> tuple[int, int]:
     """How many of the distances are clipped, and how many have a row of their own."""
     first = int(falling[0])
     return max(0, first - CLIP + 1), min(first + 1, CLIP)

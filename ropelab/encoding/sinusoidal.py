@@ -11,7 +11,7 @@ from ropelab.encoding.base import Embeddings, Encoding, Positions
 BASE = 10000.0
 
 
-def sinusoid(positions: Shaped[Tensor, "tokens"], width: int) -> Float[Tensor, "tokens width"]:
+def sinusoid(positions: Shaped[Tensor, " tokens"], width: int) -> Float[Tensor, "tokens width"]:
     """PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same, in float64.
 
     Section 3.5 of arXiv:1706.03762. Negative positions are allowed; `width` must be even.

@@ -42,5 +42,5 @@ class T5Bias(DistanceBias):
         super().__init__()
         self.table = nn.Parameter(torch.randn(heads, BUCKETS) * width**-0.5)
 
-    def by_distance(self, distance: Int[Tensor, "distances"]) -> Float[Tensor, "heads distances"]:
+    def by_distance(self, distance: Int[Tensor, " distances"]) -> Float[Tensor, "heads distances"]:
         return self.table[:, bucket(distance)]

@@ -32,7 +32,7 @@ class TransformerXLLayer(Encoding):
         self.v = nn.Parameter(torch.zeros(heads, 1, head_dim))
         self.rows = DistanceTable(self.projected, self.project.parameters())
 
-    def projected(self, distance: Int[Tensor, "rows"]) -> Float[Tensor, "heads rows head_dim"]:
+    def projected(self, distance: Int[Tensor, " rows"]) -> Float[Tensor, "heads rows head_dim"]:
         """W R for every distance, split into heads."""
         rows = self.project(sinusoid(distance, self.width).to(self.project.weight.dtype))
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)

@@ -2,6 +2,7 @@
 
 import pandas as pd
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.figures.style import legend_outside, look
@@ -41,7 +42,7 @@ def against_window(table: pd.DataFrame) -> pd.DataFrame:
     return others.assign(above=others[NLL] - others["window"])
 
 
-def _row(ax: plt.Axes, rows: pd.DataFrame, kinds: list[str], offset: float) -> None:
+def _row(ax: Axes, rows: pd.DataFrame, kinds: list[str], offset: float) -> None:
     """One way to read: a point with an interval for each kind."""
     label = str(rows["label"].iloc[0])
     found = [mean_interval(rows.loc[rows["kind"] == kind, "above"]) for kind in kinds]

@@ -2,7 +2,9 @@
 
 One causal pass over a long text gives the loss at every position with all of its context, so no
 window has to be slid over it; only the sliding-window baseline does that, because there the short
-context is the point. Everything runs in float32 and returns one value per token, on the CPU.
+context is the point. One value per token comes back, on the CPU. A loss is computed in float32 from
+the logits; the products before it are in the number format of the model's weights, or of the
+autocast that the caller has opened around it (`ropelab.machine.computing_in`).
 """
 
 from collections.abc import Callable, Iterator

@@ -85,7 +85,7 @@ class SquaredRelu(Function):
         return (grads[0] * positive).mul_(2)
 
 
-def causal_mask(q_positions: Int[Tensor, "queries"], k_positions: Int[Tensor, "keys"]) -> Tensor:
+def causal_mask(q_positions: Int[Tensor, " queries"], k_positions: Int[Tensor, " keys"]) -> Tensor:
     """True where a query may look: at itself and at what came before. Shape [queries, keys]."""
     return k_positions[None, :] <= q_positions[:, None]
 

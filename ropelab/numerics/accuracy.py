@@ -12,14 +12,16 @@ from ropelab.numerics.ranges import span
 from ropelab.numerics.scores import Draws, scores
 
 
-def sample_positions(offset: int, length: int, samples: int) -> Float[np.ndarray, "n"]:
+def sample_positions(offset: int, length: int, samples: int) -> Float[np.ndarray, " n"]:
     """Evenly spaced whole positions, the first and the last among them; all, if that is few."""
     if length <= samples:
         return span(offset, offset + length)
     return np.unique(np.round(np.linspace(0, length - 1, samples))) + offset
 
 
-def earlier_keys(queries: Float[np.ndarray, "n"], offset: int, seed: int) -> Float[np.ndarray, "n"]:
+def earlier_keys(
+    queries: Float[np.ndarray, " n"], offset: int, seed: int
+) -> Float[np.ndarray, " n"]:
     """For every query a key before it, the distance log-uniform from 1 to all there is."""
     share = np.random.default_rng(seed).random(queries.shape)
     reach = np.maximum(queries - offset, 1)
@@ -31,7 +33,7 @@ class TableSample:
     """The exact tables at some positions, to compare stored ones with."""
 
     spectrum: Spectrum
-    positions: Float[np.ndarray, "n"]
+    positions: Float[np.ndarray, " n"]
 
     @cached_property
     def exact(self) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
@@ -52,8 +54,8 @@ class ScoreSample:
 
     spectrum: Spectrum
     draws: Draws
-    queries: Float[np.ndarray, "n"]
-    keys: Float[np.ndarray, "n"]
+    queries: Float[np.ndarray, " n"]
+    keys: Float[np.ndarray, " n"]
 
     @cached_property
     def exact(self) -> Float[np.ndarray, "draws n"]:

@@ -44,7 +44,7 @@ class Spectrum:
         return self.inv_freq * np.power(self.base, self.exponents)
 
 
-def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, "pairs"]:
+def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, " pairs"]:
     """1 / base^(2i/d), each step rounded to float32; a scaled frequency inherits the error."""
     if spectrum.base is None:
         return spectrum.inv_freq
@@ -64,7 +64,7 @@ class Chain:
     spectrum: Spectrum
 
     @cached_property
-    def inv_freq(self) -> Float[np.ndarray, "pairs"]:
+    def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
         exact = self.spectrum.inv_freq
         computed = float32_pow(self.spectrum) if self._by_pow else exact
@@ -79,13 +79,13 @@ class Chain:
         """Whether angles go from pair to pair instead of being products."""
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
-    def positions(self, positions: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    def positions(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The positions as stored."""
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")
     def angles(
-        self, positions: Float[np.ndarray, "n"], pairs: np.ndarray | slice = slice(None)
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> Float[np.ndarray, "pairs n"]:
         """The angles as stored, in radians, not reduced."""
         stored = self.positions(positions)
@@ -93,7 +93,7 @@ class Chain:
             return self._recurrence(stored)[pairs]
         return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
 
-    def _recurrence(self, stored: Float[np.ndarray, "n"]) -> Float[np.ndarray, "pairs n"]:
+    def _recurrence(self, stored: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
         """angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; then the scaling method."""
         assert self.spectrum.base is not None and self.spectrum.rotary_dim is not None
         exact = self.spectrum.base ** (-2 / self.spectrum.rotary_dim)
@@ -109,7 +109,7 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def angle_errors(
-        self, positions: Float[np.ndarray, "n"], pairs: np.ndarray | slice = slice(None)
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> Float[np.ndarray, "pairs n"]:
         """Stored angle minus m * theta_i in radians, not wrapped; not finite where it overflowed.
 
@@ -130,7 +130,7 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def table(
-        self, positions: Float[np.ndarray, "n"], pairs: np.ndarray | slice = slice(None)
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
         """cos and sin as stored."""
         angles = self.angles(positions, pairs)
@@ -140,7 +140,7 @@ class Chain:
         )
 
     @np.errstate(invalid="ignore", over="ignore")
-    def error_bounds(self, positions: Float[np.ndarray, "n"]) -> Float[np.ndarray, "pairs n"]:
+    def error_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
         """For each pair, no angle error at any position up to m is larger than this.
 
         Nondecreasing in m; infinite where something overflows or no bound is known.
@@ -149,7 +149,7 @@ class Chain:
         return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def rounding_bounds(self, positions: Float[np.ndarray, "n"]) -> Float[np.ndarray, "pairs n"]:
+    def rounding_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
         """The same for the distance from m times the stored frequency: half a last place for every
         rounding. For the recurrence no bound is known."""
         theta = self.inv_freq[:, None]

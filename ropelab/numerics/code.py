@@ -38,7 +38,7 @@ class Code:
 
     @np.errstate(invalid="ignore", over="ignore")
     def values(
-        self, positions: Float[np.ndarray, "n"], pairs: range
+        self, positions: Float[np.ndarray, " n"], pairs: range
     ) -> Float[np.ndarray, "features n"]:
         """The numbers of some pairs at some positions, pair by pair, in float64, not yet rounded.
 
@@ -53,7 +53,7 @@ class Code:
             -1, len(positions)
         )
 
-    def _score(self, positions: Float[np.ndarray, "n"], pairs: range) -> Float[np.ndarray, "n"]:
+    def _score(self, positions: Float[np.ndarray, " n"], pairs: range) -> Float[np.ndarray, " n"]:
         """Pair after pair, so that no more than one row is held."""
         rows = (np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
         return sum(rows, np.zeros_like(positions)) / len(pairs)
@@ -81,8 +81,8 @@ class Code:
 
 
 def neighbour_steps(
-    code: Code, fmt: FloatFormat, positions: Float[np.ndarray, "n"]
-) -> Float[np.ndarray, "n"]:
+    code: Code, fmt: FloatFormat, positions: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
     """How far the code moves from m to m+1, in units of the last place of `fmt`.
 
     For each number |x(m+1) - x(m)| before rounding, over the spacing of the format at the larger of

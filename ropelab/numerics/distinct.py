@@ -29,7 +29,7 @@ def keys_of(
 
 def mixed(
     keys: Int[np.ndarray, "features n"], seed: Integers | None = None
-) -> Int[np.ndarray, "n"]:
+) -> Int[np.ndarray, " n"]:
     """A 64-bit hash of every column; a single number is hashed without loss."""
     state = np.zeros_like(keys[0]) if seed is None else seed.copy()
     for row in keys:
@@ -65,7 +65,7 @@ class Tally:
         return -(-self.doubtful // CAPACITY)
 
     def add(
-        self, share: int, positions: Float[np.ndarray, "n"], keys: Int[np.ndarray, "features n"]
+        self, share: int, positions: Float[np.ndarray, " n"], keys: Int[np.ndarray, "features n"]
     ) -> None:
         """Some positions and the stored numbers of their leading pairs."""
         hashes = self._hashes(keys)
@@ -89,7 +89,7 @@ class Tally:
             self.distinct -= repeated.size
             self.doubtful += int(equal.sum()) + repeated.size
 
-    def gather(self, number: int, rounds: int, positions: Float[np.ndarray, "n"]) -> None:
+    def gather(self, number: int, rounds: int, positions: Float[np.ndarray, " n"]) -> None:
         """Keep those of some positions whose hashes are repeated, if it is their round."""
         hashes = self._leading(positions)
         wanted = self._fresh(positions, hashes) & _of_share(hashes, number, rounds)
@@ -105,7 +105,7 @@ class Tally:
         self._gathered.clear()
         self.distinct += count_equal_hashes(self.code, self.fmt, hashes, positions)
 
-    def _leading(self, positions: Float[np.ndarray, "n"]) -> Integers:
+    def _leading(self, positions: Float[np.ndarray, " n"]) -> Integers:
         lead = self.code.leading(self.fmt)
         size = BLOCK // (len(lead) * self.code.per_pair)
         parts = [
@@ -117,7 +117,9 @@ class Tally:
     def _hashes(self, keys: Int[np.ndarray, "features n"]) -> Integers:
         return mixed(_packed(keys) if len(keys) == 2 and self.code.packs(self.fmt) else keys)
 
-    def _fresh(self, positions: Float[np.ndarray, "n"], hashes: Integers) -> Bool[np.ndarray, "n"]:
+    def _fresh(
+        self, positions: Float[np.ndarray, " n"], hashes: Integers
+    ) -> Bool[np.ndarray, " n"]:
         """Whether the code of a position may differ from that of the one before."""
         decides = hashes
         if not self.code.packs(self.fmt):  # then only equal positions have equal codes for sure
@@ -133,11 +135,11 @@ def _packed(keys: Int[np.ndarray, "2 n"]) -> Int[np.ndarray, "1 n"]:
     return ((first << 32) | second)[None]
 
 
-def _of_share(hashes: Integers, share: int, shares: int) -> Bool[np.ndarray, "n"]:
+def _of_share(hashes: Integers, share: int, shares: int) -> Bool[np.ndarray, " n"]:
     return (hashes >> 17) % shares == share
 
 
-def _among(hashes: Integers, sorted_: Integers) -> Bool[np.ndarray, "n"]:
+def _among(hashes: Integers, sorted_: Integers) -> Bool[np.ndarray, " n"]:
     places = np.searchsorted(sorted_, hashes)
     places[places == sorted_.size] = 0
     return sorted_[places] == hashes

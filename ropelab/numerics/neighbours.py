@@ -28,7 +28,7 @@ class Neighbours:
     first_collision: int | None = None
     rising: bool = True
     falling: bool = True
-    collisions: Int[np.ndarray, "octaves"] = field(init=False)
+    collisions: Int[np.ndarray, " octaves"] = field(init=False)
 
     def __post_init__(self) -> None:
         self.collisions = np.zeros(len(self.edges), dtype=np.int64)
@@ -51,7 +51,7 @@ class Neighbours:
 
     def _equal(
         self, positions: Floats, keys: Int[np.ndarray, "features n"]
-    ) -> Bool[np.ndarray, "n-1"]:
+    ) -> Bool[np.ndarray, " n-1"]:
         """For each position but the last: is its whole code that of the next one?"""
         equal = (keys[:, 1:] == keys[:, :-1]).all(0)
         rest = range(self.code.leading(self.fmt).stop, self.code.pairs.stop)
@@ -72,8 +72,8 @@ class Neighbours:
         return equal
 
     def _parted(
-        self, positions: Floats, places: Int[np.ndarray, "k"], pairs: range, crowded: bool
-    ) -> Bool[np.ndarray, "n-1"]:
+        self, positions: Floats, places: Int[np.ndarray, " k"], pairs: range, crowded: bool
+    ) -> Bool[np.ndarray, " n-1"]:
         """Whether some pairs tell a position from the next one: everywhere, or at some places."""
         if crowded:
             everywhere = keys_of(self.code.values(positions, pairs), self.fmt)

@@ -115,7 +115,7 @@ def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
     return candidates[place]
 
 
-def _lost(chain: Chain, position: int) -> Bool[np.ndarray, "pairs"]:
+def _lost(chain: Chain, position: int) -> Bool[np.ndarray, " pairs"]:
     return ~np.isfinite(chain.angles(span(position, position + 1))[:, 0])
 
 
@@ -155,7 +155,7 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
 
 
 def _improved(
-    best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, "pairs"]
+    best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, " pairs"]
 ) -> Worst:
     """The worst of `best` and some pairs of a stretch; stops where nothing can get worse."""
     count = int(pairs.sum())
@@ -166,7 +166,7 @@ def _improved(
 
 
 def _better(
-    best: Worst, chain: Chain, low: int, high: int, pairs: Bool[np.ndarray, "pairs"]
+    best: Worst, chain: Chain, low: int, high: int, pairs: Bool[np.ndarray, " pairs"]
 ) -> Worst:
     """The worst of `best` and one block of some pairs."""
     errors = wrapped(chain.angle_errors(span(low, high), pairs))

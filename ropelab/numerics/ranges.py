@@ -22,6 +22,6 @@ def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]
     return ((at, min(at + size, stop)) for at in range(start, stop, size))
 
 
-def span(start: int, stop: int) -> Float[np.ndarray, "n"]:
+def span(start: int, stop: int) -> Float[np.ndarray, " n"]:
     """The positions start .. stop - 1 in float64."""
     return np.arange(start, stop, dtype=np.float64)

@@ -22,7 +22,7 @@ HELD = 1 << 24
 """Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each."""
 
 Advance = Callable[[float], object]
-Block = tuple[Float[np.ndarray, "n"], Float[np.ndarray, "features n"], int]
+Block = tuple[Float[np.ndarray, " n"], Float[np.ndarray, "features n"], int]
 
 
 @dataclass(frozen=True)

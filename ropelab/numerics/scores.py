@@ -38,8 +38,8 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 def scores(
     chain: Chain,
     draws: Draws,
-    query_positions: Float[np.ndarray, "n"],
-    key_positions: Float[np.ndarray, "n"],
+    query_positions: Float[np.ndarray, " n"],
+    key_positions: Float[np.ndarray, " n"],
 ) -> Float[np.ndarray, "draws n"]:
     """Rotate every drawn query to the one position and its key to the other, and multiply.
 
@@ -53,7 +53,7 @@ def scores(
 
 
 def _rotated(
-    chain: Chain, features: tuple[np.ndarray, np.ndarray], positions: Float[np.ndarray, "n"]
+    chain: Chain, features: tuple[np.ndarray, np.ndarray], positions: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)
     first, second = features
@@ -71,8 +71,8 @@ def shift_errors(
     chain: Chain,
     draws: Draws,
     start: int,
-    deltas: Float[np.ndarray, "deltas"],
-    shifts: Float[np.ndarray, "shifts"],
+    deltas: Float[np.ndarray, " deltas"],
+    shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
     """score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
 
@@ -86,7 +86,7 @@ def shift_errors(
 
 
 def score_steps(
-    spectrum: Spectrum, draws: Draws, deltas: Float[np.ndarray, "n"]
+    spectrum: Spectrum, draws: Draws, deltas: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
     """The exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)

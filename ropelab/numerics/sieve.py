@@ -39,7 +39,7 @@ def proves_distinct(code: Code, fmt: FloatFormat, offset: int, length: int) -> b
     return True
 
 
-def _excluded_beyond(code: Code, fmt: FloatFormat, last: int) -> Float[np.ndarray, "pairs"]:
+def _excluded_beyond(code: Code, fmt: FloatFormat, last: int) -> Float[np.ndarray, " pairs"]:
     """For each pair, how far D * theta may be from whole turns if the codes are to be equal."""
     pairs = slice(code.pairs.start, code.pairs.stop)
     errors = code.chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]

@@ -60,9 +60,9 @@ class Signal:
 
 
 def signals(
-    inv_freq: Float[np.ndarray, "pairs"],
+    inv_freq: Float[np.ndarray, " pairs"],
     formats: Sequence[FloatFormat],
-    distances: Float[np.ndarray, "distances"],
+    distances: Float[np.ndarray, " distances"],
     count: int,
     seed: int,
 ) -> Iterator[Signal]:
@@ -88,7 +88,7 @@ def signals(
 
 
 def score_and_step(
-    inv_freq: Float[np.ndarray, "pairs"], draws: Draws, distances: Float[np.ndarray, "distances"]
+    inv_freq: Float[np.ndarray, " pairs"], draws: Draws, distances: Float[np.ndarray, " distances"]
 ) -> tuple[Scores, Scores]:
     """The exact scores at some distances, and how much each changes one token further."""
     (q1, q2), (k1, k2) = draws.query, draws.key
@@ -101,7 +101,7 @@ def score_and_step(
     return score, (2 * np.sin(theta / 2) * turn).sum(1) / width
 
 
-def largest_step(inv_freq: Float[np.ndarray, "pairs"]) -> float:
+def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
     """The most that a score of two vectors of length sqrt(d) can change over one token."""
     return math.sqrt(2 * len(inv_freq)) * float(np.abs(2 * np.sin(inv_freq / 2)).max())
 

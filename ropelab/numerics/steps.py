@@ -37,7 +37,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     return 1 + np.unique(np.concatenate(changes)).size
 
 
-def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np.ndarray, "n"]:
+def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np.ndarray, " n"]:
     """What lies midway between neighbouring values of a format from `smallest` to `largest`.
 
     Ascending; some beyond either end are among them.
@@ -54,8 +54,8 @@ def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np
 
 
 def _steps(
-    chain: Chain, pair: int, midway: Float[np.ndarray, "n"], offset: int, last: int
-) -> Float[np.ndarray, "k"]:
+    chain: Chain, pair: int, midway: Float[np.ndarray, " n"], offset: int, last: int
+) -> Float[np.ndarray, " k"]:
     """The positions m, offset <= m < last, at which a pair stores another angle than at m + 1."""
     theta = float(chain.inv_freq[pair])
     if theta == 0:

@@ -59,7 +59,10 @@ def _bounds(
 
 @np.errstate(invalid="ignore", over="ignore")
 def _largest(
-    chain: Chain, exact: Chain, positions: Float[np.ndarray, "n"], pairs: Bool[np.ndarray, "pairs"]
+    chain: Chain,
+    exact: Chain,
+    positions: Float[np.ndarray, " n"],
+    pairs: Bool[np.ndarray, " pairs"],
 ) -> float:
     """The largest error of some pairs at some positions."""
     which = np.flatnonzero(pairs)

@@ -69,7 +69,7 @@ def first_repeat(period: int, channel: Channel) -> int:
 
 def distinct_positions(
     period: int, channel: Channel, offset: int, length: int
-) -> Int[np.ndarray, "codes"]:
+) -> Int[np.ndarray, " codes"]:
     """One position for each different code of a pair among offset .. offset + length - 1."""
     places = np.arange(offset, offset + min(length, period)) % period
     if channel == "cos":

@@ -24,7 +24,7 @@ def axis_names(axes: int) -> tuple[str, ...]:
     return NAMES.get(axes) or tuple(f"axis {axis}" for axis in range(axes))
 
 
-def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int_], "pairs"]:
+def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int_], " pairs"]:
     """The axis that each pair reads, fastest pair of the head first.
 
     Args:

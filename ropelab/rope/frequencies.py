@@ -58,7 +58,7 @@ class Geometry:
         return inverse_frequencies(self.rotary_dim, self.base)
 
 
-def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, "pairs"]:
+def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
     """theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token, float64.
 
     The name is that of the libraries, where ``inv_freq`` is "inverse" of the divisor base^(2i/d).
@@ -71,12 +71,12 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, "pair
     return np.power(np.float64(base), -exponent)
 
 
-def wavelengths(inv_freq: Float[np.ndarray, "pairs"]) -> Float[np.ndarray, "pairs"]:
+def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     """lambda_i = 2 pi / theta_i: tokens per full turn; infinite for a dropped pair (theta = 0)."""
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 
 
-def turns(inv_freq: Float[np.ndarray, "pairs"], length: float) -> Float[np.ndarray, "pairs"]:
+def turns(inv_freq: Float[np.ndarray, " pairs"], length: float) -> Float[np.ndarray, " pairs"]:
     """r_i = length / lambda_i: full turns that each pair completes within ``length`` tokens."""
     return inv_freq * (length / (2 * math.pi))

@@ -19,7 +19,7 @@ Pairing = Literal["half", "interleaved"]
 
 
 def cos_sin(
-    positions: Shaped[np.ndarray, "tokens"], plan: RopePlan
+    positions: Shaped[np.ndarray, " tokens"], plan: RopePlan
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
     """cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
 

@@ -51,7 +51,7 @@ class Header:
 
     version: int
     fields: Mapping[str, Any]
-    tensors: Mapping[str, Float[np.ndarray, "pairs"]]
+    tensors: Mapping[str, Float[np.ndarray, " pairs"]]
     tensor_count: int
 
     @property
@@ -173,7 +173,7 @@ def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, int, int]]:
 
 def _rope_tensors(
     cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
-) -> dict[str, Float[np.ndarray, "pairs"]]:
+) -> dict[str, Float[np.ndarray, " pairs"]]:
     """The divisors of pairs, one float32 each."""
     if not 1 <= alignment <= 2**20:
         raise cursor.fail(f"an alignment of {alignment}")

@@ -63,7 +63,7 @@ class RopeSpec:
         """The scaling's plan while ``length`` tokens are in the context."""
         return self.scaling.plan(self.geometry, length)
 
-    def inv_freq(self, length: int) -> Float[np.ndarray, "pairs"]:
+    def inv_freq(self, length: int) -> Float[np.ndarray, " pairs"]:
         """Radians per token, float64, at that length."""
         return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
 

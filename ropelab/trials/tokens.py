@@ -37,7 +37,7 @@ class Windows:
     """
 
     tokens: Int[Tensor, "rows length"]
-    bytes_per_token: Float[Tensor, "rows"]
+    bytes_per_token: Float[Tensor, " rows"]
     origins: tuple[Origin, ...]
 
 

@@ -16,14 +16,7 @@ from ropelab.experiments.base.plan import plan
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
-from ropelab.experiments.base.search import (
-    Bound,
-    Reach,
-    bounds,
-    rounded_up,
-    steps,
-    two_digits_down,
-)
+from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps
 from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
 from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
@@ -129,18 +122,18 @@ def test_one_context_shows_the_theories():
 
 
 def test_windows_are_searched_up_to_a_length_only():
-    config = BaseConfig(context=(128, 256, 512), windows_up_to=128, stable_up_to=256)
+    config = BaseConfig(context=(128, 256, 512), windows_up_to=128)
     bound = run(config, Context())["bound"]
-    assert bound["status"].tolist() == ["all windows", "first and last window", "first window only"]
-    assert bound["stable_base"].isna().tolist() == [False, False, True]
+    assert bound["status"].tolist() == ["all windows", *["first and last window"] * 2]
     everything = run(BaseConfig(context=(128, 256, 512)), Context())["bound"]
-    np.testing.assert_allclose(bound["stable_base"][:2], everything["stable_base"][:2], rtol=1e-9)
-    assert bound["usable_base"][:2].tolist() == everything["usable_base"][:2].tolist()
+    np.testing.assert_allclose(bound["stable_base"], everything["stable_base"], rtol=1e-9)
+    assert bound["usable_base"].tolist() == everything["usable_base"].tolist()
 
 
-def test_of_a_head_with_few_pairs_the_first_window_is_searched():
+def test_of_a_head_with_few_pairs_the_first_and_the_last_window_are_searched():
     tables = run(BaseConfig(context=(128,), head_dim=12), Context())
-    assert tables["bound"]["status"].tolist() == ["first window only"]
+    assert tables["bound"]["status"].tolist() == ["first and last window"]
+    assert tables["windows"]["high"].isna().tolist() == [False, True]
     assert "windows" not in draw(tables)
     plt.close("all")
 
@@ -197,14 +190,19 @@ def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
             assert first_negative(Similarity.of_head(128), larger, length) is None
 
 
-def test_beyond_the_windows_the_bases_of_two_digits_are_tried():
-    similarity = Similarity.of_head(128)
-    (bound,) = bounds(similarity, (512,), Reach(0, 0), Context())
-    assert math.isnan(bound.stable)
-    below = next(two_digits_down(bound.usable))
-    assert first_negative(similarity, below, 512) is not None
-    (complete,) = bounds(similarity, (512,), Reach(512, 0), Context())
-    assert bound.usable <= complete.usable == rounded_up(complete.stable)
+def test_of_two_pairs_only_the_first_window_is_known():
+    tables = run(BaseConfig(context=(64,), head_dim=4, train_len=32), Context())
+    bound = tables["bound"].iloc[0]
+    assert bound["status"] == "first window only"
+    assert math.isnan(bound["stable_base"])
+    assert math.isnan(bound["usable_base"])
+    assert "where all work was not found" in answer(tables)
+
+
+def test_the_usable_base_is_the_stable_one_rounded_up():
+    (bound,) = bounds(Similarity.of_head(128), (2**16,), 0, Context())
+    assert bound.stable == pytest.approx(14949413.9265, rel=1e-10)
+    assert bound.usable == rounded_up(bound.stable) == 1.5e7
 
 
 def test_a_scaling_method_is_judged_by_its_own_frequencies():
@@ -226,8 +224,8 @@ def test_the_search_climbs_through_halves():
 
 def test_intermediate_contexts_do_not_change_the_bound():
     similarity = Similarity.of_head(64)
-    alone = bounds(similarity, (700,), Reach(0, 0), Context())[0].first
-    together = bounds(similarity, (300, 500, 700), Reach(500, 700), Context())[-1].first
+    alone = bounds(similarity, (700,), 0, Context())[0].first
+    together = bounds(similarity, (300, 500, 700), 500, Context())[-1].first
     assert alone == pytest.approx(together, rel=1e-10)
 
 

@@ -89,7 +89,7 @@ def test_the_hunt_finds_positions_that_fail(context):
 def test_the_first_admissible_base_of_4m_tokens():
     """Just below it a position fails, in a window of relative width 2.4e-7 none does."""
     low = math.log(905_907_787.673)
-    found, _ = next(Walk(LLAMA, 2**22).windows(low - 1e-6, held=0))
+    found, _ = Walk(LLAMA, 2**22).first(low - 1e-6)
     assert found == pytest.approx(low, abs=1e-9)
     assert first_negative(LLAMA, math.exp(low + 1e-7), 2**22) is None
     assert first_negative(LLAMA, math.exp(low - 1e-8), 2**22) is not None
@@ -112,7 +112,7 @@ def test_float64_error_is_below_its_bound():
     [(1024, 4293.44), (2048, 11587.2), (4096, 26952.3), (8192, 83763.8), (16384, 231644)],
 )
 def test_first_admissible_bases_of_128_features(context, base):
-    first = next(Walk(LLAMA, context).windows(math.log(base) - 0.05, held=0))
+    first = Walk(LLAMA, context).first(math.log(base) - 0.05)
     assert math.exp(first[0]) == pytest.approx(base, rel=1e-5)
 
 
@@ -125,7 +125,7 @@ def test_windows_at_1k():
 
 
 def test_64_features_need_more_at_4k():
-    first = next(Walk(Similarity.of_head(64), 4096).windows(math.log(9e4), held=0))
+    first = Walk(Similarity.of_head(64), 4096).first(math.log(9e4))
     assert math.exp(first[0]) == pytest.approx(1.00e5, rel=5e-3)
 
 
@@ -169,34 +169,6 @@ def test_settled_positions_do_not_change_the_windows():
     helped = list(Walk(LLAMA, 1024, (half[-1][0], 512)).windows(half[0][0]))
     alone = list(Walk(LLAMA, 1024).windows(0.0))
     np.testing.assert_allclose(np.array(helped), np.array(alone), rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "similarity", [LLAMA, Similarity.of_head(64), Similarity.of_head(96, rotary_dim=72)]
-)
-@pytest.mark.parametrize("context", [100, 700, 2048])
-def test_from_above_the_last_window_is_found(similarity, context):
-    *_, (low, high) = Walk(similarity, context).windows(0.0)
-    assert high == math.inf
-    assert Walk(similarity, context).stable() == pytest.approx(low, abs=1e-10)
-
-
-def test_from_above_settled_positions_are_left_out():
-    half = Walk(LLAMA, 2048).stable()
-    alone = Walk(LLAMA, 4096).stable()
-    assert Walk(LLAMA, 4096, (half, 2048)).stable() == pytest.approx(alone, abs=1e-10)
-
-
-def test_from_above_a_head_with_enough_unturned_features_has_no_bound():
-    assert Walk(Similarity.of_head(128, rotary_dim=64), 4096).stable() == 0
-
-
-@given(HEADS, st.floats(7, 18), st.integers(1, 5), st.integers(100, 5000))
-@settings(max_examples=30)
-def test_pairs_set_aside_leave_a_lower_bound(similarity, u, aside, context):
-    sums = scan(similarity, u, 0, context)
-    without = scan(similarity, u, 0, context, aside) - aside
-    assert (without <= sums + 2 * similarity.single_error).all()
 
 
 def test_the_certificate_from_above_holds():

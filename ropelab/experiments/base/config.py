@@ -22,7 +22,7 @@ CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
-VERSION = 2
+VERSION = 3
 
 
 class BaseConfig(Config):
@@ -53,13 +53,8 @@ class BaseConfig(Config):
     )
     windows_up_to: Natural = Field(
         32768,
-        description="longest context for which all windows are searched, not only the first "
-        "(of a head of 16 features or more); the time grows with its square",
-    )
-    stable_up_to: Natural = Field(
-        131072,
-        description="longest context beyond that for which the stable base is searched, from "
-        "above, which is many times quicker",
+        description="longest context for which all windows are searched, not only the first and "
+        "the last (of a head of 16 features or more); the time grows with its square",
     )
     formats: Names = Field(
         ("float32", "bfloat16", "float16"), description="number formats to judge the base by"

@@ -43,15 +43,13 @@ def _usable(tables: Tables, bound: pd.Series) -> list[str]:
     context, first = int(bound.context_tokens), f"{bound.first_admissible_base:.6g}"
     if math.isnan(bound.usable_base):
         return [f"{context} tokens need a base of at least {first}; where all work was not found."]
-    known = "every larger base work, by proof"
-    if math.isnan(bound.stable_base):
-        known = "every larger base of two digits work; bases between them were not searched"
+    usable = f"Use base {_typed(bound.usable_base)} for {context} tokens: it and every larger base"
     windows = tables["windows"][tables["windows"]["context_tokens"] == context]
     high = windows["high"].iloc[0]
     if math.isnan(high):
-        return [f"Use base {_typed(bound.usable_base)} for {context} tokens: it and {known}."]
+        return [f"{usable} work, by proof."]
     return [
-        f"Use base {_typed(bound.usable_base)} for {context} tokens: it and {known}.",
+        f"{usable} work, by proof.",
         f"(The first admissible base is {first}, but from {high:.6g} on bases fail again.)",
     ]
 

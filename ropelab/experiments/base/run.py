@@ -8,7 +8,7 @@ from ropelab.context import Context
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.fits import fits
 from ropelab.experiments.base.plan import Plan, plan
-from ropelab.experiments.base.search import Bound, Reach, bounds
+from ropelab.experiments.base.search import Bound, bounds
 from ropelab.experiments.base.theories import theories
 from ropelab.literature.arithmetic.base_bound import judge
 from ropelab.rope.bounds import first_negative, lowest, rules
@@ -18,8 +18,7 @@ from ropelab.rope.frequencies import inverse_frequencies, turns
 def run(config: BaseConfig, context: Context) -> dict[str, pd.DataFrame]:
     """The exact bound, all theories beside it, the given base judged, and the published values."""
     planned = plan(config)
-    reach = Reach(config.windows_up_to, config.stable_up_to)
-    found = bounds(planned.similarity, planned.contexts, reach, context)
+    found = bounds(planned.similarity, planned.contexts, config.windows_up_to, context)
     bound = _bound(planned, found)
     table = judge(bound)
     return {

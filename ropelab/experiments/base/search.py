@@ -1,29 +1,26 @@
 """The exact bound for a list of contexts, each search starting where the last one ended."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from ropelab.context import Context
 from ropelab.experiments.base.estimate import seconds_of
-from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative
+from ropelab.rope.bounds import Similarity, Walk, first_negative
 
 Interval = tuple[float, float]
 
 FEWEST_PAIRS = 8
-"""With fewer turning pairs there are so many narrow windows that only the first is searched for."""
+"""With fewer turning pairs there are so many narrow windows that not all are searched for."""
 
 
 @dataclass(frozen=True)
 class Bound:
     """What is known about one context: admissible windows as bases, ascending.
 
-    ``complete``: all windows are there; otherwise only the first was searched for, and perhaps the
-    last, [stable base, infinity).
-    ``usable``: a base of two significant digits to use, every position looked at: the stable base
-    rounded up, all bases above it proved; or, where that was not searched, the smallest one from
-    which on all bases of two digits are admissible. nan where there is none.
+    ``complete``: all windows are there; otherwise only the first and the last were searched for.
+    The last one is [stable base, infinity), unless no bases can be proved from above.
+    ``usable``: a base to use: the stable base rounded up to two significant digits, with every
+    position looked at once more. nan where there is no stable base.
     """
 
     context: int
@@ -38,7 +35,7 @@ class Bound:
 
     @property
     def stable(self) -> float:
-        """The base above which every base is admissible; nan where that was not searched."""
+        """The base from which on every base is admissible; nan where none is proved."""
         if not self.windows or self.windows[-1][1] < math.inf:
             return math.nan
         return self.windows[-1][0]
@@ -53,18 +50,10 @@ class Bound:
         return "first window only" if math.isnan(self.stable) else "first and last window"
 
 
-@dataclass(frozen=True)
-class Reach:
-    """Up to which context all windows are searched for, and up to which the stable base."""
-
-    windows: int
-    stable: int
-
-
 def bounds(
-    similarity: Similarity, contexts: tuple[int, ...], reach: Reach, context: Context
+    similarity: Similarity, contexts: tuple[int, ...], windows_up_to: int, context: Context
 ) -> list[Bound]:
-    """The bound for every context, cheapest first.
+    """The bound for every context, cheapest first; up to ``windows_up_to`` with all windows.
 
     A base that fails at a shorter context fails at a longer one, so the search for one context
     starts at the first admissible base of the one before; halves of the shortest context serve as
@@ -73,22 +62,19 @@ def bounds(
     found: list[Bound] = []
     start, settled = 0.0, (math.inf, 1)
     few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
-    asked_of = {n: n in contexts and not few for n in steps(contexts)}
-    work = {n: seconds_of(n, asked and n <= reach.windows) for n, asked in asked_of.items()}
+    complete = {n: n in contexts and n <= windows_up_to and not few for n in steps(contexts)}
+    work = {n: seconds_of(n, complete[n]) for n in complete}
     with context.progress("searching admissible bases", total=sum(work.values())) as advance:
-        for length, asked in asked_of.items():
-            complete = asked and length <= reach.windows
+        for length in complete:
             walk = Walk(similarity, length, settled)
-            windows = _searched(walk, start, complete)
-            if asked and not complete and length <= reach.stable:
-                windows = _with_last(windows, walk.stable())
+            windows = _searched(walk, start, length in contexts, complete[length])
             if windows:
                 start = windows[0][0]
                 if windows[-1][1] == math.inf:
                     settled = (windows[-1][0], length)
             if length in contexts:
                 bases = tuple((_base(low), _base(high)) for low, high in windows)
-                bound = Bound(length, bases, complete)
+                bound = Bound(length, bases, complete[length])
                 found.append(replace(bound, usable=_usable(similarity, bound)))
             advance(work[length], note=f"{length} tokens done")
     return found
@@ -104,34 +90,24 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
     return sorted(lengths)
 
 
-def _searched(walk: Walk, start: float, complete: bool) -> list[Interval]:
+def _searched(walk: Walk, start: float, asked: bool, complete: bool) -> list[Interval]:
+    """All windows, or the first and, where it is asked for, the last."""
     if complete:
         return list(walk.windows(start))
-    return list(islice(walk.windows(start, held=0), 1))
-
-
-def _with_last(windows: list[Interval], stable: float) -> list[Interval]:
-    """The first window, and the last if it is another one."""
-    if stable == math.inf or (windows and windows[-1][1] == math.inf):
-        return windows
-    return [*windows, (stable, math.inf)]
+    first = walk.first(start)
+    found = [] if first is None else [first]
+    stable = walk.stable() if asked and found and found[0][1] < math.inf else math.inf
+    return found if stable == math.inf else [*found, (stable, math.inf)]
 
 
 def _usable(similarity: Similarity, bound: Bound) -> float:
     """See Bound.usable."""
     if not bound.windows or bound.first <= 1:
         return bound.first
-    if not math.isnan(bound.stable):
-        rounded = rounded_up(bound.stable)
-        return rounded if _works(similarity, rounded, bound.context) else math.nan
-    if bound.complete or certified_from(similarity, bound.context) == math.inf:
+    if math.isnan(bound.stable):
         return math.nan
-    last = rounded_up(_base(certified_from(similarity, bound.context)))
-    for base in two_digits_down(last):
-        if base < bound.first or not _works(similarity, base, bound.context):
-            return last
-        last = base
-    return last
+    rounded = rounded_up(bound.stable)
+    return rounded if _works(similarity, rounded, bound.context) else math.nan
 
 
 def _works(similarity: Similarity, base: float, context: int) -> bool:
@@ -147,18 +123,6 @@ def rounded_up(base: float) -> float:
     power = math.floor(math.log10(base)) - 1
     digits = next(n for n in range(10, 101) if _decimal(n, power) >= base)
     return _decimal(digits, power)
-
-
-def two_digits_down(base: float) -> Iterator[float]:
-    """The numbers of two significant digits below one of them, largest first, down to 1."""
-    digits, power = (int(part) for part in f"{base:.1e}".replace(".", "").split("e"))
-    power -= 1
-    while power >= -1:
-        digits -= 1
-        if digits < 10:
-            digits, power = 99, power - 1
-        if power >= -1:
-            yield _decimal(digits, power)
 
 
 def _decimal(digits: int, power: int) -> float:

@@ -78,8 +78,7 @@ def _all(planned: Plan, bound: Bound) -> Iterator[Theory]:
 
 def _exact(bound: Bound) -> Iterator[Theory]:
     yield Theory("usable base", "use", bound.usable, "computed here", "two digits, all above work")
-    if bound.complete or not math.isnan(bound.stable):
-        yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
+    yield Theory("stable base", "at least", bound.stable, "computed here", bound.status)
     yield Theory("first admissible base", "at least", bound.first, f"{MEN}, computed here")
 
 

@@ -59,7 +59,7 @@ def ladder(
 
 
 def wrong_frequencies(
-    found: Float[np.ndarray, "pairs"],
+    found: Float[np.ndarray, " pairs"],
     spec: RopeSpec,
     length: int,
     others: Mapping[str, RopeSpec],
@@ -76,17 +76,17 @@ def wrong_frequencies(
     return Verdict(*_free_fit(found, spec, length))
 
 
-def near(one: Float[np.ndarray, "pairs"], other: Float[np.ndarray, "pairs"]) -> bool:
+def near(one: Float[np.ndarray, " pairs"], other: Float[np.ndarray, " pairs"]) -> bool:
     """Equal up to what a rounded table leaves of a frequency."""
     return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
 
 
-def _width(found: Float[np.ndarray, "pairs"], spec: RopeSpec) -> str:
+def _width(found: Float[np.ndarray, " pairs"], spec: RopeSpec) -> str:
     return f"{2 * len(found)} features turn instead of {spec.rotary_dim}"
 
 
 def _free_fit(
-    found: Float[np.ndarray, "pairs"], spec: RopeSpec, length: int
+    found: Float[np.ndarray, " pairs"], spec: RopeSpec, length: int
 ) -> tuple[str, bool, str]:
     """A geometric ladder with another slope, or no ladder at all."""
     for name in HALF_FORMATS:
@@ -174,7 +174,7 @@ def plans() -> dict[str, CastPlan]:
     return found
 
 
-def phase_errors(observed: Observed, spec: RopeSpec, length: int) -> Float[np.ndarray, "n"]:
+def phase_errors(observed: Observed, spec: RopeSpec, length: int) -> Float[np.ndarray, " n"]:
     """The largest angle by which a pair is off, per position, in radians."""
     exact = spec.inv_freq(length) * observed.positions[:, None]
     off = np.arctan2(observed.sin, observed.cos) - exact

@@ -22,7 +22,7 @@ class Observed:
     many features turn. ``sign``: +1 if a pair turns from its first feature to its second.
     """
 
-    positions: Int[np.ndarray, "n"]
+    positions: Int[np.ndarray, " n"]
     cos: Float[np.ndarray, "n pairs"]
     sin: Float[np.ndarray, "n pairs"]
     partner: Partner
@@ -41,7 +41,7 @@ class Observed:
 
 
 def from_tables(
-    positions: Int[np.ndarray, "n"],
+    positions: Int[np.ndarray, " n"],
     cos: Float[np.ndarray, "n width"],
     sin: Float[np.ndarray, "n width"],
     pairs: int | None,
@@ -70,10 +70,10 @@ def _doubled(cos: Float[np.ndarray, "n width"], sin: Float[np.ndarray, "n width"
     return by_half or all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin))
 
 
-Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, "tokens"]], np.ndarray]
+Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
 
 
-def from_rotation(rotate: Rotate, head_dim: int, positions: Int[np.ndarray, "n"]) -> Observed:
+def from_rotation(rotate: Rotate, head_dim: int, positions: Int[np.ndarray, " n"]) -> Observed:
     """Unit vectors, turned at every position; partner, sign and width from the first turn.
 
     Raises:
@@ -100,7 +100,7 @@ def _image(rotate: Rotate, head_dim: int, position: int) -> Float[np.ndarray, "f
 
 def _pairs(
     mixed: Float[np.ndarray, "from to"],
-) -> tuple[Int[np.ndarray, "pairs"], Int[np.ndarray, "pairs"], Partner]:
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Partner]:
     """First and second features of the pairs; features that mix with none do not turn."""
     off = mixed - np.diag(np.diag(mixed))
     partners = off.argmax(axis=1)
@@ -119,7 +119,7 @@ def _pairs(
     return first, second, "unknown"
 
 
-def frequencies(observed: Observed) -> Float[np.ndarray, "pairs"]:
+def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     """Radians per token, from the smallest positions on and refined at larger ones.
 
     At every further position the angle is known up to whole turns, and the frequency so far says

@@ -75,7 +75,7 @@ def expected(question: Question) -> tuple[RopeSpec, Mapping[str, RopeSpec]]:
     return main, {n: s for n, s in others.items() if s.rotary_dim == main.rotary_dim}
 
 
-def probes(spec: RopeSpec, length: int) -> Int[np.ndarray, "n"]:
+def probes(spec: RopeSpec, length: int) -> Int[np.ndarray, " n"]:
     """Positions at which errors show: small ones, powers of two, and the ends of the lengths."""
     ends = (spec.trained_len - 1, spec.trained_len, spec.trained_len + 1, length - 1)
     places = sorted({p for p in (*PROBES, *FURTHER, *ends) if 0 <= p < length})

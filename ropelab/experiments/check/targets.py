@@ -18,7 +18,7 @@ from ropelab.runtimes.spec import RopeSpec
 from ropelab.runtimes.trace import language_part
 
 
-def observe(target: str, spec: RopeSpec, positions: Int[np.ndarray, "n"], dtype: str) -> Observed:
+def observe(target: str, spec: RopeSpec, positions: Int[np.ndarray, " n"], dtype: str) -> Observed:
     """What the target does at those positions.
 
     Raises:
@@ -53,7 +53,7 @@ def from_file(path: Path, spec: RopeSpec) -> Observed:
 
 
 def from_factory(
-    module: str, factory: str, spec: RopeSpec, positions: Int[np.ndarray, "n"]
+    module: str, factory: str, spec: RopeSpec, positions: Int[np.ndarray, " n"]
 ) -> Observed:
     """The user's code: what the factory returns is asked for tables or for rotated vectors."""
     sys.path.insert(0, str(Path.cwd()))
@@ -102,7 +102,7 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def from_folder(
-    folder: Path, spec: RopeSpec, positions: Int[np.ndarray, "n"], dtype: str
+    folder: Path, spec: RopeSpec, positions: Int[np.ndarray, " n"], dtype: str
 ) -> Observed:
     """transformers' own rotary class, built from the folder's config.json alone."""
     import torch

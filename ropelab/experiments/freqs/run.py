@@ -64,7 +64,7 @@ def _pairs(geometry: Geometry, scaled: RopePlan, test_len: int) -> pd.DataFrame:
     ).replace(math.inf, math.nan)
 
 
-def _unseen(trained: Float[np.ndarray, "pairs"], phase: Float[np.ndarray, "pairs"]) -> list[str]:
+def _unseen(trained: Float[np.ndarray, " pairs"], phase: Float[np.ndarray, " pairs"]) -> list[str]:
     """Which pairs meet angles at the tested length that training never showed."""
     return [_angles_of(*pair) for pair in zip(trained.tolist(), phase.tolist(), strict=True)]
 
@@ -77,8 +77,8 @@ def _angles_of(trained: float, phase: float) -> str:
 
 
 def _quotient(
-    original: Float[np.ndarray, "pairs"], scaled: Float[np.ndarray, "pairs"]
-) -> Float[np.ndarray, "pairs"]:
+    original: Float[np.ndarray, " pairs"], scaled: Float[np.ndarray, " pairs"]
+) -> Float[np.ndarray, " pairs"]:
     """Missing for a pair that no longer turns."""
     return np.divide(original, scaled, where=scaled > 0, out=np.full_like(original, math.nan))
 

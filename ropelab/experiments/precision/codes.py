@@ -101,7 +101,7 @@ def _resolution(
     code: Code,
     fmt: FloatFormat,
     census: Census,
-    sampled: Float[np.ndarray, "n"],
+    sampled: Float[np.ndarray, " n"],
     repeating: Repeating | None,
 ) -> dict[str, object]:
     steps = neighbour_steps(code, fmt, sampled)

@@ -17,18 +17,18 @@ def _waves(head_dim: int, farthest: int) -> np.ndarray:
     return np.exp(1j * np.arange(farthest + 1)[:, None] * frequencies(head_dim, BASE))
 
 
-def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[Array, "n"]:
+def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[Array, " n"]:
     """(2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
     return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
 
 
-def aligned_curve(head_dim: int) -> Float[Array, "n"]:
+def aligned_curve(head_dim: int) -> Float[Array, " n"]:
     """The mean score of a random vector with itself: the mean of cos(distance theta_i)."""
     return _waves(head_dim, FARTHEST).real.mean(-1)
 
 
 def random_curves(
-    distances: Float[Array, "n"], head_dim: int, draws: int = DRAWS, seed: int = 0
+    distances: Float[Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
 ) -> Float[Array, "draws n"]:
     """Scores of independent random queries and keys at some distances, in the complex form."""
     features = gaussian(seed, 2, 2, draws, head_dim // 2)
@@ -38,7 +38,7 @@ def random_curves(
     return products.real @ np.cos(angle) + products.imag @ np.sin(angle)
 
 
-def octaves(curve: Float[Array, "n"]) -> list[float]:
+def octaves(curve: Float[Array, " n"]) -> list[float]:
     """Means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve covers them."""
     edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
     return [float(curve[low : 2 * low].mean()) for low in edges]

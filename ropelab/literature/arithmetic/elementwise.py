@@ -112,7 +112,7 @@ def rotate_half_equivalent(*, head_dim: int = HEAD, seed: int = 0) -> Evidence:
 
 def _score(
     q: Float[Array, "draws d"], k: Float[Array, "draws d"], pairing: Pairing
-) -> Float[Array, "draws"]:
+) -> Float[Array, " draws"]:
     """Scores of q at POSITION and k at DISTANCE more."""
     inv_freq = frequencies(q.shape[-1], BASE)
     at_q, at_k = POSITION * inv_freq, (POSITION + DISTANCE) * inv_freq
@@ -121,7 +121,7 @@ def _score(
 
 def _mixed_score(
     q: Float[Array, "draws d"], k: Float[Array, "draws d"], m: int
-) -> Float[Array, "draws"]:
+) -> Float[Array, " draws"]:
     """Scores with rotate_half, but with each cos and sin repeated for two neighbours."""
     sides = []
     for x, position in ((q, m), (k, m + DISTANCE)):

@@ -70,13 +70,13 @@ def made_by_yarn(*, original: Geometry = LLAMA_2, base: float = 1e6) -> Evidence
 
 def minimind_frequencies(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
-) -> Float[Array, "pairs"]:
+) -> Float[Array, " pairs"]:
     """The frequencies that MiniMind's code gives, by one of its two formulas."""
     make = _beta_per_pair if formula == "beta per pair" else _clamped_ramp
     return make(geometry, factor, beta_fast)
 
 
-def _beta_per_pair(geometry: Geometry, factor: float, beta_fast: float) -> Float[Array, "pairs"]:
+def _beta_per_pair(geometry: Geometry, factor: float, beta_fast: float) -> Float[Array, " pairs"]:
     """(b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that turn fully; else 1/s."""
     inv_freq = np.asarray(geometry.inv_freq)
     beta = np.linspace(1, beta_fast, geometry.pairs)
@@ -84,7 +84,7 @@ def _beta_per_pair(geometry: Geometry, factor: float, beta_fast: float) -> Float
     return inv_freq * np.where(within, (beta * factor - beta + 1) / (beta * factor), 1 / factor)
 
 
-def _clamped_ramp(geometry: Geometry, factor: float, beta_fast: float) -> Float[Array, "pairs"]:
+def _clamped_ramp(geometry: Geometry, factor: float, beta_fast: float) -> Float[Array, " pairs"]:
     """The coded ramp with its end held at the last pair instead of the last feature."""
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
     high = min(high, geometry.pairs - 1)

@@ -192,8 +192,8 @@ def polynomial_fits(*, degree: int = 3, reach: int = 128, beyond: int = 4) -> Ev
 
 
 def _named(
-    smooth: Float[Array, "n"], spike: Float[Array, "n"]
-) -> tuple[tuple[str, Float[Array, "n"]], ...]:
+    smooth: Float[Array, " n"], spike: Float[Array, " n"]
+) -> tuple[tuple[str, Float[Array, " n"]], ...]:
     return ("log", smooth), ("spike", spike)
 
 

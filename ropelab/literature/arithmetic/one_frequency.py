@@ -170,7 +170,7 @@ def clock_like_rope(*, periods: tuple[float, ...] | None = None) -> Evidence:
     )
 
 
-def _whole_ratios(periods: Float[Array, "n"]) -> tuple[int, float]:
+def _whole_ratios(periods: Float[Array, " n"]) -> tuple[int, float]:
     """How many neighbouring periods are whole multiples, and the first of the ratios."""
     ratios = periods[1:] / periods[:-1]
     return int((np.abs(ratios - ratios.round()) < 1e-9).sum()), float(ratios[0])

@@ -21,7 +21,7 @@ def scores(
     n: int,
     base: float,
     sign: int = 1,
-) -> Float[Array, "draws"]:
+) -> Float[Array, " draws"]:
     """(R(m) q) . (R(n) k) for every draw."""
     inv_freq = sign * frequencies(q.shape[-1], base)
     return (turned(q, m * inv_freq) * turned(k, n * inv_freq)).sum(-1)

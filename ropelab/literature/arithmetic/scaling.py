@@ -16,12 +16,12 @@ MINIMIND = Geometry(64, 1e6, 2048)
 LLAMA_2 = Geometry(128, 1e4, 4096)
 
 
-def turns(inv_freq: ArrayLike, length: float) -> Float[Array, "pairs"]:
+def turns(inv_freq: ArrayLike, length: float) -> Float[Array, " pairs"]:
     """Full turns of every pair within `length` tokens."""
     return np.asarray(inv_freq) * (length / (2 * math.pi))
 
 
-def unseen(geometry: Geometry, inv_freq: ArrayLike, length: float) -> Float[Array, "pairs"]:
+def unseen(geometry: Geometry, inv_freq: ArrayLike, length: float) -> Float[Array, " pairs"]:
     """Share of the circle that a pair reaches within `length` but not within the trained length."""
     seen = turns(geometry.inv_freq, geometry.trained_len).clip(max=1)
     return (turns(inv_freq, length).clip(max=1) - seen).clip(min=0)

@@ -142,7 +142,7 @@ def exponential_repeats_less(*, width: int = 128, tokens: int = 16384) -> Eviden
     )
 
 
-def _distances(omega: Float[Array, "pairs"], tokens: int) -> Float[Array, "tokens"]:
+def _distances(omega: Float[Array, " pairs"], tokens: int) -> Float[Array, " tokens"]:
     """Distance between the codes of positions 1, 2, ... apart, per square root of the pairs."""
     lags = np.arange(1, tokens)[:, None]
     return np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))

@@ -42,6 +42,6 @@ def swapped(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]
     return join(-second, first, pairing)
 
 
-def rotation_matrix(angles: Float[Array, "pairs"]) -> Float[Array, "d d"]:
+def rotation_matrix(angles: Float[Array, " pairs"]) -> Float[Array, "d d"]:
     """The sparse matrix of neighbouring pairs: a 2x2 counterclockwise rotation for each."""
     return turned(np.eye(2 * len(angles)), angles, "interleaved").T

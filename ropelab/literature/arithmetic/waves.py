@@ -16,14 +16,14 @@ SPACINGS: dict[Spacing, tuple[int, int]] = {"harmonic": (64, 512), "exponential"
 """Width and length at which the figures show each spacing."""
 
 
-def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, "pairs"]:
+def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, " pairs"]:
     """Radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
     if spacing == "exponential":
         return frequencies(width, BASE)
     return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
 
 
-def code(positions: ArrayLike, omega: Float[Array, "pairs"]) -> Float[Array, "n width"]:
+def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n width"]:
     """(sin, cos, sin, cos, ...) at the given positions, which need not be whole."""
     angles = np.asarray(positions, dtype=float)[:, None] * omega
     return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)

@@ -1,7 +1,8 @@
 """Which bases are admissible for a context: S(m, b) >= 0 for every position m below it.
 
-The set is not an interval. The search walks upwards in u = ln b through slabs and sorts every
-point into one of three kinds, by proof and not by sampling:
+The set is not an interval, but it has a last one: from the stable base on every base is admissible.
+That one is sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b
+through slabs and sorts every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap
   (``cells.excluded_upto``). Where bases are far from admissible many positions do that, so a cheap
@@ -11,7 +12,7 @@ point into one of three kinds, by proof and not by sampling:
 * edge: a cell no wider than ``EDGE`` in which a position's sign changes.
 
 So no admissible window wider than ``EDGE`` (relative to the base) can be missed. Above
-``certified_from`` one bound over all remaining bases ends the walk.
+``certified_from`` one bound shows all remaining bases to be admissible.
 """
 
 import math
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ropelab.rope.bounds.bisection import EDGE, Interval, Open, decided, finished
+from ropelab.rope.bounds.boxes import Boxes, cells, threatened
 from ropelab.rope.bounds.cells import excluded, excluded_upto
 from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
@@ -30,12 +32,12 @@ AHEAD = 1.0
 """Where in a hunt sums are expanded: so many turns of the longest position from its beginning."""
 NARROWEST = 0.02
 """The least width of a slab that is resolved position by position, in those turns."""
-STRETCH = 16.0
-"""How many slabs the search from above takes at a time."""
+DESCENT = 2.0
+"""Width in ln b of the first slab of the search from above."""
 WIDE = 8.0
 """Slabs of more turns than that take a bisection the longer the wider they are."""
-ROOM = 3.0, 6.0
-"""Between these the lowest sum is kept, with what was set aside; the search is quickest there."""
+MOST = 1 << 14
+"""Boxes that the search from above looks at together; a slab that has more is cut in two."""
 HELD = 1 << 14
 """Cells are bisected together once so many positions threaten them."""
 
@@ -73,19 +75,67 @@ class Walk:
     context: int
     settled: tuple[float, int] = (math.inf, 1)
 
-    def windows(self, start: float, held: int = HELD) -> Iterator[Interval]:
+    def windows(self, start: float) -> Iterator[Interval]:
         """All admissible intervals of u from ``start`` on, ascending; the last one ends at inf.
 
         A window that contains ``start`` begins there. Where no base is certified from above
-        (fewer than two turning pairs), the walk ends at b = 1e26. With ``held`` = 0 windows come
-        as early as they can, for those who want only the first; all of them take longer so.
+        (fewer than three turning pairs), the walk ends at b = 1e26.
+        """
+        return self._joined(start, self.stable(), HELD)
+
+    def first(self, start: float) -> Interval | None:
+        """The first of them; None where there is none. Its end is inf where it is the last one."""
+        end = 0.0 if self.similarity.never_negative else certified_from(*self._asked)
+        return next(self._joined(start, end, 0), None)
+
+    def stable(self) -> float:
+        """The u from which on every base is admissible, sought from above; inf: none is certified.
+
+        Many times quicker than all windows: where few bases fail, boxes are wide.
         """
         if self.similarity.never_negative:
-            yield (start, math.inf)
-            return
-        top = certified_from(self.similarity, self.context)
+            return 0.0
+        high, width = certified_from(*self._asked), DESCENT
+        while 0 < high < math.inf:
+            low = max(0.0, high - width)
+            boxes = threatened(self.similarity, self._unsettled(low), self.context, low, high, MOST)
+            if boxes is None:
+                width /= 2
+                continue
+            for piece in reversed(self._admissible(boxes, low, high)):
+                if not _touch(piece, (high, high)):
+                    return high
+                high = piece[0]
+            if high > low:
+                return high
+            width *= 1.3
+        return high
+
+    @property
+    def _asked(self) -> tuple[Similarity, int]:
+        return self.similarity, self.context
+
+    def _unsettled(self, u: float) -> int:
+        """The first position that could fail from u on."""
+        return self.settled[1] if u >= self.settled[0] else 1
+
+    def _admissible(self, boxes: Boxes, low: float, high: float) -> list[Interval]:
+        """What of [low, high] is admissible if only ``boxes`` could hold negative sums."""
+        if not len(boxes):
+            return [(low, high)]
+        open_ = cells(self.similarity, boxes, 1e-3 * self._turn(low, 1))
+        lows, highs = open_.cells[:2].tolist()
+        between = zip([low, *highs], [*lows, high], strict=True)
+        clear = [(start, end) for start, end in between if end - start > EDGE]
+        return sorted([*clear, *finished(self.similarity, open_)])
+
+    def _joined(self, start: float, end: float, held: int) -> Iterator[Interval]:
+        """Admissible intervals from ``start`` on; all bases from ``end`` on are (inf: unknown).
+
+        With ``held`` = 0 they come as early as they can; all of them take longer so.
+        """
         window: Interval | None = None
-        for end, pieces in self._pieces(start, min(top, 60.0), held):
+        for reached, pieces in self._pieces(start, min(end, 60.0), held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
                     window = (window[0], piece[1])
@@ -93,41 +143,22 @@ class Walk:
                 if window is not None:
                     yield window
                 window = piece
-            if window is not None and not _touch(window, (end, end)):
+            if window is not None and not _touch(window, (reached, reached)):
                 yield window
                 window = None
-        if top < math.inf:
-            yield (window[0] if window else top, math.inf)
+        if end < math.inf:
+            yield (window[0] if window else max(start, end), math.inf)
         elif window is not None:
             yield window
 
-    def stable(self) -> float:
-        """The u from which on every base is admissible, sought from above; inf: none is certified.
-
-        Many times quicker than all windows: where no base fails, slabs are wide.
-        """
-        if self.similarity.never_negative:
-            return 0.0
-        high, pace = certified_from(self.similarity, self.context), _Pace()
-        while 0 < high < math.inf:
-            low = max(0.0, high - STRETCH * pace.turns * self._turn(high, 1))
-            found = [piece for _, pieces in self._pieces(low, high, 0, pace) for piece in pieces]
-            for piece in reversed(found):
-                if not _touch(piece, (high, high)):
-                    return high
-                high = piece[0]
-            if high > low:
-                return high
-        return high
-
     def _pieces(
-        self, start: float, top: float, held: int, pace: "_Pace | None" = None
+        self, start: float, top: float, held: int
     ) -> Iterator[tuple[float, list[Interval]]]:
         """(how far the walk has come, admissible pieces since the last time), ascending."""
         clear: list[Interval] = []
         left: list[Open] = []
         threats = 0
-        for end, slab in self._slabs(start, top, pace or _Pace()):
+        for end, slab in self._slabs(start, top):
             clear += slab.clear
             left += slab.open
             threats += sum(len(part.positions) for part in slab.open)
@@ -136,9 +167,9 @@ class Walk:
                 yield end, sorted(clear)
                 clear, left, threats = [], [], 0
 
-    def _slabs(self, start: float, top: float, pace: "_Pace") -> Iterator[tuple[float, "_Slab"]]:
+    def _slabs(self, start: float, top: float) -> Iterator[tuple[float, "_Slab"]]:
         """(end of the slab, what is known of it), slab after slab from ``start`` to ``top``."""
-        u = start
+        u, pace = start, _Pace()
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
             slab = _Slab()
@@ -173,9 +204,8 @@ class Walk:
 
     def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> None:
         """Put [low, high] into the slab: in few cells, each with all positions that threaten it."""
-        positions, lowest = self._threats(low, high, pace.aside)
+        positions = self._threats(low, high)
         pace.saw(len(positions), self.context)
-        pace.set_aside(lowest, len(self.similarity.exponents) - 1)
         if not len(positions):
             slab.clear.append((low, high))
         elif len(positions) <= _too_many(self.context) or high - low <= EDGE:
@@ -186,25 +216,19 @@ class Walk:
             self._resolve(slab, low, middle, pace)
             self._resolve(slab, middle, high, pace)
 
-    def _threats(self, low: float, high: float, aside: int) -> tuple[Floats, float]:
-        """Every position that could have S < 0 somewhere in [low, high], lowest S first.
-
-        And the lowest S of all at the centre. The fastest pairs that are ``aside`` count as -1.
-        """
+    def _threats(self, low: float, high: float) -> Floats:
+        """Every position that could have S < 0 somewhere in [low, high], lowest S first."""
         similarity = self.similarity
-        reach = similarity.slope_bound(low, aside) * (high - low) / 2 * (1 + 1e-9)
-        margin = similarity.single_error + aside
+        reach = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
+        margin = similarity.single_error
         found: list[tuple[Floats, Singles]] = []
-        first = self.settled[1] if low >= self.settled[0] else 1
-        lowest = math.inf
-        for start, stop in blocks(first, self.context):
-            sums = scan(similarity, (low + high) / 2, start, stop, aside)
+        for start, stop in blocks(self._unsettled(low), self.context):
+            sums = scan(similarity, (low + high) / 2, start, stop)
             near = np.flatnonzero(sums < reach * stop + margin)
             near = near[sums[near] < reach * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
-            lowest = min(lowest, float(sums.min()) - aside)
         positions = np.concatenate([part for part, _ in found])
-        return positions[np.argsort(np.concatenate([part for _, part in found]))], lowest
+        return positions[np.argsort(np.concatenate([part for _, part in found]))]
 
 
 @dataclass
@@ -233,14 +257,12 @@ class _Pace:
 
     ``share``: the part of the context in which they are looked for. It shrinks while something is
     caught, because shorter positions exclude wider stretches, and grows when nothing is.
-    ``aside``: how many of the fastest pairs count as -1.
     """
 
     def __init__(self) -> None:
         self.hunting = True
         self.share = 1.0
         self.turns = 0.5
-        self.aside = 0
         self._busy = 0.0
 
     def caught(self) -> None:
@@ -255,13 +277,6 @@ class _Pace:
         """Remember how long the list of threats was, relative to what is convenient."""
         work = threats * max(1.0, self.turns / WIDE)
         self._busy = max(self._busy, work / _too_many(context))
-
-    def set_aside(self, lowest: float, most: int) -> None:
-        """After a scan: the lowest sum there, and how many pairs can be set aside at most."""
-        if lowest > ROOM[1]:
-            self.aside = min(self.aside + 1, most)
-        elif lowest < ROOM[0]:
-            self.aside = max(self.aside - 2, 0)
 
     def learn(self, mostly_admissible: bool) -> None:
         """After a slab was resolved."""

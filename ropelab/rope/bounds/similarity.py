@@ -77,9 +77,9 @@ class Similarity:
         """S at ``positions`` in float64; ``u`` is one value or one per position."""
         return self.unrotated + np.cos(positions[:, None] * self.inv_freq(u)).sum(-1)
 
-    def slope_bound(self, u: float, first_pair: int = 0) -> float:
-        """|dS/du| <= m * this for every u' >= u:  sum_i a_i b^(-a_i); of all pairs, or the last."""
-        return float((self.a * self.inv_freq(u))[first_pair:].sum())
+    def slope_bound(self, u: float) -> float:
+        """|dS/du| <= m * this for every u' >= u:  sum_i a_i b^(-a_i)."""
+        return float((self.a * self.inv_freq(u)).sum())
 
     def slope_typical(self, u: float) -> float:
         """Root mean square of dS/du over random phases, per unit of m."""

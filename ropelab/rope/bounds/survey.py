@@ -16,16 +16,13 @@ BLOCK = 1 << 22
 """Positions in memory at once."""
 
 
-def scan(similarity: Similarity, u: float, start: int, stop: int, first_pair: int = 0) -> Singles:
-    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``.
-
-    With ``first_pair`` > 0 the faster pairs are left out.
-    """
+def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
+    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``."""
     count = stop - start
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
     starts = start + columns * np.arange(rows, dtype=np.float64)
-    return block_sums(similarity, u, starts, columns, 1, first_pair).ravel()[:count]
+    return block_sums(similarity, u, starts, columns).ravel()[:count]
 
 
 def block_sums(

@@ -23,7 +23,7 @@ from ropelab.rope.scaling.plan import (
 )
 
 
-def ramp_in_turns(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, "pairs"]:
+def ramp_in_turns(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, " pairs"]:
     """Weight kept: clip((r_i - slow) / (fast - slow), 0, 1), r_i = turns in the trained length.
 
     Source: arXiv:2309.00071, eq. 17-18.
@@ -56,7 +56,7 @@ def coded_ramp_range(
     return max(low, 0), min(high, geometry.rotary_dim - 1)
 
 
-def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[np.ndarray, "pairs"]:
+def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[np.ndarray, " pairs"]:
     """Weight kept: 1 - clip((i - low) / (high - low), 0, 1), with the runtimes' guard low = high.
 
     Source: jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding; transformers rope type 'yarn'.
@@ -162,7 +162,7 @@ class _CodedRamp(Scaling):
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         return coded_ramp_range(geometry, self.beta_fast, self.beta_slow, self.truncate)
 
-    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, "pairs"]:
+    def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
         kept = ramp_in_pairs(geometry, *self.ramp_range(geometry))
         return blend(geometry.inv_freq, kept, stretch)
 

@@ -72,7 +72,7 @@ class Spaced(Scaling):
             )
         ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
         spread = np.linspace if self.uniform else np.geomspace
-        chosen: Float[np.ndarray, n] = spread(*ends, self.n)
+        chosen: Float[np.ndarray, " n"] = spread(*ends, self.n)
         return RopePlan(chosen[np.arange(geometry.pairs) * self.n // geometry.pairs])
 
 

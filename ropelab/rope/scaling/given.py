@@ -54,7 +54,7 @@ class LongRope(Scaling):
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
 
-    def _divisors(self, pairs: int, long: bool) -> Float[np.ndarray, "pairs"]:
+    def _divisors(self, pairs: int, long: bool) -> Float[np.ndarray, " pairs"]:
         given = self.long_factor if long else self.short_factor or (1.0,) * pairs
         if len(given) != pairs:
             which = "long_factor" if long else "short_factor"

@@ -21,7 +21,7 @@ class RopePlan:
     ``stretch``: what a fully interpolated pair was divided by; 1 where there is no such thing.
     """
 
-    inv_freq: Float[np.ndarray, "pairs"]
+    inv_freq: Float[np.ndarray, " pairs"]
     attention_factor: float = 1.0
     stretch: float = 1.0
 
@@ -121,8 +121,8 @@ def check_attention_factor(method: str, value: float | None) -> None:
 
 
 def blend(
-    inv_freq: Float[np.ndarray, "pairs"], kept: Float[np.ndarray, "pairs"], stretch: float
-) -> Float[np.ndarray, "pairs"]:
+    inv_freq: Float[np.ndarray, " pairs"], kept: Float[np.ndarray, " pairs"], stretch: float
+) -> Float[np.ndarray, " pairs"]:
     """kept * theta + (1 - kept) * theta / stretch, the form shared by all by-parts methods."""
     return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
@@ -138,7 +138,7 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     return [_role(value, 1 / plan.stretch) for value in ratio]
 
 
-def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, "pairs"]:
+def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
     """w with theta' = w theta + (1 - w) theta/stretch; nan where the plan stretches nothing."""
     if plan.stretch == 1:
         return np.full_like(plan.inv_freq, math.nan)

@@ -102,7 +102,7 @@ class Resonance(Scaling):
         return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
 
 
-def _fastest(geometry: Geometry, p: float) -> Float[np.ndarray, "pairs"]:
+def _fastest(geometry: Geometry, p: float) -> Float[np.ndarray, " pairs"]:
     turning = int(p * geometry.rotary_dim // 2)
     return np.where(np.arange(geometry.pairs) < turning, geometry.inv_freq, 0.0)
 
