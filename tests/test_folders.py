@@ -1,8 +1,10 @@
 """Folders are there whole or not at all, whoever dies while writing."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +116,22 @@ def test_a_file_appears_when_the_block_ends(tmp_path):
     assert contents(tmp_path) == ["index.md"]
     write(target, "new")
     assert (contents(tmp_path), target.read_text()) == (["index.md"], "new")
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link", "a link to a device"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
+    target = tmp_path / "page.html"
+    make = {
+        "a folder": Path.mkdir,
+        "a pipe": os.mkfifo,
+        "a link": lambda path: path.symlink_to("x"),
+    }
+    make.get(kind, lambda path: path.symlink_to("/dev/null"))(target)
+    before = target.lstat()
+    with pytest.raises(OSError, match="Is a directory|Not a regular file"):
+        write(target, "text")
+    assert target.lstat() == before
+    assert contents(tmp_path) == ["page.html"]
 
 
 DIE = """
