@@ -8,8 +8,8 @@ nll_nats_per_byte), copy_accuracy (method, factor, arm, distance_tokens, accurac
 varies, context_tokens), comparisons (metric, at_tokens, context_tokens where it varies, method_a,
 method_b, difference, verdict). Of the encodings lab: quality (metric, encoding, times_trained_len,
 value), comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict), extrapolation
-(metric, encoding, difference, ci_low, ci_high), last_window (encoding, seed, context_tokens,
-nll_nats_per_byte).
+(metric, encoding, difference, ci_low, ci_high), pairs (encoding_a, encoding_b, difference, ci_low,
+ci_high, verdict).
 """
 
 import math
@@ -82,9 +82,15 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """Larger for the run that should decide: copying and text, longer, more seeds."""
+        """Larger for the run that should decide.
+
+        Copying and text, several seeds (one model is an example), trained at more tokens, more
+        seeds, trained for longer, more documents, tested at more tokens.
+        """
         measured = int(not math.isnan(self.copies_within())) + int("last_window" in self.tables)
-        return measured, self.train_len, self.seeds, self.documents, self.test_len
+        several, steps = int(self.seeds > 1), int(self.config.get("steps") or 0)
+        size = (self.train_len, self.seeds, steps, self.documents, self.test_len)
+        return measured, several, *size
 
     def table(self, name: str) -> pd.DataFrame:
         """A stored table, empty if there is none."""
@@ -226,13 +232,9 @@ class Encodings(Trained):
         values = mine.sort_values("times_trained_len")["value"]
         return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
 
-    def losses(self, encoding: str) -> pd.Series:
-        """Text loss at the trained length by training seed, nats per byte; empty if not read."""
-        table = self.table("last_window")
-        if table.empty:
-            return pd.Series(dtype=float)
-        mine = (table["encoding"] == encoding) & (table["context_tokens"] == self.train_len)
-        return table[mine].set_index("seed")["nll_nats_per_byte"]
+    def pair(self, a: str, b: str) -> pd.Series | None:
+        """The stored difference of two text losses at the trained length, a - b."""
+        return self._one("pairs", {"encoding_a": a, "encoding_b": b})
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """The encoding that others are compared with, and how this one fares at the longest."""
@@ -269,7 +271,7 @@ def guarded(run: Trained, names: tuple[str, ...], finding: Finding) -> Finding:
     if finding.missing or not weak:
         return finding
     note = f"{finding.measured}; did not learn to copy: {', '.join(weak)}"
-    return replace(finding, agrees=None, measured=note)
+    return replace(finding, agrees=None, measured=note, unlearned=True)
 
 
 def decided_by(
@@ -279,11 +281,14 @@ def decided_by(
     findings: Callable[[R], tuple[Finding, ...]],
     runs: tuple[Stored, ...] = (),
 ) -> Evidence:
-    """What `findings` says of the largest run that can answer, or what is missing for that."""
+    """What `findings` says of the largest run that can answer, or what is missing for that.
+
+    A run whose models did not all learn the task is asked only if there is no other.
+    """
     answers = [_asked(run, expected, findings) for run in largest_first(kind, runs)]
     nothing = missing("a stored run that tests beyond its trained length")
-    without = Evidence(expected=expected, findings=(nothing,))
-    return next((x for x in answers if not x.is_missing), answers[0] if answers else without)
+    answers = answers or [Evidence(expected=expected, findings=(nothing,))]
+    return min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
 
 
 def _asked(run: R, expected: str, findings: Callable[[R], tuple[Finding, ...]]) -> Evidence:
