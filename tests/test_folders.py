@@ -128,7 +128,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
     }
     make.get(kind, lambda path: path.symlink_to("/dev/null"))(target)
     before = target.lstat()
-    with pytest.raises(OSError, match="Is a directory|Not a regular file"):
+    with pytest.raises(OSError, match=r"Is a directory|Not a regular file"):
         write(target, "text")
     assert target.lstat() == before
     assert contents(tmp_path) == ["page.html"]
