@@ -57,6 +57,11 @@ class Behaviour:
         """Those of the task."""
         return self.task.examples(count, length)
 
+    @property
+    def searched(self) -> Sequence[tuple[int, int]]:
+        """That of the task."""
+        return self.task.searched
+
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """That of the task."""
         return self.task.search_loss(model, reader)
