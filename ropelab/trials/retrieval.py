@@ -134,7 +134,7 @@ class Retrieval:
         losses = [self._loss(model, reader, place) for place in self._searched_places()]
         return float(torch.stack(losses).mean())
 
-    def _searched_places(self) -> list[Place]:
+    def _searched_places(self) -> tuple[Place, ...]:
         longest = max(place.context for place in self.places)
         return places((longest // 4, longest // 2, longest * 3 // 4), [longest])
 

@@ -1,5 +1,6 @@
 """How a trained model behaves: with a cache, with earlier tokens shuffled, with positions moved."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
