@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab import cli, experiments, store
+from ropelab import cli, experiments, flags, store
 from ropelab.methods.registry import FREQUENCIES, METHODS
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
@@ -55,7 +55,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
     status, out, _ = call(name, "--help")
     assert status == 0
     for field, info in experiments.load(name).config.model_fields.items():
-        assert cli.flag_of(field) in out
+        assert flags.flag_of(field) in out
         assert info.description, f"{name}.{field} has no help text"
 
 

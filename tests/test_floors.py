@@ -44,6 +44,7 @@ FLOORS = (
         "desk",
         "drawn",
         "export",
+        "flags",
         "gallery",
         "harness",
         "listing",
