@@ -127,7 +127,7 @@ class Needles:
             "contexts": self.contexts,
             "depths": self.depths,
             "sequences": self.sequences,
-            **self.text.key,
+            **self.text.stream_key,
         }
 
     @property

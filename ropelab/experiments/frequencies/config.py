@@ -98,7 +98,9 @@ class FrequenciesConfig(ShapedConfig):
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance and length of context")
-    draws: Count = Field(200, description="random queries and keys of the arithmetic part")
+    draws: Count = Field(
+        200, le=2**16, description="random queries and keys of the arithmetic part"
+    )
     corpus: CorpusPath = ""
     device: On = "auto"
     dtype: In = "auto"
