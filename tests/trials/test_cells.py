@@ -27,6 +27,7 @@ from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.grid import Place
 from ropelab.trials.retrieval import Matched, Retrieval
 from tests.hf.tiny import reader_of_bytes
+from tests.small import SMALL
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
 LABS = {
@@ -47,32 +48,16 @@ LABS = {
     "encodings": (
         EncodingsConfig,
         encodings.questions,
-        {
-            **TINY,
-            "train_len": 64,
-            "test_len": 256,
-            "width": 16,
-            "heads": 2,
-            "head_dim": 8,
-            "encodings": "nope,rope",
-            "steps": 2,
-            "tokens_per_step": 128,
-        },
+        {**SMALL, "dtype": "float32", "encodings": "nope,rope"},
     ),
     "frequencies": (
         FrequenciesConfig,
         frequencies.questions,
         {
-            **TINY,
-            "train_len": 64,
-            "test_len": 256,
-            "width": 16,
-            "heads": 2,
-            "head_dim": 8,
+            **SMALL,
+            "dtype": "float32",
             "schemes": "unscaled,one(period=64)",
             "bands": "fast",
-            "steps": 2,
-            "tokens_per_step": 128,
         },
     ),
     "base-empirical": (
