@@ -223,16 +223,16 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
     return Corpus(name, tuple(training), tuple(measured), origins, digest.hexdigest())
 
 
-def source_of(folder: Path) -> str:
-    """What a folder of text says of where it is from; empty if it says nothing.
+def source_of(place: Path) -> str:
+    """What a folder of text says of where it is from; empty if it says nothing or is a file.
 
     Raises:
         InputError: it says so in more than LONGEST_SOURCE bytes.
     """
-    file = folder / SOURCE
+    file = place / SOURCE
     try:
         lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
         raise InputError(f"cannot read {file}, where the text is from: {error.strerror}") from None

@@ -6,6 +6,7 @@ import pandas as pd
 
 from ropelab.literature.record import Verdict
 from ropelab.trials.comparisons import said
+from ropelab.trials.documents import worth_of_context
 
 Tables = Mapping[str, pd.DataFrame]
 TEXT, COPY = "text loss", "copy accuracy"
@@ -16,9 +17,21 @@ LEARNED = 0.5
 def answer(tables: Tables) -> str:
     """Which encoding is best at the longest context, and how it stands to RoPE."""
     quality = tables["quality"]
-    sentences = [_text(tables), _copying(quality), said(tables["comparisons"])]
+    sentences = [_context(tables), _text(tables), _copying(quality), said(tables["comparisons"])]
     sentences.append(_literature(tables["literature"]))
     return " ".join(filter(None, sentences))
+
+
+def _context(tables: Tables) -> str:
+    """What context is worth to the encoding that reads best inside the trained length."""
+    quality = tables["quality"]
+    near = quality[(quality["metric"] == TEXT) & (quality["times_trained_len"] == 1)]
+    if near["value"].isna().all():
+        return ""
+    best = near.loc[near["value"].idxmin(), "encoding"]
+    table = tables["last_window"]
+    worth = worth_of_context(table[table["encoding"] == best])
+    return worth and f"{worth[:-1]} with {_label(tables, best)}, which reads best there."
 
 
 def _text(tables: Tables) -> str:
