@@ -53,6 +53,8 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("encodings --width 1e6", "of memory"),
         ("encodings --heads 1e15", "of memory"),
         ("extrapolate --head-dim 1048576", "of memory"),
+        ("extrapolate --search 1e11", "years, more than a day"),
+        ("extrapolate --methods longrope_search(budget=100000000000)", "years, more than a day"),
         ("extrapolate --steps 1e12", "years, more than a day"),
         ("extrapolate --finetune-steps 1e14 --arms finetuned", "a million years or more"),
     ],

@@ -10,8 +10,10 @@ from torch import Tensor
 from ropelab.hf.attention import Attention, attending
 from ropelab.hf.head import layers_name
 
-LONGEST_PASS = 8192
-"""Tokens that are read at once; longer contexts are read in parts."""
+USUAL_PASS, LONGEST_PASS = 8192, 16384
+"""Tokens that are read at once, by any model and by a narrow one; longer contexts in parts."""
+ACTIVATIONS_AT_ONCE = 2**29
+"""Bytes: more than the usual number of tokens may not take more than this (512 MiB) in a layer."""
 SCORES_PER_PART = 2**25
 """A part holds so many tokens that its mask of earlier ones stays below this (32 MiB)."""
 SCORES_AT_ONCE = 2**28
@@ -32,10 +34,18 @@ class Passes:
 
     def longest(self, rows: int) -> int:
         """How many tokens of each of so many rows are read at once."""
+        most = min(LONGEST_PASS, max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.bytes_per_token))
         if self.model.config._attn_implementation != "eager":
-            return LONGEST_PASS
+            return most
         scores = SCORES_AT_ONCE // (rows * self.text.num_attention_heads)
-        return min(LONGEST_PASS, max(1, math.isqrt(scores)))
+        return min(most, max(1, math.isqrt(scores)))
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What a token takes in a layer while it is computed: its activations."""
+        text = self.text
+        wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
+        return wide * next(self.model.parameters()).element_size()
 
     def read(
         self, tokens: Tensor, attention: Attention | None = None, longest: int | None = None

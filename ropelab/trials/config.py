@@ -46,6 +46,7 @@ class TrialConfig(Config):
     if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
         tasks: tuple[str, ...]
         train_len: int
+        test_len: int
         documents: int
         sequences: int
         corpus: str
@@ -53,7 +54,7 @@ class TrialConfig(Config):
     @property
     def longest(self) -> int:
         """The longest context that is read, in tokens."""
-        raise NotImplementedError
+        return self.test_len
 
     def inputs(self) -> dict[str, str]:
         """The fingerprint of the corpus, and where it is from, if its folder says so.
