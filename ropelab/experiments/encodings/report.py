@@ -26,7 +26,7 @@ def _context(tables: Tables) -> str:
     near = quality[(quality["metric"] == TEXT) & (quality["times_trained_len"] == 1)]
     if near["value"].isna().all():
         return ""
-    best = near.loc[near["value"].idxmin(), "encoding"]
+    best = str(near.sort_values("value")["encoding"].iloc[0])
     table = tables["last_window"]
     worth = worth_of_context(table[table["encoding"] == best])
     return worth and f"{worth[:-1]} with {_label(tables, best)}, which reads best there."

@@ -217,13 +217,13 @@ class Methods(Trained):
 
     def lowest(self, label: str) -> Interval:
         """That at the distance from which least is copied."""
-        accuracy = self.copying(label)
-        return NOT_MEASURED if accuracy.empty else self.level(label, int(accuracy.idxmin()))
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[0])
 
     def highest(self, label: str) -> Interval:
         """That at the distance from which most is copied."""
-        accuracy = self.copying(label)
-        return NOT_MEASURED if accuracy.empty else self.level(label, int(accuracy.idxmax()))
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[-1])
 
     def copies_within(self, name: str = "") -> float:
         accuracy = self.copying(name or self.plain, longest=False)
