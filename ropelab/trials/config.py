@@ -45,6 +45,7 @@ class TrialConfig(Config):
     if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
         tasks: tuple[str, ...]
         train_len: int
+        test_len: int
         documents: int
         sequences: int
         corpus: str
@@ -52,7 +53,7 @@ class TrialConfig(Config):
     @property
     def longest(self) -> int:
         """The longest context that is read, in tokens."""
-        raise NotImplementedError
+        return self.test_len
 
     def inputs(self) -> dict[str, str]:
         """The fingerprint of the corpus.

@@ -38,11 +38,6 @@ def config(**changes: object) -> EncodingsConfig:
 
 
 @pytest.fixture(scope="module")
-def corpus(corpora) -> str:
-    return corpora[0]
-
-
-@pytest.fixture(scope="module")
 def context():
     return Context()
 

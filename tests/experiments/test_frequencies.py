@@ -46,11 +46,6 @@ def config(**changes: object) -> FrequenciesConfig:
 
 
 @pytest.fixture(scope="module")
-def corpus(corpora) -> str:
-    return corpora[0]
-
-
-@pytest.fixture(scope="module")
 def found(corpus):
     return run.run(config(corpus=corpus), Context())
 

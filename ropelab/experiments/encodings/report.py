@@ -1,13 +1,11 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from ropelab.literature.record import Verdict
+from ropelab.tables import Tables
 from ropelab.trials.comparisons import said
 
-Tables = Mapping[str, pd.DataFrame]
 TEXT, COPY = "text loss", "copy accuracy"
 LEARNED = 0.5
 """Copy accuracy inside the trained length from which on a model is said to have learned it."""

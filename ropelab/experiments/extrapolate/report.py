@@ -1,16 +1,15 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
-from ropelab.tables import in_longest_context
+from ropelab.tables import Tables, in_longest_context
 from ropelab.trials.comparisons import said
 from ropelab.trials.tables import NLL
 
-Tables = Mapping[str, pd.DataFrame]
 DOING = {
     "copy": "Copying",
     "hidden": "Finding symbols in text",

@@ -126,11 +126,6 @@ class FrequenciesConfig(ShapedConfig):
         self.parsed_schemes()
         return self
 
-    @property
-    def longest(self) -> int:
-        """The longest context that is read, in tokens."""
-        return self.test_len
-
     def geometry(self) -> "Geometry":
         """What unscaled models are trained with; schemes change its frequencies."""
         from ropelab.rope.frequencies import Geometry
