@@ -30,7 +30,10 @@ def check_replaceable(path: Path) -> None:
 
 def check_regular(path: Path, follow_links: bool = True) -> None:
     """Raise OSError unless there is a regular file, or a link to one."""
-    kind = path.stat(follow_symlinks=follow_links).st_mode
+    try:
+        kind = path.stat(follow_symlinks=follow_links).st_mode
+    except ValueError as error:  # no name of a file has a zero byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(kind):

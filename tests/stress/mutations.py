@@ -9,6 +9,7 @@ import json
 import random
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,17 +53,20 @@ VALUES = (
     *('["yarn", "pi"]', '["copy"]', "[0, 1]", "[64, 128]", "[1e4, 1e6]", "1_000", "4096"),
     *("auto", "cuda", "cpu", "bfloat16", "float61", "small", "..", "/", "~", "*", "--help", "-"),
     *('["one(period=5)", "spaced(n=2)"]', '["without(band=slow)"]', '"ntk(factor=1e308)"', '"sum"'),
+    *('["tupe", "mla", "convolution"]', '["zero_shot", "finetuned"]', '"000"', '"all"', "1/2"),
     *(
-        '["tupe", "mla", "convolution"]',
-        '["zero_shot", "finetuned"]',
-        '"000"',
-        '"all"',
-        "1/2",
         "9/9",
+        "ray",
+        "local",
+        "127.0.0.1:1",
+        "config.json",
+        "tables.npz",
+        "json:loads",
+        "smoke",
+        "x.md",
     ),
-    *("ray", "local", "127.0.0.1:1", "config.json", "tables.npz", "json:loads", "smoke", "x.md"),
 )
-INSIDE = ("--results", "--output", "--figures")
+INSIDE = {"--results", "--output", "--figures"}
 """Flags that say where something is written."""
 LETTERS = "=[]{}\"'#.,\n\t \0\x1b\x7fé𝛉-+_ekm0123456789abc"
 
@@ -94,7 +98,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 @contextmanager
 def checked_only() -> Iterator[None]:
-    """Nothing is carried out, and the standard library is read once."""
+    """Nothing is carried out, the standard library is read once, and a warning is an error."""
 
     def stop(*_: object, **__: object) -> None:
         sys.exit(0)
@@ -104,7 +108,8 @@ def checked_only() -> Iterator[None]:
     lab.Lab.carry_out = stop  # type: ignore[method-assign]
     corpora.read = lambda path, piece: before[1](path, piece) if path else library
     try:
-        yield
+        with warnings.catch_warnings(action="error"):
+            yield
     finally:
         lab.Lab.carry_out, corpora.read = before  # type: ignore[method-assign]
 
@@ -196,7 +201,8 @@ def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
         words.append(chance.choice(flag.opts))
         if not flag.is_flag:
             value = chance.choice(VALUES).strip("\"'")
-            words.append(str(folder / value.lstrip("/")) if words[-1] in INSIDE else value)
+            inside = not INSIDE.isdisjoint(flag.opts)
+            words.append(str(folder / value.lstrip("/")) if inside else value)
     place = ["--results", str(folder / "results")]
     return (*words, *(place if any("--results" in flag.opts for flag in flags) else ()))
 
