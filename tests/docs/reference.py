@@ -27,6 +27,20 @@ def run(experiment: str, *wanted: tuple[str, object]) -> Path:
     return found[0]
 
 
+@cache
+def titled(experiment: str, title: str) -> Path:
+    """The one committed run with that title.
+
+    Raises:
+        LookupError: there is none, or there are several.
+    """
+    manifests = sorted((REFERENCE / experiment).glob("*/manifest.json"))
+    found = [m.parent for m in manifests if json.loads(m.read_text()).get("title") == title]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} committed runs of {experiment} are titled {title!r}")
+    return found[0]
+
+
 def config_of(manifest: Path) -> dict[str, object]:
     """The config of a run, lists as tuples."""
     config = json.loads(manifest.read_text())["config"]
