@@ -17,29 +17,13 @@ from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_b
 from ropelab.experiments.encodings.plan import shape_of
 from ropelab.figures.encodings import draw
 from ropelab.figures.style import use_style
+from tests.small import SMALL
 
-SMOKE = {
-    "train_len": 64,
-    "test_len": 256,
-    "width": 16,
-    "heads": 2,
-    "head_dim": 8,
-    "steps": 2,
-    "tokens_per_step": 128,
-    "documents": 3,
-    "sequences": 2,
-    "device": "cpu",
-}
 FEW = "nope,learned,t5,transformer_xl,rope"
 
 
 def config(**changes: object) -> EncodingsConfig:
-    return build(EncodingsConfig, {**SMOKE, "encodings": FEW, **changes})
-
-
-@pytest.fixture(scope="module")
-def corpus(corpora) -> str:
-    return corpora[0]
+    return build(EncodingsConfig, {**SMALL, "encodings": FEW, **changes})
 
 
 @pytest.fixture(scope="module")

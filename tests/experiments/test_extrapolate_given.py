@@ -26,15 +26,13 @@ from ropelab.lab import Lab
 from ropelab.trials import grid
 from ropelab.trials.comparisons import compared
 from ropelab.trials.tables import BUCKET, NLL, losses
-from tests.hf.tiny import REAL, saved, write_byte_tokenizer
+from tests.hf.tiny import REAL, reader_of_bytes
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
     """A tiny random Llama whose tokens are bytes, trained at 64 as it says."""
-    folder = saved(tmp_path_factory.mktemp("llama"), "llama", vocab_size=257)
-    write_byte_tokenizer(folder, bos=True)
-    return str(folder)
+    return reader_of_bytes(tmp_path_factory.mktemp("llama"), bos=True)
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +77,12 @@ def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
     config, tmp_path_factory
 ):
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-    folder = saved(
+    folder = reader_of_bytes(
         tmp_path_factory.mktemp("yarn"),
-        "llama",
-        vocab_size=257,
         max_position_embeddings=256,
         rope_parameters={"rope_theta": 10000.0, **scaling},
     )
-    write_byte_tokenizer(folder)
-    tables = run(config(hf=str(folder), tasks="text"), Context())
+    tables = run(config(hf=folder, tasks="text"), Context())
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
     np.testing.assert_allclose(wide["as_shipped"], wide["yarn"], rtol=1e-5)
     assert not np.allclose(wide["as_shipped"], wide["unscaled"], rtol=1e-3)
@@ -110,13 +105,10 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
 
 
 def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, tmp_path_factory):
-    longer = saved(
-        tmp_path_factory.mktemp("longer"), "llama", vocab_size=257, max_position_embeddings=600
-    )
-    write_byte_tokenizer(longer)
+    longer = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
     monkeypatch.setattr(given_run, "LEARNED", 0.0)
     asked = {"tasks": "copy,passkey", "methods": "pi", "depths": "0,100", "test_len": 700}
-    tables = run(config(**asked, hf=str(longer), dtype="float32"), Context())
+    tables = run(config(**asked, hf=longer, dtype="float32"), Context())
     keys = tables["passkey_accuracy"]
     assert len(keys) == 2 * 2 * 2 + 2
     assert set(keys["method"]) == {"as_shipped", "pi", "sliding_window"}

@@ -45,7 +45,8 @@ def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
         for context, loss in ((L, near), (LONGER, far)):
             losses.append({**about, "context_tokens": context, "nll_nats_per_byte": loss})
         for distance, accuracy in zip(DISTANCES, accuracies or (), strict=False):
-            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy})
+            ends = {"ci_low": accuracy - 0.005, "ci_high": accuracy + 0.005}
+            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy, **ends})
     for a, b in combinations(rows, 2):
         pairs += _pairs(a, b, rows[a], rows[b], noise)
     if tuned is not None:
@@ -633,10 +634,25 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
     tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
     tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
     mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
-    assert mixed.copies_at_twice("unscaled") == 0.02
+    assert mixed.level_at_twice("unscaled").value == 0.02
     assert mixed.label("ntk") == "ntk ×4"
     assert mixed.label("ntk", largest=True) == "ntk ×8"
-    assert math.isnan(mixed.copies_at_twice("unknown"))
+    assert math.isnan(mixed.level_at_twice("unknown").value)
+
+
+def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
+    plain = extrapolation()
+    copies = plain.tables["copy_accuracy"]
+    spread = [(0, -0.06), (1, 0.0), (2, 0.05)]
+    seeds = [copies.assign(seed=s, accuracy=copies["accuracy"] + by) for s, by in spread]
+    tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
+    run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
+    found = Methods(run).level("yarn ×4", 4096)
+    assert (found.value, found.n) == (pytest.approx(0.99 - 0.01 / 3), 3)
+    assert found.low < 0.9 < found.value
+    assert find("yarn-extends").verdict(runs=(plain,)) == HOLDS
+    assert find("yarn-extends").verdict(runs=(run,)) == OPEN
+    assert find("plain-fails").verdict(runs=(run,)) == HOLDS
 
 
 def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_shortest():

@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.errors import InputError, MachineError
 from ropelab.trials.tokens import TokenText
-from tests.hf.tiny import saved, write_byte_tokenizer
+from tests.hf.tiny import reader_of_bytes, saved, write_byte_tokenizer
 
 BOS = 256
 
@@ -15,9 +15,7 @@ BOS = 256
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
     """A model whose tokens are bytes and whose tokenizer begins texts."""
-    folder = saved(tmp_path_factory.mktemp("model"), "llama", vocab_size=257)
-    write_byte_tokenizer(folder, bos=True)
-    return str(folder)
+    return reader_of_bytes(tmp_path_factory.mktemp("model"), bos=True)
 
 
 @pytest.fixture(scope="module")

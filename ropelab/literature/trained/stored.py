@@ -4,12 +4,12 @@ Nothing is compared here anew: the labs store paired differences with 95 % inter
 `comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
 
 Columns read of the extrapolation lab: last_window (method, factor, arm, context_tokens,
-nll_nats_per_byte), copy_accuracy (method, factor, arm, distance_tokens, accuracy and, where it
-varies, context_tokens), comparisons (metric, at_tokens, context_tokens where it varies, method_a,
-method_b, difference, verdict). Of the encodings lab: quality (metric, encoding, times_trained_len,
-value), comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict), extrapolation
-(metric, encoding, difference, ci_low, ci_high), pairs (encoding_a, encoding_b, difference, ci_low,
-ci_high, verdict).
+nll_nats_per_byte), copy_accuracy (method, factor, arm, seed, distance_tokens, accuracy, ci_low,
+ci_high and, where it varies, context_tokens), comparisons (metric, at_tokens, context_tokens where
+it varies, method_a, method_b, difference, ci_low, ci_high, verdict). Of the encodings lab: quality
+(metric, encoding, times_trained_len, value), comparisons (metric, times_trained_len, encoding_a,
+encoding_b, verdict), extrapolation (metric, encoding, difference, ci_low, ci_high), pairs
+(encoding_a, encoding_b, difference, ci_low, ci_high, verdict).
 """
 
 import math
@@ -24,10 +24,12 @@ from ropelab.context import Stored
 from ropelab.labels import method_label, row_labels
 from ropelab.literature.record import Claim, Evidence, Finding, Kind, Passage, limit, missing, part
 from ropelab.literature.thresholds import LEARNED
+from ropelab.stats import Interval, mean_interval
 
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 """Parameters of the presets."""
 BYTES = 256
+NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -193,13 +195,35 @@ class Methods(Trained):
         accuracy = self.copying(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
-    def copies_at_twice(self, label: str) -> float:
-        """Copy accuracy at twice the trained length, or at the distance nearest to it."""
-        accuracy = self.copying(label)
-        if accuracy.empty:
-            return math.nan
-        distances = accuracy.index.to_numpy()
-        return float(accuracy.iloc[abs(distances - 2 * self.train_len).argmin()])
+    def level(self, label: str, distance: int) -> Interval:
+        """Copy accuracy from a distance in the longest context, with its interval.
+
+        Over the seeds; of a single model over its sequences.
+        """
+        table = self.rows("copy_accuracy")
+        mine = in_context(table[table["label"] == label], "distance_tokens")
+        mine = mine[mine["distance_tokens"] == distance]
+        if len(mine) != 1:
+            return mean_interval(mine["accuracy"])
+        row = mine.iloc[0]
+        return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
+
+    def level_at_twice(self, label: str) -> Interval:
+        """That at twice the trained length, or at the distance nearest to it."""
+        distances = self.copying(label).index.to_numpy(dtype=int)
+        if not distances.size:
+            return NOT_MEASURED
+        return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
+
+    def lowest(self, label: str) -> Interval:
+        """That at the distance from which least is copied."""
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[0])
+
+    def highest(self, label: str) -> Interval:
+        """That at the distance from which most is copied."""
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[-1])
 
     def copies_within(self, name: str = "") -> float:
         accuracy = self.copying(name or self.plain, longest=False)
@@ -259,6 +283,23 @@ class Encodings(Trained):
 def at_least(value: float, least: float) -> bool | None:
     """Whether a value reaches another; None if it was not measured (nan)."""
     return None if math.isnan(value) else value >= least
+
+
+def reaches(found: Interval, least: float) -> bool | None:
+    """Whether a value reaches another; None where its interval leaves that open, or not measured.
+
+    >>> [reaches(Interval(0.9, low, high, 5), 0.8) for low, high in ((0.85, 1), (0.7, 1), (0, 0.7))]
+    [True, None, False]
+    """
+    if math.isnan(found.low):
+        return None
+    return True if found.low >= least else False if found.high < least else None
+
+
+def stays_below(found: Interval, limit: float) -> bool | None:
+    """Whether a value lies below another; None as in `reaches`."""
+    reached = reaches(found, limit)
+    return None if reached is None else not reached
 
 
 R = TypeVar("R", bound=Trained)
