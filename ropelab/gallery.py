@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pandas as pd
@@ -12,11 +13,18 @@ from ropelab.folders import replaced_file
 from ropelab.tables import as_markdown
 from ropelab.terminal import format_value
 
+LONGEST_NAME = 80
+
 
 def check_name(name: str) -> None:
-    """Refuse an index that would not lie in the results folder itself."""
-    if name in ("", ".", "..") or Path(name).name != name:
-        raise InputError(f"--index must be the name of a file in the results folder, got '{name}'")
+    """Refuse an index that would not lie in the results folder itself, or in the way of runs."""
+    path = Path(name)
+    plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME
+    if not plain or path.suffix != ".md":
+        raise InputError(
+            "--index must be the name of a file in the results folder that ends in .md, "
+            f"got '{shorten(name, LONGEST_NAME)}'"
+        )
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:

@@ -185,7 +185,7 @@ class Lab:
     def _identity(self, experiment: Experiment, config: Config, label: Label) -> store.Identity:
         assert self.results is not None
         stored = {
-            str(folder.relative_to(self.results)): sha256_of(folder / "manifest.json")
+            folder.relative_to(self.results).as_posix(): sha256_of(folder / "manifest.json")
             for folder, _, _ in store.undamaged(self.results, config.reads())
         }
         inputs = {**config.inputs(), **stored}

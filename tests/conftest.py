@@ -31,6 +31,12 @@ def corpora(tmp_path_factory) -> tuple[str, str]:
     return tuple(written(tmp_path_factory.mktemp(f"corpus{seed}"), seed) for seed in (0, 1))
 
 
+@pytest.fixture(scope="session")
+def corpus(corpora) -> str:
+    """The first of the two."""
+    return corpora[0]
+
+
 @pytest.fixture(scope="module")
 def tiny_preset():
     """The preset `small` made smaller still, for tests in which nothing needs to be learned."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab import cli, experiments, store
+from ropelab import cli, experiments, flags, store
 from ropelab.methods.registry import FREQUENCIES, METHODS
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
@@ -55,7 +55,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
     status, out, _ = call(name, "--help")
     assert status == 0
     for field, info in experiments.load(name).config.model_fields.items():
-        assert cli.flag_of(field) in out
+        assert flags.flag_of(field) in out
         assert info.description, f"{name}.{field} has no help text"
 
 
@@ -81,6 +81,32 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["freqs", "--method", "ntk(factor=1e308)"], "inf tokens are more than 2^53"),
         (["freqs", "--head-dim", "1e7"], "--head-dim must be less than or equal to 1048576"),
         (["freqs", "--head-dim", "9e15"], "--head-dim must be less than or equal to 1048576"),
+        (["claims", "--source", "06"], "unknown source '06'"),
+        (["precision", "--schemes", "single", "--channels", "score"], "give channels cos, sin or"),
+        (["frequencies", "--schemes", "one(period=1e400)"], "above 2, not inf"),
+        (["frequencies", "--schemes", "ntk(factor=1e308)"], "needs a base larger than float64"),
+        (["frequencies", "--schemes", "spaced(n=17)"], "n must be at most 16, the number of pairs"),
+        (["frequencies", "--schemes", "without(band=fsat)"], "did you mean 'fast'?"),
+        (["frequencies", "--schemes", "one(period=\x1b[2J)"], r"not '\x1b[2J'"),
+        (["frequencies", "--draws", "1e15"], "--draws must be less than or equal to 65536"),
+        (["encodings", "--encodings", "gausian"], "did you mean 'gaussian'?"),
+        (["encodings", "--encodings", ","], "--encodings must name at least one of nope"),
+        (["encodings", "--encodings", "mla", "--head-dim", "2"], "at least 4 for mla"),
+        (["extrapolate", "--search", "-1"], "--search must be greater than or equal to 0"),
+        (["extrapolate", "--search", "5", "--arms", "finetuned"], "which arms leaves out"),
+        (["extrapolate", "--engine", "rya"], "did you mean 'ray'?"),
+        (["extrapolate", "--engine", "local", "--address", "x:1"], "give --engine ray with it"),
+        (["audit", "/dev/zero"], "/dev/zero"),
+        (["audit", "nothing.json"], "nothing.json"),
+        (["emit", "--context", "1e300", "--model", "llama-3"], "from 2 to 2^40, got '1e300'"),
+        (["emit", "--context", "8k", "--model", "lama-3-8b"], "did you mean 'llama-3-8b'?"),
+        (["emit", "--context", "8k", "--model", "llama-3-8b", "--target", "vlm"], "'vllm'?"),
+        (["check", "nothing.npz"], "give --config FILE"),
+        (["check", "x", "--config", "nothing.json"], "nothing.json"),
+        (["report", "nothing"], "no finished run in nothing"),
+        (["run", "\x1b[2J.toml"], r"no config file at \x1b[2J.toml"),
+        (["run", "smoke/freqs", "--shard", "1/0"], "--shard must be I/N"),
+        (["run", "smoke/freqs", "--index", ".cells"], "--index must be the name of a file"),
         (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
 )

@@ -1,13 +1,12 @@
 """Imports go down only, and the face of the house is light."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import ropelab
+from tests.imports import imported_by
 
 PACKAGE = Path(ropelab.__file__).parent
 
@@ -44,6 +43,7 @@ FLOORS = (
         "desk",
         "drawn",
         "export",
+        "flags",
         "gallery",
         "harness",
         "listing",
@@ -133,15 +133,7 @@ def test_every_room_has_a_floor():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["precision", "--help"], ["--version"]])
 def test_help_imports_nothing_heavy(arguments):
-    code = (
-        "import sys; from ropelab.cli import main\n"
-        f"try: main({arguments})\n"
-        "except SystemExit as stop: assert stop.code == 0\n"
-        "heavy = {'torch', 'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert imported_by(*arguments) == (0, set())
 
 
 @pytest.mark.parametrize(
@@ -154,14 +146,8 @@ def test_help_imports_nothing_heavy(arguments):
     ids=lambda arguments: arguments[0],
 )
 def test_the_mathematics_answers_without_torch_and_without_drawing(arguments, tmp_path):
-    code = (
-        "import sys; from ropelab.cli import main\n"
-        f"try: main({[*arguments, '--json', '--results', str(tmp_path)]})\n"
-        "except SystemExit as stop: assert stop.code == 0\n"
-        "assert 'numpy' in sys.modules\n"
-        "heavy = {'torch', 'matplotlib'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
     for _ in ("a fresh run", "the same run, reused"):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        status, imported = imported_by(*arguments, "--json", "--results", tmp_path)
+        assert status == 0
+        assert "numpy" in imported
+        assert not imported & {"torch", "matplotlib"}

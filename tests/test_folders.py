@@ -1,8 +1,10 @@
 """Folders are there whole or not at all, whoever dies while writing."""
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +118,22 @@ def test_a_file_appears_when_the_block_ends(tmp_path):
     assert (contents(tmp_path), target.read_text()) == (["index.md"], "new")
 
 
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link", "a link to a device"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
+    target = tmp_path / "page.html"
+    make = {
+        "a folder": Path.mkdir,
+        "a pipe": os.mkfifo,
+        "a link": lambda path: path.symlink_to("x"),
+    }
+    make.get(kind, lambda path: path.symlink_to("/dev/null"))(target)
+    before = target.lstat()
+    with pytest.raises(OSError, match=r"Is a directory|Not a regular file"):
+        write(target, "text")
+    assert target.lstat() == before
+    assert contents(tmp_path) == ["page.html"]
+
+
 DIE = """
 import os, sys
 from pathlib import Path
@@ -134,6 +152,36 @@ def test_what_a_dead_writer_of_a_file_left_goes_with_the_next_one_of_that_file(t
     assert other.read_text() == "half"
     write(tmp_path / "index.html", "whole")
     assert contents(tmp_path) == ["index.html", "index.md"]
+
+
+WITHOUT_LOCKS = """
+import errno, fcntl, os, sys
+from pathlib import Path
+
+def refuse(descriptor, operation):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+fcntl.flock = refuse
+from ropelab.folders import locked, replaced, replaced_file
+
+target = Path(sys.argv[1])
+with locked(target), replaced(target) as fresh:
+    (fresh / "a").write_text("1")
+with replaced_file(target.with_name("index.md")) as fresh:
+    fresh.write_text("whole")
+with locked(target):
+    os._exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks are others there")
+def test_a_file_system_without_locks_serves_as_well(tmp_path):
+    for code in (0, 9, 0):  # the second dies with the folder in its hands
+        command = [sys.executable, "-W", "error", "-c", WITHOUT_LOCKS, str(tmp_path / "run")]
+        done = subprocess.run([*command, str(code)], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (code, "")
+    assert contents(tmp_path / "run") == ["a"]
+    assert (tmp_path / "index.md").read_text() == "whole"
 
 
 LAST = """

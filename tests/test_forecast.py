@@ -3,7 +3,7 @@
 import pytest
 
 from ropelab import forecast
-from ropelab.forecast import TRUSTED_SECONDS, Forecast
+from ropelab.forecast import BESIDE_SECONDS, TRUSTED_SECONDS, Forecast
 
 HOUR = 3600.0
 
@@ -25,20 +25,20 @@ def expected(workers, seconds):
 def test_before_anything_is_done_the_expectation_is_shared_among_the_workers(clock):
     for workers, left in ((1, 600.0), (2, 300.0), (3, 200.0), (9, 200.0)):
         made, parts = expected(workers, [200.0, 200.0, 100.0, 100.0])
-        assert made.left(parts) == pytest.approx(left)
+        assert made.left(parts) == pytest.approx(left, rel=1e-3)
 
 
 def test_the_longest_cell_ends_no_earlier_for_more_workers(clock):
     made, parts = expected(2, [900.0, 10.0, 10.0])
-    assert made.left(parts) == pytest.approx(900.0)
-    assert made.left(parts[1:]) == pytest.approx(20.0)
+    assert made.left(parts) == pytest.approx(900.0, rel=1e-3)
+    assert made.left(parts[1:]) == pytest.approx(20.0, rel=2e-2)
 
 
 def test_cells_of_one_run_wait_for_more_urgent_ones_of_another(clock):
     made = Forecast(1)
     late = made.expect(10.0, (2.0,))
     made.expect(500.0, (1.0,))
-    assert made.left([late]) == pytest.approx(510.0)
+    assert made.left([late]) == pytest.approx(510.0, rel=1e-3)
 
 
 def test_a_slow_beginning_does_not_promise_days(clock):
@@ -82,6 +82,11 @@ def test_short_work_follows_the_clock_soon(clock):
     assert made.left([part]) == pytest.approx(10.0, rel=0.2)
 
 
+def test_many_cells_of_hardly_any_work_take_time_all_the_same(clock):
+    made, parts = expected(2, [1e-4] * 100)
+    assert made.left(parts) == pytest.approx(50 * BESIDE_SECONDS, rel=0.01)
+
+
 def test_where_nothing_is_known_no_time_is_told(clock):
     made, parts = expected(2, [0.0, 0.0])
     assert made.left(parts) is None
@@ -92,4 +97,4 @@ def test_what_was_not_finished_is_forgotten_with_its_run(clock):
     with pytest.raises(KeyboardInterrupt), made.of([HOUR, HOUR]) as parts:
         made.begin(parts[0])
         raise KeyboardInterrupt
-    assert made.left([made.expect(5.0, (0,))]) == pytest.approx(5.0)
+    assert made.left([made.expect(5.0, (0,))]) == pytest.approx(5.0, rel=3e-2)

@@ -107,11 +107,18 @@ def test_a_full_stdout_is_one_line():
     assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("name", ["../x.md", "sub/x.md", "/tmp/x.md", "..", "."])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../x.md", "sub/x.md", "/tmp/x.md", "..", ".", "", "two\nlines.md", "a\x1b.md"),
+        *(".cells", "freqs", "index.html", ".md", "x" * 300 + ".md"),
+    ],
+)
 def test_an_index_outside_the_results_is_refused(tmp_path, name):
     done = ropelab("run", "x.toml", "--index", name, cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--index must be the name of a file in the results folder" in done.stderr
+    assert (done.stderr.count("\n"), "\x1b" in done.stderr) == (1, False)
     assert list(tmp_path.iterdir()) == []
 
 

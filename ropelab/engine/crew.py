@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import psutil
 from loky import ProcessPoolExecutor
 from loky.backend import get_context
 from loky.process_executor import BrokenProcessPool, ShutdownExecutorError
@@ -23,6 +24,8 @@ from ropelab.machine import one_gpu, one_thread
 
 LOST = (BrokenProcessPool, ShutdownExecutorError)
 """How a future ends whose worker is gone."""
+CAN_INTERRUPT = os.name == "posix"
+"""On Windows another process can only be ended: what it has kept so far counts."""
 SECONDS_BETWEEN_LOOKS = 1.0
 """How often a worker looks whether the process that started it is still there."""
 
@@ -84,11 +87,11 @@ class Crew:
         """Stop all workers: a training step may end and be kept within the grace, then they go."""
         self._schedule.close(ShutdownExecutorError())
         processes = self.processes()
-        if grace_seconds:
-            _tell(processes, signal.SIGINT)
+        if grace_seconds and CAN_INTERRUPT:
+            _interrupt(processes)
             _wait_for_silence(self._tickets.boards, grace_seconds)
         self._executor.shutdown(wait=False, kill_workers=True)
-        _tell(processes, signal.SIGKILL)
+        _kill(processes)
         self._queue.put(None)
 
     def forget(self, job: Job) -> None:
@@ -140,17 +143,22 @@ def work(ticket: int, cell: Cell, root: Path, again: str, gpu: int) -> Outcome:
 
 
 def _end_without(parent: int) -> None:
-    while os.getppid() == parent:
+    """End this process when its parent has; on Windows it keeps the number of a dead one."""
+    while os.getppid() == parent and psutil.pid_exists(parent):
         time.sleep(SECONDS_BETWEEN_LOOKS)
     os._exit(1)
 
 
-def _tell(processes: Iterable[int], which: signal.Signals) -> None:
+def _interrupt(processes: Iterable[int]) -> None:
     for process in processes:
-        try:
-            os.kill(process, which)
-        except ProcessLookupError:
-            continue
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGINT)
+
+
+def _kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            psutil.Process(process).kill()
 
 
 def _wait_for_silence(boards: dict[int, Board], seconds: float) -> None:

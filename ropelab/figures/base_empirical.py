@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.figures.style import LINES, MARKERS, PALETTE, token_axis
+from ropelab.literature.trained.base_bound import tally
 from ropelab.tables import Tables
 
 
@@ -84,6 +85,4 @@ def _title(tables: Tables) -> str:
     judged = table[table["agrees"].notna()]
     if judged.empty:
         return "Retrieval and text loss under several bases"
-    right = int(judged["agrees"].astype(bool).sum())
-    what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
-    return f"The bound on the base predicts retrieval for {right} of {len(judged)} {what}"
+    return f"The bound on the base predicts retrieval for {tally(judged)}"

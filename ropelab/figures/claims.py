@@ -1,6 +1,6 @@
 """Figures of the claims: the ledger by verdict, and what explains single claims."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from ropelab.figures import sinusoids
 from ropelab.figures.style import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, color_of, token_axis
 from ropelab.literature.record import OUTCOMES, Kind, Verdict
-
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
 
 COLORS = {
     Verdict.HOLDS: GREEN,

@@ -1,7 +1,6 @@
 """Figures of the precision experiment: collisions, growing errors, the ladder, drifting scores."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ from ropelab.figures.style import (
     tokens_label,
 )
 from ropelab.numerics.casts import STAGES
-
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
 
 
 def draw(tables: Tables) -> dict[str, Figure]:

@@ -36,7 +36,7 @@ def located(path: Path) -> Path:
     try:
         from huggingface_hub import snapshot_download
 
-        return Path(snapshot_download(str(path), local_files_only=True))
+        return Path(snapshot_download(path.as_posix(), local_files_only=True))
     except (ImportError, OSError, ValueError):
         raise InputError(
             f"there is no folder {path}, and no model of that name in the local cache of the Hub "

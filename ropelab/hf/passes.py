@@ -4,14 +4,16 @@ import math
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ropelab.hf.attention import Attention, attending
 from ropelab.hf.head import layers_name
+from ropelab.machine import return_freed_memory
 
-LONGEST_PASS = 8192
-"""Tokens that are read at once; longer contexts are read in parts."""
+USUAL_PASS, LONGEST_PASS = 8192, 16384
+"""Tokens that are read at once, by any model and by a narrow one; longer contexts in parts."""
+ACTIVATIONS_AT_ONCE = 2**29
+"""Bytes: more than the usual number of tokens may not take more than this (512 MiB) in a layer."""
 SCORES_PER_PART = 2**25
 """A part holds so many tokens that its mask of earlier ones stays below this (32 MiB)."""
 SCORES_AT_ONCE = 2**28
@@ -32,10 +34,18 @@ class Passes:
 
     def longest(self, rows: int) -> int:
         """How many tokens of each of so many rows are read at once."""
+        most = min(LONGEST_PASS, max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.bytes_per_token))
         if self.model.config._attn_implementation != "eager":
-            return LONGEST_PASS
+            return most
         scores = SCORES_AT_ONCE // (rows * self.text.num_attention_heads)
-        return min(LONGEST_PASS, max(1, math.isqrt(scores)))
+        return min(most, max(1, math.isqrt(scores)))
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What a token takes in a layer while it is computed: its activations."""
+        text = self.text
+        wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
+        return wide * next(self.model.parameters()).element_size()
 
     def read(
         self, tokens: Tensor, attention: Attention | None = None, longest: int | None = None
@@ -58,13 +68,18 @@ class Passes:
         length = tokens.shape[1]
         size = max(1, min(longest // 2, SCORES_PER_PART // length, longest**2 // length))
         cache = DynamicCache(config=self.text)
-        parts = []
+        found = None
         for first in range(0, length, size):
             if attention is not None:
                 attention.first = first
             part = tokens[:, first : first + size]
-            parts.append(self._hidden(part, past_key_values=cache, use_cache=True))
-        return torch.cat(parts, dim=1)
+            hidden = self._hidden(part, past_key_values=cache, use_cache=True)
+            if found is None:
+                found = hidden.new_empty(len(tokens), length, hidden.shape[-1])
+            found[:, first : first + size] = hidden
+            return_freed_memory()  # keys and values were copied into a longer table
+        assert found is not None, "there is at least one token"
+        return found
 
     def _hidden(self, tokens: Tensor, **more: object) -> Tensor:
         hidden: Tensor = self.layers(tokens, **more).last_hidden_state

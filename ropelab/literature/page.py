@@ -1,10 +1,9 @@
 """A source read beside its verdicts: every line of it, from the tables of the ledger."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
+
 NO_REST = pd.DataFrame(columns=["source", "line", "last_line", "about", "claims"])
 
 

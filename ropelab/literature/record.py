@@ -54,6 +54,7 @@ class Finding:
         role: `part` if the claim needs it, `limit` if it asks how far the claim reaches.
         value: the deciding number at full precision, where there is one.
         missing: nothing was there to measure.
+        unlearned: a model that it is about did not learn the task, so it says nothing.
     """
 
     what: str
@@ -62,6 +63,7 @@ class Finding:
     role: Literal["part", "limit"]
     value: float | None = None
     missing: bool = False
+    unlearned: bool = False
 
     @property
     def text(self) -> str:
@@ -128,6 +130,11 @@ class Evidence:
     def is_missing(self) -> bool:
         """Whether there was nothing to measure at all."""
         return all(finding.missing for finding in self.findings if finding.role == "part")
+
+    @property
+    def is_unlearned(self) -> bool:
+        """Whether one of the models that it takes did not learn the task."""
+        return any(finding.unlearned for finding in self.findings if finding.role == "part")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,10 @@ LARGEST = 2**30
 SINGLE = "text"
 """The kind of the documents that a single file was cut into."""
 PROSE = {".md", ".rst", ".txt"}
+SOURCE = ".source"
+"""A hidden file in a folder of text: its first line says where the text is from."""
+LONGEST_SOURCE = 4096
+"""Bytes of that file at most."""
 
 
 class Origin(NamedTuple):
@@ -217,6 +221,22 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
             digest.update(len(text).to_bytes(8, "big") + text)
     origins = tuple(document.origin for document in held_out)
     return Corpus(name, tuple(training), tuple(measured), origins, digest.hexdigest())
+
+
+def source_of(place: Path) -> str:
+    """What a folder of text says of where it is from; empty if it says nothing or is a file.
+
+    Raises:
+        InputError: it says so in more than LONGEST_SOURCE bytes.
+    """
+    file = place / SOURCE
+    try:
+        lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise InputError(f"cannot read {file}, where the text is from: {error.strerror}") from None
+    return lines[0].strip() if lines else ""
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:

@@ -156,15 +156,7 @@ def yarn(trace: Trace, settings: Settings, longest: int) -> Made:
     """The original length defaults to 4096, a lone mscale counts, the ramp is truncated."""
     names = ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
     take(trace, settings, *names, "original_max_position_embeddings")
-    factor = settings.number("factor")
-    over = parts.magnitude(factor, settings.number("mscale", 1.0))
-    attention = over / parts.magnitude(factor, settings.number("mscale_all_dim", 0.0))
-    made = parts.yarn(
-        factor,
-        attention,
-        beta_fast=settings.number("beta_fast", 32),
-        beta_slow=settings.number("beta_slow", 1),
-    )
+    made = parts.yarn_of_mscales(settings, settings.number("factor"))
     return (*made, original(settings, 4096))
 
 

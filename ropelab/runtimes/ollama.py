@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.runtimes import llamacpp, parts
-from ropelab.runtimes.llamacpp import LONG, SHORT, Fields
+from ropelab.runtimes import llamacpp, llamacpp_file, parts
+from ropelab.runtimes.llamacpp_file import LONG, SHORT, Fields
 from ropelab.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, numbers, short
 from ropelab.runtimes.trace import Trace
 
@@ -165,7 +165,7 @@ def llama3(trace: Trace, fields: Fields) -> Fields:
     block: dict[str, Any] = {n: from_block(trace, n) or usual for n, usual in defaults.items()}
     name = "original_max_position_embeddings"
     block[name] = size(trace, f"{BLOCK}.{name}") or 8192
-    return llamacpp.llama3(trace, BLOCK, block, fields)
+    return llamacpp_file.llama3(trace, BLOCK, block, fields)
 
 
 def qwen2(trace: Trace) -> Fields:

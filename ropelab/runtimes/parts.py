@@ -77,6 +77,17 @@ def yarn(
     return scaling, attention
 
 
+def yarn_of_mscales(settings: Settings, factor: float) -> tuple[Scaling, float]:
+    """With the ratio of the mscales, of which a lone one counts; the ramp is truncated."""
+    over = magnitude(factor, settings.number("mscale", 1.0))
+    return yarn(
+        factor,
+        over / magnitude(factor, settings.number("mscale_all_dim", 0.0)),
+        beta_fast=settings.number("beta_fast", 32),
+        beta_slow=settings.number("beta_slow", 1),
+    )
+
+
 def linear(factor: float) -> tuple[Scaling, float]:
     """All frequencies divided by the factor."""
     if factor < 1:

@@ -199,15 +199,7 @@ def sglang_attention(trace: Trace, settings: Settings, factor: float) -> float:
 def deepseek_yarn(trace: Trace, settings: Settings, longest: int) -> Made:
     """A lone mscale counts, the ramp is always truncated, attention_factor is not read."""
     take(trace, settings, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
-    factor = settings.number("factor")
-    over = parts.magnitude(factor, settings.number("mscale", 1.0))
-    attention = over / parts.magnitude(factor, settings.number("mscale_all_dim", 0.0))
-    made = parts.yarn(
-        factor,
-        attention,
-        beta_fast=settings.number("beta_fast", 32),
-        beta_slow=settings.number("beta_slow", 1),
-    )
+    made = parts.yarn_of_mscales(settings, settings.number("factor"))
     return (*made, trained_length(settings))
 
 

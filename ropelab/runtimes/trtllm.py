@@ -108,15 +108,7 @@ def llama3(trace: Trace, settings: Settings, longest: int) -> Made:
 def yarn(trace: Trace, settings: Settings, longest: int) -> Made:
     """A lone mscale counts; attention_factor and truncate are not read."""
     take(trace, settings, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
-    factor = settings.number("factor", 1.0)
-    over = parts.magnitude(factor, settings.number("mscale", 1.0))
-    attention = over / parts.magnitude(factor, settings.number("mscale_all_dim", 0.0))
-    made = parts.yarn(
-        factor,
-        attention,
-        beta_fast=settings.number("beta_fast", 32),
-        beta_slow=settings.number("beta_slow", 1),
-    )
+    made = parts.yarn_of_mscales(settings, settings.number("factor", 1.0))
     return (*made, original(trace, settings))
 
 

@@ -1,5 +1,6 @@
 """What the runs of some files are going to do, and the share of it that one machine takes."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -171,12 +172,12 @@ def read_shard(text: str) -> tuple[int, int]:
     >>> read_shard("2/4")
     (2, 4)
     """
-    number, _, of = text.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= MOST_SHARDS):
+    found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
+    if not (found and 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS):
         raise InputError(
             f"--shard must be I/N with 1 <= I <= N <= {MOST_SHARDS}, such as 2/4, got '{text}'"
         )
-    return int(number), int(of)
+    return int(found[1]), int(found[2])
 
 
 def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> Work:

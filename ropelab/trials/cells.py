@@ -61,6 +61,11 @@ class Trial(Question, Protocol):
         """What is read, roughly: how many rows of how many tokens, pass by pass."""
         ...
 
+    @property
+    def searched(self) -> Sequence[tuple[int, int]]:
+        """What is read for one evaluation of a search."""
+        ...
+
     def examples(self, count: int, length: int) -> Tensor:
         """Some of the sequences that are measured, cut to a length."""
         ...
@@ -157,18 +162,21 @@ class Asked:
 
     @property
     def needs(self) -> Needs:
-        """Forward passes over all that is read; a search of parameters is not counted."""
-        operations = sum(
-            rows * length * operations_per_token(self.subject.size, length) * FORWARD
-            for rows, length in self.trial.windows
-        )
+        """Forward passes over all that is read, and those of a search before it."""
+        searched = self.reader.evaluations * self._operations(self.trial.searched)
         return Needs(
-            operations,
+            self._operations(self.trial.windows) + searched,
             self._bytes(),
             self.dtype,
             gpu=self.device == "cuda",
             folders=self.subject.folders,
             supplies=self.trial.supplies,
+        )
+
+    def _operations(self, windows: Sequence[tuple[int, int]]) -> float:
+        return sum(
+            rows * length * operations_per_token(self.subject.size, length) * FORWARD
+            for rows, length in windows
         )
 
     def _bytes(self) -> int:

@@ -1,6 +1,7 @@
 """What the configs of experiments that train models share: fields, checks, the corpus. Light."""
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -45,6 +46,7 @@ class TrialConfig(Config):
     if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
         tasks: tuple[str, ...]
         train_len: int
+        test_len: int
         documents: int
         sequences: int
         corpus: str
@@ -52,15 +54,19 @@ class TrialConfig(Config):
     @property
     def longest(self) -> int:
         """The longest context that is read, in tokens."""
-        raise NotImplementedError
+        return self.test_len
 
     def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus.
+        """The fingerprint of the corpus, and where it is from, if its folder says so.
 
         Raises:
             InputError: there is no such corpus, or it is too short for these lengths.
         """
-        return {"corpus": self.corpus_at().fingerprint}
+        from ropelab.lm.corpus import source_of
+
+        source = source_of(Path(self.corpus)) if self.corpus else ""
+        told = {"corpus_source": source} if source else {}
+        return {"corpus": self.corpus_at().fingerprint, **told}
 
     def corpus_at(self) -> "CorpusRef":
         """The corpus, known to be long enough for these lengths and this number of documents.

@@ -44,6 +44,24 @@ def told_apart(
     return {name: table for name, table in tables.items() if not table.empty}
 
 
+def worth_of_context(last_window: pd.DataFrame) -> str:
+    """What context is worth to a model as it was trained, in a sentence; empty if not measured.
+
+    Without that, the losses of longer contexts say little.
+
+    Args:
+        last_window: rows of that model: context_tokens, train_len_tokens, nll_nats_per_byte.
+    """
+    inside = last_window[last_window["context_tokens"] <= last_window["train_len_tokens"]]
+    means = inside.groupby("context_tokens")[NLL].mean()
+    if len(means) < 2:
+        return ""
+    costs = ", ".join(f"{value:.3f}" for value in means)
+    lengths = ", ".join(map(str, means.index))
+    where = f"after {lengths} tokens"
+    return f"Inside the trained length the same last tokens cost {costs} nats per byte {where}."
+
+
 def _by_document(longest: pd.DataFrame) -> pd.DataFrame:
     """name, kind, method, factor, arm, seeds, nll_nats_per_byte."""
     groups = longest.groupby(["document", "name", "kind", *TOGETHER], sort=False)[NLL]

@@ -10,7 +10,8 @@ decoding gives it, and its log-probability. Earlier questions stand with their r
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from itertools import chain
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,14 @@ LEAST_TEXT = 0.5
 """The least share of a context that has to be text of the corpus."""
 
 
+class Key(NamedTuple):
+    """A number to be found: its depth in percent of the text, and what it is called."""
+
+    depth: int
+    name: str
+    value: int
+
+
 @dataclass(frozen=True)
 class Wording:
     """What is said about a key, for one key or several."""
@@ -44,9 +53,9 @@ class Wording:
     hidden: str
     question: str
 
-    def of(self, what: str, name: str, value: int) -> str:
+    def of(self, what: Literal["hidden", "question"], key: Key) -> str:
         """One of its texts, about a key."""
-        return getattr(self, what).format(name=name, value=value)
+        return getattr(self, what).format(name=key.name, value=key.value)
 
 
 WORDINGS = {
@@ -118,7 +127,7 @@ class Needles:
             "contexts": self.contexts,
             "depths": self.depths,
             "sequences": self.sequences,
-            **self.text.key,
+            **self.text.stream_key,
         }
 
     @property
@@ -130,6 +139,11 @@ class Needles:
     def rows(self) -> int:
         """How many rows are read for each context."""
         return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
+
+    @property
+    def wording(self) -> Wording:
+        """What is said about the keys."""
+        return WORDINGS[self.name]
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`answers`: whether each was found, and the log-probability of its answer."""
@@ -161,35 +175,46 @@ class Needles:
         Raises:
             InputError: the context is too short for question and answer in some text.
         """
+        keys = self._keys(context, number)
+        hidden = [self.text.ids(self.wording.of("hidden", key)) for key in keys]
+        asked = [self._question(key) for key in keys]
+        before = self.text.front + self.text.ids(self.wording.introduction)
+        room = self._room(context, sum(map(len, [before, *hidden, *chain(*asked)])))
+        text, starts = hide(self.text.stretch(number, room), hidden, [key.depth for key in keys])
+        row, answers = [*before, *text], []
+        for key, start, (question, answer) in zip(keys, starts, asked, strict=True):
+            place = len(row) + len(question)
+            answers.append(Answer(key.depth, place, len(answer), place - len(before) - start))
+            row += [*question, *answer]
+        return Needle(torch.tensor([row]), tuple(answers))
+
+    def _keys(self, context: int, number: int) -> list[Key]:
+        """The keys of a row, in the order in which they are asked for."""
         which = list(WORDINGS).index(self.name)
         random = np.random.default_rng((EVALUATION, which, context, number))
         one = self.depths[number % len(self.depths)]
         depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
         names = random.permutation(NAMES)[: len(depths)].tolist()
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        wording = WORDINGS[self.name]
-        keys = list(zip(names, values, strict=True))
-        hidden = [self.text.ids(wording.of("hidden", *key)) for key in keys]
-        asked = [self._question(wording.of("question", *key), key[1]) for key in keys]
-        before = self.text.front + self.text.ids(wording.introduction)
-        around = len(before) + sum(map(len, hidden)) + sum(len(q) + len(a) for q, a in asked)
+        return [Key(*each) for each in zip(depths, names, values, strict=True)]
+
+    def _room(self, context: int, around: int) -> int:
+        """How many tokens of text a row has beside those that are said and asked.
+
+        Raises:
+            InputError: fewer than LEAST_TEXT.
+        """
         room = context + 1 - around
         if room < LEAST_TEXT * context:
             raise InputError(
                 f"{context} tokens are too few for {self.name}: {around} of them are no text"
             )
-        row, starts = hide(self.text.stretch(number, room), hidden, depths)
-        row = [*before, *row]
-        answers = []
-        for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):
-            place = len(row) + len(question)
-            answers.append(Answer(depth, place, len(answer), place - len(before) - start))
-            row += [*question, *answer]
-        return Needle(torch.tensor([row]), tuple(answers))
+        return room
 
-    def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
+    def _question(self, key: Key) -> tuple[list[int], list[int]]:
         """The tokens of the question, and those that the answer adds to it."""
-        alone, whole = self.text.ids(question), self.text.ids(f"{question} {value}")
+        question = self.wording.of("question", key)
+        alone, whole = self.text.ids(question), self.text.ids(f"{question} {key.value}")
         same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
         cut = min(len(alone), len(whole)) if same is None else same
         return whole[:cut], whole[cut:]

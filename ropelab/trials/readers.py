@@ -55,6 +55,11 @@ class Reader(ABC):
         return self
 
     @property
+    def evaluations(self) -> int:
+        """How often a search will ask for the loss."""
+        return 0
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """What a search chose, and the losses of its first and best candidate; empty: no search."""
         return {}
@@ -111,6 +116,10 @@ class Under(Reader):
         for encoding, served in self.method.passes(self.geometry, lengths):
             model.encoding = encoding
             yield served
+
+    @property
+    def evaluations(self) -> int:
+        return int(getattr(self.method, "budget", 0))
 
     def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
         tried: list[float] = []

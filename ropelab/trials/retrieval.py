@@ -28,6 +28,8 @@ from ropelab.trials.grid import Place, places
 from ropelab.trials.readers import Reader
 from ropelab.trials.text import SEARCH_SEED
 
+SEARCH_SEQUENCES = 2
+"""Per place, for the loss that a search lowers."""
 GRAMS = (1, 2, 3)
 """Of how many tokens the cues are that a reader without a model looks for."""
 BYTES = 0
@@ -122,19 +124,26 @@ class Retrieval:
         """Sequences of that length in which half of it lies between question and answer."""
         return self.sequences_at(0, Place(length // 2, length), count).tokens
 
+    @property
+    def searched(self) -> list[tuple[int, int]]:
+        """What is read for the loss that a search lowers."""
+        return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places()]
+
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
-        longest = max(place.context for place in self.places)
-        tried = places((longest // 4, longest // 2, longest * 3 // 4), [longest])
-        losses = [self._loss(model, reader, place) for place in tried]
+        losses = [self._loss(model, reader, place) for place in self._searched_places()]
         return float(torch.stack(losses).mean())
+
+    def _searched_places(self) -> tuple[Place, ...]:
+        longest = max(place.context for place in self.places)
+        return places((longest // 4, longest // 2, longest * 3 // 4), [longest])
 
     def sequences_at(self, seed: int, place: Place, count: int) -> Batch:
         """The sequences of one place."""
         return TASKS[self.name](seed, place, count, self.corpus)
 
     def _loss(self, model: Readable, reader: Reader, place: Place) -> Tensor:
-        batch = self.sequences_at(SEARCH_SEED, place, 2)
+        batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
         next(reader.passes(model, [place.context]))
         return token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean()
 

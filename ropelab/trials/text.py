@@ -21,6 +21,7 @@ ROWS_AT_ONCE = 5
 """Documents between two reports of progress."""
 SEARCH_SEED = 1_000_003
 """Windows for searching; no training seed, and not the seed 0 of what is measured."""
+SEARCH_WINDOWS = 2
 Losses = dict[int, Tensor]
 """Mean losses of some documents, by the place where they are taken."""
 
@@ -132,9 +133,14 @@ class HeldOut(Texts):
         """Where the documents are from."""
         return (self.corpus,)
 
+    @property
+    def searched(self) -> list[tuple[int, int]]:
+        """What is read for the loss that a search lowers."""
+        return [(SEARCH_WINDOWS, self.length + 1)]
+
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""
-        texts = self.corpus.windows(SEARCH_SEED, self.length + 1, 2)
+        texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
         next(reader.passes(model, [self.length]))
         return float(reader.losses(model, texts)[:, self.beyond :].mean())
 

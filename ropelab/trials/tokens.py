@@ -1,16 +1,19 @@
 """Text in the tokens of a model given: all of a corpus, since nothing learns from it.
 
-Documents are whole files, in an order that follows from their content; of near-duplicates the first
-is kept. A single file is cut into pieces by tokens, and so are documents that are packed: one after
-another with an end-of-sequence token between, as in pretraining.
+Documents are whole files, in an order that follows from their content and takes one kind of text
+after the other; of near-duplicates the first is kept. A single file is cut into pieces by tokens,
+and so are documents that are packed: one after another with an end-of-sequence token between, as in
+pretraining.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +26,7 @@ from ropelab.lm.corpus import Document, Origin, read_documents
 from ropelab.lm.duplicates import without_near_duplicates
 
 Bos = Literal["auto", "yes", "no"]
+Item = TypeVar("Item")
 LONGEST_TOKEN = 16
 """Bytes: so many per token are enough text to tokenize; on average a token has three or four."""
 
@@ -67,7 +71,12 @@ class TokenText:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What rows depend on besides the tokenizer, json-able."""
+        """What documents depend on besides the tokenizer, json-able."""
+        return {**self.stream_key, "drawn": "kinds in turn"}
+
+    @property
+    def stream_key(self) -> dict[str, Any]:
+        """What stretches of the packed text depend on."""
         return {
             "corpus": self.fingerprint,
             "tokenizer": True,
@@ -185,15 +194,36 @@ def _windows(text: TokenText, length: int, count: int) -> Windows:
 
 
 def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
-    """Origin and first tokens of the first documents that are long enough."""
-    found: list[tuple[Origin, list[int]]] = []
+    """Origin and first tokens of documents that are long enough: a kind after the other, in turn.
+
+    The kind with most text comes first, so that a few documents are of several kinds.
+    """
+    by_kind: dict[str, list[Document]] = {}
     for document in _whole(text).documents:
-        if len(found) == count:
-            break
+        by_kind.setdefault(document.kind, []).append(document)
+    sizes = {kind: sum(len(each.text) for each in found) for kind, found in by_kind.items()}
+    kinds = sorted(by_kind, key=lambda kind: (-sizes[kind], kind))
+    long_enough = [_long_enough(text, by_kind[kind], length) for kind in kinds]
+    return list(islice(_in_turn(long_enough), count))
+
+
+def _long_enough(
+    text: TokenText, documents: Sequence[Document], length: int
+) -> Iterator[tuple[Origin, list[int]]]:
+    for document in documents:
         ids = _first_ids(text, document.text, length)
         if len(ids) == length:
-            found.append((document.origin, ids))
-    return found
+            yield document.origin, ids
+
+
+def _in_turn(waiting: Sequence[Iterator[Item]]) -> Iterator[Item]:
+    """One of each, again and again, of those that still have one."""
+    turns = deque(waiting)
+    while turns:
+        first = turns.popleft()
+        for item in islice(first, 1):
+            yield item
+            turns.append(first)
 
 
 def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:

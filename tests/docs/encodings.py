@@ -24,8 +24,22 @@ def values(encoding: str) -> list[str]:
     return [*(f"{copies[times]:.2f}" for times in (1, 4)), *(f"{losses[t]:.3f}" for t in (1, 4))]
 
 
+def by_context(encoding: str) -> list[str]:
+    """Text loss after each context inside the trained length, over seeds."""
+    rows = table(newest("encodings", "quality"), "last_window").query(f"encoding == '{encoding}'")
+    inside = rows[rows["context_tokens"] <= rows["train_len_tokens"]]
+    means = inside.groupby("context_tokens")["nll_nats_per_byte"].mean()
+    return [f"{value:.3f}" for value in means]
+
+
 def encodings_entries() -> Iterator[Entry]:
-    """The table of the section."""
+    """What context is worth, and the table of the section."""
+    yield Entry(
+        "docs/findings.md",
+        "bytes cost RoPE {}, {} and {} nats per byte after 32, 64 and 128 tokens; NoPE, which does "
+        "not use it, {}, {} and {}.",
+        lambda: [*by_context("rope"), *by_context("nope")],
+    )
     for label, encoding in SHOWN.items():
         yield Entry(
             "docs/findings.md",

@@ -25,6 +25,7 @@ from ropelab.experiments.encodings import plan
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.trials.cells import ask_all, train_all
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits
+from tests.small import SMALL
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
@@ -75,21 +76,7 @@ def bytes_of(root: Path) -> dict[str, bytes]:
 
 def trained_and_asked(folder: Path, corpus: str, **engine) -> dict[str, bytes]:
     """A tiny run of two models, each trained and asked: the tables of all cells."""
-    values = {
-        "device": "cpu",
-        "dtype": "float32",
-        "documents": 3,
-        "sequences": 2,
-        "train_len": 64,
-        "test_len": 256,
-        "width": 16,
-        "heads": 2,
-        "head_dim": 8,
-        "encodings": "nope,rope",
-        "steps": 2,
-        "tokens_per_step": 128,
-        "corpus": corpus,
-    }
+    values = {**SMALL, "dtype": "float32", "encodings": "nope,rope", "corpus": corpus}
     config = build(EncodingsConfig, values)
     asked, context = plan.questions(config), Context(cells=Cells(folder), **engine)
     train_all(asked, context)

@@ -13,6 +13,7 @@ import pytest
 
 from ropelab.cells import Cells
 from ropelab.context import Context
+from ropelab.engine import crew
 from ropelab.engine.workers import TRIES, Workers
 from ropelab.errors import MachineError
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Within
@@ -120,6 +121,10 @@ def _refuse(*arguments: object) -> None:
     raise RuntimeError("no worker today")
 
 
+AS_ON_WINDOWS = """
+from ropelab.engine import crew
+crew.CAN_INTERRUPT = False
+"""
 SLEEPING = """
 import signal
 import sys
@@ -137,9 +142,10 @@ Context(cells=Cells(Path(folder) / "cells"), engine=Workers(2)).phase(cells)
 
 
 @pytest.fixture
-def sleeping(tmp_path):
+def sleeping(tmp_path, request):
     """A process whose two workers sleep, and their process ids."""
-    process = subprocess.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)])
+    code = getattr(request, "param", "") + SLEEPING
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
     deadline = time.monotonic() + 120
     while len(pids := list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -168,3 +174,22 @@ def test_no_worker_outlives_its_parent(sleeping, which):
     os.kill(process.pid, which)
     assert all_gone_within(pids, 20)
     assert process.wait(timeout=20) != 0
+
+
+@pytest.mark.parametrize("sleeping", [AS_ON_WINDOWS], ids=["as on Windows"], indirect=True)
+def test_workers_end_where_processes_cannot_be_interrupted(sleeping):
+    process, pids = sleeping
+    os.kill(process.pid, signal.SIGINT)
+    assert all_gone_within(pids, 20)
+    assert process.wait(timeout=20) != 0
+
+
+def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
+    looks = iter([True, True, False])
+    monkeypatch.setattr(crew, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(crew.psutil, "pid_exists", lambda _: next(looks))
+    monkeypatch.setattr(crew.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        crew._end_without(os.getppid())
+    assert end.value.code == 1
+    assert next(looks, None) is None

@@ -200,6 +200,14 @@ def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length)
     assert np.isfinite(differences).all()
 
 
+def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path):
+    config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e5}}
+    casts = check(saved(tmp_path, spec(config).inv_freq(1), 1e5, config=config)).casts
+    assert casts[0] == {"cast": "float32", "mean_difference": pytest.approx(0, abs=1e2)}
+    assert not any("table in float16" in row["cast"] for row in casts)
+    assert np.isfinite([row["mean_difference"] for row in casts]).all()
+
+
 def test_frequencies_are_refined_at_larger_positions():
     inv_freq = ladder()
 

@@ -17,29 +17,13 @@ from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_b
 from ropelab.experiments.encodings.plan import shape_of
 from ropelab.figures.encodings import draw
 from ropelab.figures.style import use_style
+from tests.small import SMALL
 
-SMOKE = {
-    "train_len": 64,
-    "test_len": 256,
-    "width": 16,
-    "heads": 2,
-    "head_dim": 8,
-    "steps": 2,
-    "tokens_per_step": 128,
-    "documents": 3,
-    "sequences": 2,
-    "device": "cpu",
-}
 FEW = "nope,learned,t5,transformer_xl,rope"
 
 
 def config(**changes: object) -> EncodingsConfig:
-    return build(EncodingsConfig, {**SMOKE, "encodings": FEW, **changes})
-
-
-@pytest.fixture(scope="module")
-def corpus(corpora) -> str:
-    return corpora[0]
+    return build(EncodingsConfig, {**SMALL, "encodings": FEW, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +66,7 @@ def test_bad_input_is_refused_in_one_sentence(changes, message):
 def test_every_encoding_has_a_row_at_every_place(found):
     assert set(found) == {
         "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
-        "comparisons", "extrapolation", "literature",
+        "comparisons", "extrapolation", "pairs", "literature",
     }  # fmt: skip
     for name, places in (("text_nll", 6), ("last_window", 5), ("copy_accuracy", 4 + 6 + 8)):
         assert found[name].groupby("encoding").size().to_dict() == dict.fromkeys(
@@ -177,6 +161,19 @@ def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
         "copy accuracy": ["rope"],
     }
     assert (by_metric[["seeds", "n"]].to_numpy() == [1, 3]).all()
+
+
+def test_pairs_of_the_literature_are_compared_at_the_trained_length():
+    losses = [[1.0, 2.0, 3.0], [1.1, 2.2, 3.1]]
+    higher = [[value + 0.2 for value in row] for row in losses]
+    values = units_of({"rope_values": higher, "rope": losses, "learned": losses})
+    both = config(encodings="rope,rope_values,learned,nope")
+    (row,) = tables.pairs({"text loss": values}, both).to_dict("records")
+    assert (row["encoding_a"], row["encoding_b"]) == ("rope_values", "rope")
+    assert row["verdict"] == "rope"
+    assert row["difference"] == pytest.approx(0.2)
+    assert (row["seeds"], row["n"]) == (2, 3)
+    assert tables.pairs({"copy accuracy": values}, both).empty
 
 
 def test_growth_against_the_trained_length():

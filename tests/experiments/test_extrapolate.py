@@ -297,10 +297,28 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
     assert finetuned(base, base.task, plain, GEOMETRY, steps=3, length=256).start is base
 
 
-def test_a_searched_method_is_measured_under_its_own_name(config, context):
-    rows = run(config(tasks=("copy",), methods="longrope_search(budget=5)"), context)
-    methods = {"longrope_search(budget=5)", "sliding_window"}
-    assert set(rows["copy_accuracy"]["method"]) == methods
+def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(config, context):
+    changes = {"tasks": ("text", "copy"), "methods": "longrope_search(budget=5)"}
+    tables = run(config(**changes), context)
+    for table in (tables["copy_accuracy"], tables["text_nll"]):
+        rows = set(zip(table["method"], table["arm"], strict=True))
+        searched = ("longrope_search(budget=5)", "searched")
+        assert rows == {searched, ("sliding_window", "zero_shot")}
+    assert "longrope_search(budget=5) ×4 searched" in report.answer(tables)
+    assert tables["searched"]["evaluations"].tolist() == [5, 5]
+
+
+def test_a_named_longrope_gets_the_budget_of_all(config):
+    methods = "unscaled,longrope_search(budget=5),longrope_search(beyond_critical=true)"
+    given = config(tasks=("copy",), methods=methods, search=7)
+    rows = [
+        dict(each.labels) | {"budget": each.reader.method.budget} for each in questions(given)[1:-1]
+    ]
+    assert [row["method"] for row in rows] == [
+        "longrope_search",
+        "longrope_search(beyond_critical=true)",
+    ]
+    assert {(row["arm"], row["budget"]) for row in rows} == {("searched", 7)}
 
 
 def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(config, context):

@@ -21,19 +21,18 @@ from ropelab.experiments.extrapolate.given.plan import cells
 from ropelab.experiments.extrapolate.pairs import ABOUT, text_pairs
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
+from ropelab.hf import passes
 from ropelab.lab import Lab
 from ropelab.trials import grid
 from ropelab.trials.comparisons import compared
 from ropelab.trials.tables import BUCKET, NLL, losses
-from tests.hf.tiny import REAL, saved, write_byte_tokenizer
+from tests.hf.tiny import REAL, reader_of_bytes
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
     """A tiny random Llama whose tokens are bytes, trained at 64 as it says."""
-    folder = saved(tmp_path_factory.mktemp("llama"), "llama", vocab_size=257)
-    write_byte_tokenizer(folder, bos=True)
-    return str(folder)
+    return reader_of_bytes(tmp_path_factory.mktemp("llama"), bos=True)
 
 
 @pytest.fixture(scope="module")
@@ -78,15 +77,12 @@ def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
     config, tmp_path_factory
 ):
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-    folder = saved(
+    folder = reader_of_bytes(
         tmp_path_factory.mktemp("yarn"),
-        "llama",
-        vocab_size=257,
         max_position_embeddings=256,
         rope_parameters={"rope_theta": 10000.0, **scaling},
     )
-    write_byte_tokenizer(folder)
-    tables = run(config(hf=str(folder), tasks="text"), Context())
+    tables = run(config(hf=folder, tasks="text"), Context())
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
     np.testing.assert_allclose(wide["as_shipped"], wide["yarn"], rtol=1e-5)
     assert not np.allclose(wide["as_shipped"], wide["unscaled"], rtol=1e-3)
@@ -109,13 +105,10 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
 
 
 def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, tmp_path_factory):
-    longer = saved(
-        tmp_path_factory.mktemp("longer"), "llama", vocab_size=257, max_position_embeddings=600
-    )
-    write_byte_tokenizer(longer)
+    longer = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
     monkeypatch.setattr(given_run, "LEARNED", 0.0)
     asked = {"tasks": "copy,passkey", "methods": "pi", "depths": "0,100", "test_len": 700}
-    tables = run(config(**asked, hf=str(longer), dtype="float32"), Context())
+    tables = run(config(**asked, hf=longer, dtype="float32"), Context())
     keys = tables["passkey_accuracy"]
     assert len(keys) == 2 * 2 * 2 + 2
     assert set(keys["method"]) == {"as_shipped", "pi", "sliding_window"}
@@ -296,6 +289,16 @@ def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypa
         estimate.prepare(asked, left, Context())
     estimate.prepare(asked, left, Context(limits=False))
     assert capsys.readouterr().err.startswith("about 2 days, ")
+
+
+def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
+    model = config().given().model()
+    monkeypatch.setattr(passes, "LONGEST_PASS", 128)
+    in_parts = estimate.memory(model, 4096)
+    monkeypatch.setattr(model.passes, "in_parts", False)
+    more = estimate.memory(model, 4096) - in_parts
+    activations = (8 * 32 + 3 * 48) * 4 * (4096 - 128)
+    assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go
 
 
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):

@@ -17,21 +17,9 @@ from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
 from ropelab.figures.frequencies import called, draw
 from ropelab.figures.style import use_style
 from ropelab.store import to_records
+from tests.small import SMALL
 
-SMOKE = {
-    "train_len": 64,
-    "test_len": 128,
-    "width": 16,
-    "heads": 2,
-    "head_dim": 8,
-    "steps": 2,
-    "tokens_per_step": 128,
-    "documents": 3,
-    "sequences": 2,
-    "draws": 20,
-    "device": "cpu",
-    "seeds": "0,1",
-}
+SMOKE = {**SMALL, "test_len": 128, "draws": 20, "seeds": "0,1"}
 FEW = (
     "unscaled,one(period=1e6),spaced(n=2),spaced(n=4, uniform=true),without(band=fast),p_rope(p=0)"
 )
@@ -43,11 +31,6 @@ LABELS = [
 
 def config(**changes: object) -> FrequenciesConfig:
     return build(FrequenciesConfig, {**SMOKE, "schemes": FEW, **changes})
-
-
-@pytest.fixture(scope="module")
-def corpus(corpora) -> str:
-    return corpora[0]
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ LATENT = {
     "num_key_value_heads": 4,
     "head_dim": None,
 }
+DEEPSEEK = {**LATENT, **ROUTED}
 TWO_KINDS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}
 LINEAR = {
     "layer_types": ["linear_attention", "full_attention"],
@@ -72,8 +73,8 @@ ARCHITECTURES = {
     "codegen": {"rotary_dim": 8, "head_dim": None, "num_attention_heads": 4},
     "cohere": {},
     "cohere2": TWO_KINDS,
-    "deepseek_v2": {**LATENT, **ROUTED},
-    "deepseek_v3": {**LATENT, **ROUTED},
+    "deepseek_v2": DEEPSEEK,
+    "deepseek_v3": DEEPSEEK,
     "diffllama": {},
     "ernie4_5": {},
     "exaone4": TWO_KINDS,

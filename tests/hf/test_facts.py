@@ -6,7 +6,8 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.hf.facts import facts_of
-from tests.hf.test_shipped import LATENT, LLAMA3, YARN
+from tests.hf.architectures import DEEPSEEK
+from tests.hf.test_shipped import LLAMA3, YARN
 from tests.hf.tiny import config
 
 LAYERS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}
@@ -26,7 +27,7 @@ def facts(folder, model_type, **changes):
         ("stablelm", {"partial_rotary_factor": 0.5, "head_dim": None}, (64, 1e4, 4)),
         ("llama", {"rope_parameters": LLAMA3, "max_position_embeddings": 512}, (64, 1e4, 16)),
         ("qwen2", {"rope_parameters": YARN, "max_position_embeddings": 256}, (64, 1e4, 16)),
-        ("deepseek_v3", LATENT, (64, 1e4, 8)),
+        ("deepseek_v3", DEEPSEEK, (64, 1e4, 8)),
         ("gptj", {"rotary_dim": 4, "head_dim": None}, (64, 1e4, 4)),
         ("gemma3_text", LAYERS, (64, 1e6, 16)),
         ("minimax_m2", {"rotary_dim": 8}, (64, 5e6, 8)),

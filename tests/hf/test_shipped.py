@@ -9,22 +9,9 @@ from ropelab.hf import passes
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.hf.shipped import AS_SHIPPED
 from ropelab.methods.language import parse_methods
+from tests.hf.architectures import DEEPSEEK
 from tests.hf.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens, untouched
 
-LATENT = {
-    "q_lora_rank": 16,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16,
-    "n_group": 1,
-    "topk_group": 1,
-    "num_key_value_heads": 4,
-    "head_dim": None,
-}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 LONG = {
     "rope_type": "longrope",
@@ -55,7 +42,7 @@ CHECKPOINTS = {
     ),
     "latent": (
         "deepseek_v3",
-        {**LATENT, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
+        {**DEEPSEEK, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
     ),
     "windows": ("mistral", {"sliding_window": 24}),
     "layer types": (
@@ -142,9 +129,9 @@ def test_a_method_for_another_geometry_is_refused(tmp_path):
 
 
 def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, "deepseek_v3", **LATENT))
+    model = HuggingFaceModel(saved(tmp_path, "deepseek_v3", **DEEPSEEK))
     given = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0, "rope_theta": 10000.0}
-    scaled = untouched("deepseek_v3", **LATENT, rope_parameters=given)
+    scaled = untouched("deepseek_v3", **DEEPSEEK, rope_parameters=given)
     geometry = model.facts.geometry()
     (method,) = parse_methods(["yarn(factor=4, mscale=0.7, mscale_all_dim=1)"], geometry, 256)
     model.encoding = method.encoding(geometry, 256)

@@ -1,11 +1,14 @@
 """What a model in a narrow number format can do is what float32 shows, not what rounding hides."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from ropelab.encoding.extended import ReRope
 from ropelab.hf import passes
 from ropelab.hf.model import HuggingFaceModel
+from ropelab.hf.passes import Passes
 from ropelab.hf.tried import AS_NEAR, PROBE
 from ropelab.hf.widened import distance, widened
 from tests.hf.architectures import ARCHITECTURES
@@ -90,3 +93,22 @@ def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     parts = read(model, long)
     assert len(calls) == 400 // 25
     assert distance(parts, exact) < 1.1 * distance(whole, exact)
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "dtype", "at_once"),
+    [
+        (576, 1536, torch.bfloat16, 16384),
+        (4096, 14336, torch.bfloat16, 8192),
+        (2048, 5632, torch.float32, 8192),
+        (768, 2048, torch.bfloat16, 16384),
+    ],
+)
+def test_a_narrow_model_reads_more_at_once(width, inner, dtype, at_once):
+    config = SimpleNamespace(
+        _attn_implementation="sdpa", hidden_size=width, intermediate_size=inner
+    )
+    weight = torch.empty(1, dtype=dtype)
+    model = SimpleNamespace(config=config, parameters=lambda: iter([weight]), _modules={"model": 0})
+    model.base_model_prefix = model.model = "model"
+    assert Passes(model, config).longest(1) == at_once

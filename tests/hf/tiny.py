@@ -83,6 +83,13 @@ def apart(ours, reference):
     return float((ours - reference).abs().max() / reference.std())
 
 
+def reader_of_bytes(folder, bos=False, **changes) -> str:
+    """The folder of a random Llama whose tokens are bytes; with `bos` texts begin with `<s>`."""
+    saved(folder, "llama", vocab_size=256 + bos, **changes)
+    write_byte_tokenizer(folder, bos)
+    return str(folder)
+
+
 def write_byte_tokenizer(folder, bos=False):
     """A tokenizer for which every byte is a token; with `bos` it begins texts with `<s>` (256)."""
     alphabet = {symbol: n for n, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}

@@ -16,6 +16,7 @@ from ropelab.literature.record import OUTCOMES, Kind, Verdict
 from ropelab.literature.trained import orderings
 from ropelab.literature.trained import stored as reading
 from ropelab.literature.trained.base_bound import Outcome
+from ropelab.literature.trained.encodings import LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES
 from ropelab.literature.trained.stored import Encodings, Methods, Tally, described, largest_first
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
@@ -44,7 +45,8 @@ def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
         for context, loss in ((L, near), (LONGER, far)):
             losses.append({**about, "context_tokens": context, "nll_nats_per_byte": loss})
         for distance, accuracy in zip(DISTANCES, accuracies or (), strict=False):
-            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy})
+            ends = {"ci_low": accuracy - 0.005, "ci_high": accuracy + 0.005}
+            copies.append({**about, "distance_tokens": distance, "accuracy": accuracy, **ends})
     for a, b in combinations(rows, 2):
         pairs += _pairs(a, b, rows[a], rows[b], noise)
     if tuned is not None:
@@ -57,9 +59,14 @@ def extrapolation(rows=PAPER_LIKE, noise=0.005, tuned=None, **config) -> Stored:
     tables = {
         "last_window": pd.DataFrame(losses),
         "copy_accuracy": pd.DataFrame(copies),
-        "comparisons": pd.DataFrame(pairs, columns=columns),
+        "comparisons": with_ends(pd.DataFrame(pairs, columns=columns), noise),
     }
     return Stored("extrapolate", config, tables, "somewhere")
+
+
+def with_ends(table, noise):
+    """The table with the intervals of its differences."""
+    return table.assign(ci_low=table["difference"] - noise, ci_high=table["difference"] + noise)
 
 
 def _pairs(a, b, of_a, of_b, noise):
@@ -214,58 +221,47 @@ def test_verdicts_on_encodings_follow_the_stored_numbers(id_, stored, expected):
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
 
 
-def seeded(losses: dict[str, tuple[float, ...]], unlearned=()) -> Stored:
-    """A stored run of the encodings lab whose models had these losses at the trained length."""
-    rows = [
-        {"encoding": name, "seed": seed, "context_tokens": 512, "nll_nats_per_byte": loss}
-        for name, of_seeds in losses.items()
-        for seed, loss in enumerate(of_seeds)
-    ]
+def paired(mine: str, other: str, difference: float, noise=0.01, unlearned=()) -> Stored:
+    """A stored run of the encodings lab in which two text losses differ by so much."""
+    names = (mine, other)
+    row = (*names, difference, difference - noise, difference + noise)
+    columns = ["encoding_a", "encoding_b", "difference", "ci_low", "ci_high", "verdict"]
+    pair = pd.DataFrame([(*row, _better(difference, noise, names))], columns=columns)
     copied = [
-        ("copy accuracy", name, 1, 0.1 if name in unlearned else 0.98) for name in {*losses, "rope"}
+        ("copy accuracy", name, 1, 0.1 if name in unlearned else 0.98) for name in {*names, "rope"}
     ]
-    tables = {
-        "last_window": pd.DataFrame(rows),
-        "quality": pd.DataFrame(
-            copied, columns=["metric", "encoding", "times_trained_len", "value"]
-        ),
-    }
+    columns = ["metric", "encoding", "times_trained_len", "value"]
+    tables = {"pairs": pair, "quality": pd.DataFrame(copied, columns=columns)}
     config = {"train_len": 512, "test_len": 2048, "seeds": [0, 1, 2], "documents": 50}
     return Stored("encodings", config, tables, "somewhere")
 
 
-LOW, HIGH, NOISY = (1.90, 1.91, 1.92), (2.10, 2.11, 2.13), (1.80, 2.10, 1.85)
-HARDLY_HIGHER = (1.91, 1.92, 1.93)
-
-
 @pytest.mark.parametrize(
-    ("id_", "mine", "other"),
-    [
-        ("learned-worse", "learned", "sinusoidal"),
-        ("values-without-positions", "rope_values", "rope"),
-    ],
+    ("id_", "pair"),
+    [("learned-worse", LEARNED_TABLE), ("values-without-positions", TURNED_VALUES)],
 )
-def test_a_higher_loss_is_decided_by_pairs_of_seeds(id_, mine, other):
-    def verdict(first, second, **more):
-        run = seeded({mine: first, other: second}, **more)
-        return find(id_).verdict(runs=(run,))
+def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
+    def verdict(difference, **more):
+        return find(id_).verdict(runs=(paired(*pair, difference, **more),))
 
-    assert verdict(HIGH, LOW) == HOLDS
-    assert verdict(LOW, HIGH) == WRONG
-    assert verdict(NOISY, LOW) == OPEN
-    assert verdict(HIGH[:1], LOW[:1]) == OPEN
-    assert verdict(HIGH, LOW, unlearned=(mine,)) == OPEN
+    assert verdict(0.2) == HOLDS
+    assert verdict(-0.2) == WRONG
+    assert verdict(0.2, noise=0.3) == OPEN
+    assert verdict(0.2, unlearned=pair[:1]) == OPEN
+    assert find(id_).verdict(runs=(paired("nope", "rope", 0.2),)) == OPEN
 
 
 def test_four_terms_must_gain_more_than_nothing():
-    def verdict(two, four):
-        run = seeded({"deberta": two, "transformer_xl": four})
+    def verdict(difference, **more):
+        run = paired(*MIDDLE_TERMS, difference, **more)
         return find("middle-terms-suffice").verdict(runs=(run,))
 
-    assert verdict(LOW, LOW) == HOLDS
-    assert verdict(HARDLY_HIGHER, LOW) == HOLDS
-    assert verdict(HIGH, LOW) == WRONG
-    assert verdict(NOISY, LOW) == OPEN
+    assert verdict(0.0) == HOLDS
+    assert verdict(-0.2) == HOLDS
+    assert verdict(0.009) == HOLDS
+    assert verdict(0.2) == WRONG
+    assert verdict(0.02) == OPEN
+    assert verdict(0.2, noise=0.3) == OPEN
 
 
 def bases(law, contexts=5, head_dim=128, pairs=64) -> Stored:
@@ -470,6 +466,14 @@ def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     assert "did not learn to copy" in evidence.measured
 
 
+@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "loss-order"])
+def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
+    claim, learned = find(id_), encodings()
+    weak = encodings(unlearned=("sinusoidal", "t5"))
+    weak.config["seeds"] = [0, 1, 2, 3, 4]
+    assert claim.evidence(runs=(weak, learned)) == claim.evidence(runs=(learned,))
+
+
 def test_one_run_is_judged_by_the_claims_that_it_can_answer():
     run = extrapolation()
     table = judged("extrapolate", run.config, run.tables).set_index("id")
@@ -497,6 +501,7 @@ def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=L
     """A stored run that compares pairs (a, b, difference, better) and whose models copy."""
     columns = ["method_a", "method_b", "difference", "verdict"]
     table = pd.DataFrame(list(pairs), columns=columns).assign(metric=metric, at_tokens=at)
+    table = with_ends(table, config.pop("noise", 0.005))
     copies = pd.DataFrame(
         {"method": ["unscaled"], "factor": 1.0, "arm": "zero_shot", "distance_tokens": 64}
     ).assign(accuracy=config.pop("copies", 0.99))
@@ -506,19 +511,22 @@ def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=L
 
 
 @pytest.mark.parametrize(
-    ("difference", "better", "costs", "free"),
+    ("difference", "noise", "better", "costs", "free"),
     [
-        (-0.3, "first", HOLDS, WRONG),
-        (-0.01, "first", HOLDS, HOLDS),
-        (-0.3, "~", OPEN, HOLDS),
-        (0.3, "second", WRONG, WRONG),
-        (0.01, "second", OPEN, HOLDS),
+        (-0.3, 0.1, "first", HOLDS, WRONG),
+        (-0.01, 0.005, "first", HOLDS, HOLDS),
+        (-0.019, 0.005, "first", HOLDS, OPEN),
+        (0.0, 0.005, "~", OPEN, HOLDS),
+        (-0.3, 0.4, "~", OPEN, OPEN),
+        (0.3, 0.1, "second", WRONG, WRONG),
+        (0.01, 0.005, "second", OPEN, HOLDS),
     ],
 )
-def test_orderings_are_decided_by_verdicts_and_closeness(difference, better, costs, free):
+def test_orderings_are_decided_by_verdicts_and_closeness(difference, noise, better, costs, free):
     pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
     run = ordered_run(
-        *((a, b, difference, {"first": a, "second": b}.get(better, "~")) for a, b in pairs)
+        *((a, b, difference, {"first": a, "second": b}.get(better, "~")) for a, b in pairs),
+        noise=noise,
     )
     assert find("static-costs-short").verdict(runs=(run,)) == costs
     assert find("dynamic-free-short").verdict(runs=(run,)) == free
@@ -547,7 +555,8 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
         for a, b in combinations(order, 2)
     ]
     table = pd.DataFrame(pairs, columns=["at_tokens", "method_a", "method_b", "difference"])
-    table = table.assign(metric="nll_bucket", verdict=table["method_a"])
+    ends = {"ci_low": -0.002, "ci_high": 0.0}
+    table = table.assign(metric="nll_bucket", verdict=table["method_a"], **ends)
     near = ordered_run(finetune_len=2 * L)
     near.tables["comparisons"] = table
     far = ordered_run(finetune_len=4 * L)
@@ -612,9 +621,10 @@ def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
 def test_the_longest_run_with_most_seeds_decides():
     small = extrapolation(train_len=512, test_len=1024)
     seeds = extrapolation(seeds=[0, 1, 2])
+    short_seeds = extrapolation(train_len=1024, test_len=2048, seeds=[0, 1])
     same_length = extrapolation(test_len=L)
-    chosen = largest_first(Methods, (small, seeds, extrapolation(), same_length))
-    assert [(run.train_len, run.seeds) for run in chosen] == [(L, 3), (L, 1), (512, 1)]
+    chosen = largest_first(Methods, (small, seeds, short_seeds, extrapolation(), same_length))
+    assert [(run.train_len, run.seeds) for run in chosen] == [(L, 3), (1024, 2), (L, 1), (512, 1)]
     assert largest_first(Methods, (same_length,)) == []
     assert largest_first(Encodings, ()) == []
 
@@ -624,10 +634,25 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
     tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
     tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
     mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
-    assert mixed.copies_at_twice("unscaled") == 0.02
+    assert mixed.level_at_twice("unscaled").value == 0.02
     assert mixed.label("ntk") == "ntk ×4"
     assert mixed.label("ntk", largest=True) == "ntk ×8"
-    assert math.isnan(mixed.copies_at_twice("unknown"))
+    assert math.isnan(mixed.level_at_twice("unknown").value)
+
+
+def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
+    plain = extrapolation()
+    copies = plain.tables["copy_accuracy"]
+    spread = [(0, -0.06), (1, 0.0), (2, 0.05)]
+    seeds = [copies.assign(seed=s, accuracy=copies["accuracy"] + by) for s, by in spread]
+    tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
+    run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
+    found = Methods(run).level("yarn ×4", 4096)
+    assert (found.value, found.n) == (pytest.approx(0.99 - 0.01 / 3), 3)
+    assert found.low < 0.9 < found.value
+    assert find("yarn-extends").verdict(runs=(plain,)) == HOLDS
+    assert find("yarn-extends").verdict(runs=(run,)) == OPEN
+    assert find("plain-fails").verdict(runs=(run,)) == HOLDS
 
 
 def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_shortest():

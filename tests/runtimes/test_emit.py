@@ -21,8 +21,9 @@ from ropelab.rope.scaling import (
     Yarn,
 )
 from ropelab.runtimes import registry
-from ropelab.runtimes.emit import TARGETS, differences, emit, usual_attention
+from ropelab.runtimes.emit import TARGETS, differences, emit
 from ropelab.runtimes.flags import parse_flags
+from ropelab.runtimes.forms import usual_attention
 from ropelab.runtimes.spec import RopeSpec
 
 MODEL = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}

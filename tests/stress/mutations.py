@@ -1,27 +1,32 @@
 """Config files with one to four things changed at random, and command lines made of all flags.
 
-They are read and checked as far as the work would begin, in this process.
+They are read and checked as far as the work would begin, in this process. What audit, emit and
+check are given is a model's configuration with some keys changed.
 """
 
 import contextlib
+import json
 import random
 import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from ropelab import cli, experiments, lab
 from ropelab.errors import InputError
 from ropelab.trials import corpora
+from tests.runtimes.test_bad_input import mutated
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES, LINES = 10_000, 2_000
+FILES, LINES, MODELS = 10_000, 2_000, 1_000
 FEW = 40
 VALUES = (
     *(
@@ -47,7 +52,22 @@ VALUES = (
     *('"\\u0000"', '"\\u001b[2J"', "'''x\ny'''", '"×θ"', '"' + "x" * 5000 + '"', "[" * 3000),
     *('["yarn", "pi"]', '["copy"]', "[0, 1]", "[64, 128]", "[1e4, 1e6]", "1_000", "4096"),
     *("auto", "cuda", "cpu", "bfloat16", "float61", "small", "..", "/", "~", "*", "--help", "-"),
+    *('["one(period=5)", "spaced(n=2)"]', '["without(band=slow)"]', '"ntk(factor=1e308)"', '"sum"'),
+    *('["tupe", "mla", "convolution"]', '["zero_shot", "finetuned"]', '"000"', '"all"', "1/2"),
+    *(
+        "9/9",
+        "ray",
+        "local",
+        "127.0.0.1:1",
+        "config.json",
+        "tables.npz",
+        "json:loads",
+        "smoke",
+        "x.md",
+    ),
 )
+INSIDE = {"--results", "--output", "--figures"}
+"""Flags that say where something is written."""
 LETTERS = "=[]{}\"'#.,\n\t \0\x1b\x7fé𝛉-+_ekm0123456789abc"
 
 
@@ -58,6 +78,8 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     path = folder / "config.toml"
     here = folder / "a" / "place" / "inside"
     here.mkdir(parents=True)
+    angles = np.arange(64.0)[:, None] * 1e4 ** -(np.arange(32) / 32)
+    np.savez(here / "tables.npz", cos=np.cos(angles), sin=np.sin(angles))
     with checked_only(), contextlib.chdir(here):
         for _ in range(FEW if few else FILES):
             text = chance.choice(texts)
@@ -68,11 +90,15 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
         for _ in range(FEW if few else LINES):
             line = command_line(chance, folder)
             yield one(line, " ".join(line))
+        for _ in range(FEW if few else MODELS):
+            text = json.dumps(mutated(MODEL, chance))
+            Path("config.json").write_text(text)
+            yield one(desk_line(chance), text)
 
 
 @contextmanager
 def checked_only() -> Iterator[None]:
-    """Nothing is carried out, and the standard library is read once."""
+    """Nothing is carried out, the standard library is read once, and a warning is an error."""
 
     def stop(*_: object, **__: object) -> None:
         sys.exit(0)
@@ -82,7 +108,8 @@ def checked_only() -> Iterator[None]:
     lab.Lab.carry_out = stop  # type: ignore[method-assign]
     corpora.read = lambda path, piece: before[1](path, piece) if path else library
     try:
-        yield
+        with warnings.catch_warnings(action="error"):
+            yield
     finally:
         lab.Lab.carry_out, corpora.read = before  # type: ignore[method-assign]
 
@@ -131,6 +158,20 @@ def _as_toml(text: str) -> Any:
         return text
 
 
+def _many(text: str, chance: random.Random) -> str:
+    """A table of many runs: lists of values for some fields, or runs of their own."""
+    if "[grid]" in text or "[[case]]" in text:
+        return _line_again(text, chance)
+    try:
+        fields = list(experiments.load(tomllib.loads(text)["experiment"]).config.model_fields)
+        named = {chance.choice(fields): _as_toml(chance.choice(VALUES)) for _ in range(2)}
+    except (ValueError, InputError, KeyError, TypeError, AttributeError, RecursionError):
+        return text
+    listed = {field: [value, _as_toml(chance.choice(VALUES))] for field, value in named.items()}
+    table = {"grid": listed} if chance.random() < 0.5 else {"case": [named, {}]}
+    return f"{text}\n{tomli_w.dumps(table)}"
+
+
 def _line_again(text: str, chance: random.Random) -> str:
     lines = text.splitlines() or [""]
     lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
@@ -138,11 +179,15 @@ def _line_again(text: str, chance: random.Random) -> str:
 
 
 def _other_experiment(text: str, chance: random.Random) -> str:
-    name = chance.choice(["precision", "base", "extrapolate", "encodings", "claims", "freqs", "x"])
+    name = chance.choice([*experiments.NAMES, "x"])
     return f'experiment = "{name}"\n' + text.partition("\n")[2]
 
 
-CHANGES: Sequence[Change] = (*[_value] * 12, _letter, _without, _line_again, _other_experiment)
+CHANGES: Sequence[Change] = (
+    *[_value] * 12,
+    *[_many] * 2,
+    *(_letter, _without, _line_again, _other_experiment),
+)
 
 
 def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
@@ -155,6 +200,37 @@ def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
     for flag in chance.choices(flags, k=chance.randint(0, 5)):
         words.append(chance.choice(flag.opts))
         if not flag.is_flag:
-            words.append(chance.choice(VALUES).strip("\"'"))
+            value = chance.choice(VALUES).strip("\"'")
+            inside = not INSIDE.isdisjoint(flag.opts)
+            words.append(str(folder / value.lstrip("/")) if inside else value)
     place = ["--results", str(folder / "results")]
     return (*words, *(place if any("--results" in flag.opts for flag in flags) else ()))
+
+
+MODEL: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 32768,
+    "rope_theta": 10000.0,
+    "rope_scaling": {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "short_factor": [1.0] * 32,
+        "long_factor": [2.0] * 32,
+    },
+}
+LENGTHS = ("2", "4096", "128k", "1e12", "2^40", "1e300")
+
+
+def desk_line(chance: random.Random) -> tuple[str, ...]:
+    """A command about the model whose configuration lies here."""
+    length, more = chance.choice(LENGTHS), chance.choice((("--json",), ()))
+    emitted = ("emit", "--from", "config.json", "--context", length, "--target", "all")
+    if chance.random() < 0.5:
+        emitted += ("--method", chance.choice(("yarn", "ntk(factor=1e308)", "pi", "llama3")))
+    audited = ("audit", "config.json", "--length", length)
+    checked = ("check", "tables.npz", "--config", "config.json", "--length", length)
+    return (*chance.choice((emitted, audited, checked)), *more)

@@ -149,7 +149,10 @@ def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_the
         assert all_tables(Path(results)) == whole
 
 
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b", "-1/2", "1/0", "1/99999999", "1/2/3"])
+NO_SHARDS = ["0/2", "3/2", "2", "a/b", "-1/2", "1/0", "1/99999999", "1/2/3", "\uff11/2", "9" * 5000]
+
+
+@pytest.mark.parametrize("shard", NO_SHARDS, ids=lambda shard: shard[:10])
 def test_a_shard_that_is_none_is_refused(call, files, shard):
     status, _, err = call("run", files, "--shard", shard)
     assert (status, err.count("\n")) == (2, 1)

@@ -26,7 +26,8 @@ from ropelab.trials.cells import Trained, ask_all, train_all
 from ropelab.trials.corpora import CorpusRef
 from ropelab.trials.grid import Place
 from ropelab.trials.retrieval import Matched, Retrieval
-from tests.hf.tiny import saved, write_byte_tokenizer
+from tests.hf.tiny import reader_of_bytes
+from tests.small import SMALL
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
 LABS = {
@@ -47,32 +48,16 @@ LABS = {
     "encodings": (
         EncodingsConfig,
         encodings.questions,
-        {
-            **TINY,
-            "train_len": 64,
-            "test_len": 256,
-            "width": 16,
-            "heads": 2,
-            "head_dim": 8,
-            "encodings": "nope,rope",
-            "steps": 2,
-            "tokens_per_step": 128,
-        },
+        {**SMALL, "dtype": "float32", "encodings": "nope,rope"},
     ),
     "frequencies": (
         FrequenciesConfig,
         frequencies.questions,
         {
-            **TINY,
-            "train_len": 64,
-            "test_len": 256,
-            "width": 16,
-            "heads": 2,
-            "head_dim": 8,
+            **SMALL,
+            "dtype": "float32",
             "schemes": "unscaled,one(period=64)",
             "bands": "fast",
-            "steps": 2,
-            "tokens_per_step": 128,
         },
     ),
     "base-empirical": (
@@ -214,11 +199,8 @@ WHERE_AND_WHETHER = {"device", "device_map", "limit_memory"}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> tuple[str, str]:
     """Two models of the same shape with different weights."""
-    folders = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
-    for folder, scale in zip(folders, (0.02, 0.03), strict=True):
-        saved(folder, "llama", vocab_size=256, initializer_range=scale)
-        write_byte_tokenizer(folder)
-    return str(folders[0]), str(folders[1])
+    one, two = (tmp_path_factory.mktemp(name) for name in ("one", "two"))
+    return reader_of_bytes(one), reader_of_bytes(two, initializer_range=0.03)
 
 
 def given_keys(values) -> set[str]:

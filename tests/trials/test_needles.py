@@ -15,7 +15,7 @@ from ropelab.trials.grid import Place
 from ropelab.trials.needles import WORDINGS, Needles, hide
 from ropelab.trials.readers import AsShipped
 from ropelab.trials.tokens import TokenText
-from tests.hf.tiny import saved, tokens, write_byte_tokenizer
+from tests.hf.tiny import reader_of_bytes, tokens
 from tests.trials.certain import looking_back, matching
 
 CONTEXT = 1600
@@ -24,9 +24,7 @@ VOCABULARY = 257
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
-    folder = saved(tmp_path_factory.mktemp("model"), "llama", vocab_size=VOCABULARY)
-    write_byte_tokenizer(folder, bos=True)
-    return str(folder)
+    return reader_of_bytes(tmp_path_factory.mktemp("model"), bos=True)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.errors import InputError, MachineError
 from ropelab.trials.tokens import TokenText
-from tests.hf.tiny import saved, write_byte_tokenizer
+from tests.hf.tiny import reader_of_bytes, saved, write_byte_tokenizer
 
 BOS = 256
 
@@ -15,9 +15,7 @@ BOS = 256
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
     """A model whose tokens are bytes and whose tokenizer begins texts."""
-    folder = saved(tmp_path_factory.mktemp("model"), "llama", vocab_size=257)
-    write_byte_tokenizer(folder, bos=True)
-    return str(folder)
+    return reader_of_bytes(tmp_path_factory.mktemp("model"), bos=True)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +52,21 @@ def test_documents_come_in_an_order_that_follows_from_their_content(folder, mode
     for number, content in enumerate(contents):
         (tmp_path / f"renamed{number}.md").write_bytes(content)
     assert TokenText.of(str(tmp_path), model).fingerprint == text.fingerprint
+
+
+def test_a_few_documents_are_of_several_kinds(tmp_path, model):
+    """The kind with most text first, then one of each kind in turn, as long as it has any."""
+    for kind, documents in {"a": 2, "b": 5, "c": 1}.items():
+        (tmp_path / kind).mkdir()
+        for number in range(documents):
+            text = "".join(f"{kind}{number}{i} " for i in range(30))
+            (tmp_path / kind / f"{number}.md").write_text(text)
+    (tmp_path / "c" / "short.md").write_text("too short")
+    text = TokenText.of(str(tmp_path), model)
+    drawn = [origin.kind for origin in text.origins(60, 8)]
+    assert drawn == ["b", "a", "c", "b", "a", "b", "b", "b"]
+    assert [origin.kind for origin in text.origins(60, 2)] == ["b", "a"]
+    assert len({spelled(text, row) for row in text.windows(60, 8).tokens}) == 8
 
 
 def sha256(content: bytes) -> bytes:
@@ -125,6 +138,7 @@ def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     assert set(others) | {"path", "model"} == {field.name for field in fields(TokenText)}
     for name, value in others.items():
         assert replace(text, **{name: value}).key != text.key
+        assert replace(text, **{name: value}).stream_key != text.stream_key
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(folder, model):

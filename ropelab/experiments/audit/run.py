@@ -6,7 +6,7 @@ from typing import Any
 
 from ropelab.errors import InputError
 from ropelab.experiments.audit import context, findings, precision, tables
-from ropelab.experiments.audit.findings import Finding
+from ropelab.experiments.audit.case import Finding
 from ropelab.runtimes import registry
 from ropelab.runtimes.document import Document, load
 from ropelab.runtimes.flags import Flags

@@ -1,13 +1,11 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
 import math
-from collections.abc import Mapping
 
 import pandas as pd
 
 from ropelab.literature.arithmetic.base_bound import Printed
-
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
 
 
 def answer(tables: Tables) -> str:

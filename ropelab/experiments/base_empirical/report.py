@@ -1,12 +1,9 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from ropelab.literature.trained.base_bound import Outcome
-
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.literature.trained.base_bound import Outcome, tally
+from ropelab.tables import Tables
 
 
 def answer(tables: Tables) -> str:
@@ -17,12 +14,8 @@ def answer(tables: Tables) -> str:
     judged = table[table["agrees"].notna()]
     if judged.empty:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
-    right = int(judged["agrees"].astype(bool).sum())
     refuted = judged[judged["outcome"].isin([Outcome.RETRIEVES, Outcome.RETRIEVES_WORSE])]
-    what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
-    sentences = [
-        f"The bound is right about {right} of {len(judged)} {what} against the largest base"
-    ]
+    sentences = [f"The bound is right about {tally(judged)} against the largest base"]
     for task, part in refuted.groupby("task"):
         bases = ", ".join(f"{base:g}" for base in part["base"])
         sentences.append(f"{task} works where it predicts failure with base {bases}")

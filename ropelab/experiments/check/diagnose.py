@@ -130,16 +130,17 @@ def wrong_gain(gain: float, spec: RopeSpec) -> Verdict | None:
 def casts(observed: Observed, spec: RopeSpec, length: int) -> list[dict[str, Any]]:
     """A row per cast plan, nearest first: how far its tables are from the observed ones.
 
-    A plan with a format that ends before the positions do (float16 at 65520) is left out: what was
-    observed is finite.
+    A plan with a format that ends before the positions or the attention factor do (float16 at
+    65520) is left out: what was observed is finite.
     """
     spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
     positions = observed.positions.astype(np.float64)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, plan in plans().items():
         angles = Chain(plan, spectrum).angles(positions).T
         if np.isfinite(angles).all():
             rows.append({"cast": name, "mean_difference": _apart(plan, angles, observed, spec)})
+    rows = [row for row in rows if math.isfinite(row["mean_difference"])]
     return sorted(rows, key=lambda row: row["mean_difference"])
 
 

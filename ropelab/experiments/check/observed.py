@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from ropelab.errors import InputError
 
 Partner = Literal["half", "adjacent", "unknown"]
+LARGEST = 1e100
+"""No factor on cos and sin is larger."""
 ZERO = 1e-6
 """A component below this share of the largest one counts as none."""
 
@@ -36,8 +38,8 @@ class Observed:
 
     @property
     def finite(self) -> bool:
-        """Whether every number is one."""
-        return bool(np.isfinite(self.cos).all() and np.isfinite(self.sin).all())
+        """Whether every number is one, and not so large that sums of them would overflow."""
+        return bool((np.abs(self.cos) < LARGEST).all() and (np.abs(self.sin) < LARGEST).all())
 
 
 def from_tables(

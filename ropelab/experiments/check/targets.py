@@ -3,19 +3,35 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+import traceback
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from ropelab.errors import InputError
+from ropelab.errors import InputError, RopelabError
 from ropelab.experiments.check.observed import Observed, from_rotation, from_tables
 from ropelab.files import check_regular
 from ropelab.runtimes.document import load
 from ropelab.runtimes.spec import RopeSpec
 from ropelab.runtimes.trace import language_part
+
+LARGEST = 2**53
+"""Beyond it positions are not exact in float64."""
+UNREADABLE = (
+    OSError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # a compression that Python does not know
+    RuntimeError,  # an encrypted file
+)
 
 
 def observe(target: str, spec: RopeSpec, positions: Int[np.ndarray, " n"], dtype: str) -> Observed:
@@ -39,36 +55,81 @@ def from_file(path: Path, spec: RopeSpec) -> Observed:
     """Arrays `cos` and `sin`, a row per position, and `positions` if they are not 0, 1, 2, ..."""
     try:
         check_regular(path)
-        with np.load(path, allow_pickle=False) as stored:
-            found = {name: np.asarray(stored[name], np.float64) for name in stored.files}
-    except (OSError, ValueError) as error:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            found = {name: _real(name, stored[name]) for name in stored.files}
+    except UNREADABLE as error:
         raise InputError(f"cannot read {path}: {error}") from None
     if "cos" not in found or "sin" not in found:
         raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(found) or 'none'}")
     count = len(found["cos"]) if found["cos"].ndim else 0
-    positions = found.get("positions", np.arange(count)).astype(np.int64)
+    positions = _whole(path, found.get("positions", np.arange(count, dtype=np.float64)))
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")
     return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
+
+
+def _real(name: str, array: np.ndarray) -> Float[np.ndarray, "..."]:
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} holds {array.dtype}, not real numbers")
+    return np.asarray(array, np.float64)
+
+
+def _whole(path: Path, places: Float[np.ndarray, "..."]) -> Int[np.ndarray, " n"]:
+    """Positions as whole numbers, and nothing else taken for one."""
+    exact = (places >= 0) & (places <= LARGEST) & (np.floor(places) == places)
+    if places.ndim != 1 or not exact.all():
+        raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
+    return places.astype(np.int64)
 
 
 def from_factory(
     module: str, factory: str, spec: RopeSpec, positions: Int[np.ndarray, " n"]
 ) -> Observed:
     """The user's code: what the factory returns is asked for tables or for rotated vectors."""
+    name = f"{module}:{factory}"
+    with blamed(name):
+        made = _made(module, factory)
+        if not callable(made):
+            raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
+        if required(made) != 1:
+            return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
+        cos, sin = _two(name, call(made, positions))
+        return from_tables(positions, cos, sin, spec.rotary_dim // 2)
+
+
+def _made(module: str, factory: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
-        made = getattr(importlib.import_module(module), factory)()
+        return getattr(importlib.import_module(module), factory)()
     except (ImportError, AttributeError) as error:
         raise InputError(f"cannot load {module}:{factory}: {error}") from None
     finally:
         sys.path.pop(0)
-    if not callable(made):
-        raise InputError(f"{module}:{factory} made a {type(made).__name__}, which cannot be called")
-    if required(made) == 1:
-        cos, sin = (as_array(part) for part in call(made, positions))
-        return from_tables(positions, cos, sin, spec.rotary_dim // 2)
-    return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
+
+
+def _two(name: str, answer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin, if that is what the answer is."""
+    try:
+        cos, sin = answer
+    except (TypeError, ValueError):
+        kind = type(answer).__name__
+        raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
+    return as_array(cos), as_array(sin)
+
+
+@contextmanager
+def blamed(name: str) -> Iterator[None]:
+    """Say in one line what the user's code raised; what it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except RopelabError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        inside = where.filename not in (__file__, inspect.__file__) and where.lineno
+        at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
+        raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
 
 
 def required(function: Callable[..., Any]) -> int:

@@ -1,14 +1,13 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Mapping
 from textwrap import shorten
 
 import pandas as pd
 
 from ropelab.literature.page import page
 from ropelab.literature.record import OUTCOMES, Kind, Verdict
+from ropelab.tables import Tables
 
-Tables = Mapping[str, pd.DataFrame]
 WIDTH = 26
 
 

@@ -1,5 +1,6 @@
 """How a trained model behaves: with a cache, with earlier tokens shuffled, with positions moved."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,6 +57,11 @@ class Behaviour:
     def examples(self, count: int, length: int) -> Tensor:
         """Those of the task."""
         return self.task.examples(count, length)
+
+    @property
+    def searched(self) -> Sequence[tuple[int, int]]:
+        """That of the task."""
+        return self.task.searched
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """That of the task."""

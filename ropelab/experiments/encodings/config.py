@@ -128,10 +128,5 @@ class EncodingsConfig(ShapedConfig):
             raise ValueError("tasks must name at least one of text, copy")
         return self
 
-    @property
-    def longest(self) -> int:
-        """The longest context that is read, in tokens."""
-        return self.test_len
-
 
 CONFIG = EncodingsConfig

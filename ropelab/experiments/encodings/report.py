@@ -1,13 +1,12 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from ropelab.literature.record import Verdict
+from ropelab.tables import Tables
 from ropelab.trials.comparisons import said
+from ropelab.trials.documents import worth_of_context
 
-Tables = Mapping[str, pd.DataFrame]
 TEXT, COPY = "text loss", "copy accuracy"
 LEARNED = 0.5
 """Copy accuracy inside the trained length from which on a model is said to have learned it."""
@@ -16,9 +15,21 @@ LEARNED = 0.5
 def answer(tables: Tables) -> str:
     """Which encoding is best at the longest context, and how it stands to RoPE."""
     quality = tables["quality"]
-    sentences = [_text(tables), _copying(quality), said(tables["comparisons"])]
+    sentences = [_context(tables), _text(tables), _copying(quality), said(tables["comparisons"])]
     sentences.append(_literature(tables["literature"]))
     return " ".join(filter(None, sentences))
+
+
+def _context(tables: Tables) -> str:
+    """What context is worth to the encoding that reads best inside the trained length."""
+    quality = tables["quality"]
+    near = quality[(quality["metric"] == TEXT) & (quality["times_trained_len"] == 1)]
+    if near["value"].isna().all():
+        return ""
+    best = str(near.sort_values("value")["encoding"].iloc[0])
+    table = tables["last_window"]
+    worth = worth_of_context(table[table["encoding"] == best])
+    return worth and f"{worth[:-1]} with {_label(tables, best)}, which reads best there."
 
 
 def _text(tables: Tables) -> str:

@@ -37,6 +37,7 @@ def run(config: EncodingsConfig, context: Context) -> dict[str, pd.DataFrame]:
     found["quality"] = tables.quality(units, config)
     found["comparisons"] = tables.comparisons(units, config, baseline)
     found["extrapolation"] = tables.extrapolation(units, config)
+    found["pairs"] = tables.pairs(units, config)
     found["literature"] = judged("encodings", config.model_dump(mode="json"), found)
     with context.progress("timing against nope", len(config.encodings)) as advance:
         context.times["encodings"] = times(config, ROUNDS, advance)

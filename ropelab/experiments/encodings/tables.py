@@ -5,6 +5,8 @@ last_window    loss of the same final tokens after growing contexts, the same wa
 copy_accuracy  share of tokens copied correctly, by distance and context
 quality        the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
 comparisons    every encoding against one baseline
+pairs          text losses at the trained length of encodings that the literature sets against each
+               other, if there are any
 extrapolation  every encoding against itself at the trained length
 
 The first four name the trained length. Where an encoding is not defined the row is there, its
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.literature.trained.encodings import PAIRS
 from ropelab.trials import grid
 from ropelab.trials.comparisons import Pair, compared, difference
 from ropelab.trials.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
@@ -131,6 +134,19 @@ def comparisons(
                         yield Pair(about, difference(mine, reference), names, metric == TEXT)
 
     return compared(pairs(), ["metric", "times_trained_len", "encoding_a", "encoding_b"])
+
+
+def pairs(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
+    """encoding_a, encoding_b, the difference of their losses, its interval, the better one."""
+
+    def found() -> Iterator[Pair]:
+        table = units.get(TEXT, pd.DataFrame())
+        for names in PAIRS:
+            if not table.empty and {*names} <= {*config.encodings}:
+                gap = difference(at(table, names[0], 1), at(table, names[1], 1))
+                yield Pair(names, gap, names, smaller_is_better=True)
+
+    return compared(found(), ["encoding_a", "encoding_b"])
 
 
 def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:

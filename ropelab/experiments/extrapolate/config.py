@@ -135,11 +135,6 @@ class ExtrapolateConfig(TrialConfig):
         return self
 
     @property
-    def longest(self) -> int:
-        """The longest context that is read, in tokens."""
-        return self.test_len
-
-    @property
     def tuned_len(self) -> int:
         """The length of the finetuned arm."""
         return self.finetune_len or self.test_len

@@ -69,7 +69,7 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
     geometry = config.geometry()
     for arm in ("zero_shot", "finetuned"):
         for method in config.parsed_methods() if arm in config.arms else ():
-            if arm == "zero_shot" or method.is_tunable:
+            if method.is_tunable:
                 reader = Under(method, geometry)
                 model = partial(_model, config, method, arm)
                 yield Row(method.label, method.reach, arm, reader, model), asked
@@ -85,22 +85,25 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
 
 
 def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
-    """Every method with knobs, each once, searched with the same budget; and the published one.
+    """Every method that is searched on the trained model, and the one it is called by.
 
-    LongRoPE, which has nothing but knobs, is searched beside them, whether it was named or not.
+    LongRoPE, which has nothing but knobs, is searched where it is named. With `search` all methods
+    with knobs are, each once, with that budget for all; LongRoPE then is whether named or not.
     """
+    methods = config.parsed_methods() if "zero_shot" in config.arms else ()
+    named = [method for method in methods if isinstance(method, LongRopeSearch)]
     if not config.search:
+        yield from zip(named, named, strict=True)
         return
-    seen: set[str] = set()
-    for method in config.parsed_methods():
-        if not isinstance(method, Scaled) or method.label in seen:
-            continue
-        seen.add(method.label)
-        if has_knobs(method.scaling):
-            yield Searched(inner=method.scaling, budget=config.search), method
-    reach = config.test_len / config.train_len
-    longrope = LongRopeSearch(budget=config.search, factor=reach)
-    yield longrope, replace(longrope, budget=LongRopeSearch.budget)
+    first: dict[str, Scaled] = {}  # of a method that is tried with several factors
+    for method in methods:
+        if isinstance(method, Scaled) and has_knobs(method.scaling):
+            first.setdefault(method.label, method)
+    for method in first.values():
+        yield Searched(inner=method.scaling, budget=config.search), method
+    plain = LongRopeSearch(factor=config.test_len / config.train_len)
+    for each in dict.fromkeys(replace(one, budget=plain.budget) for one in (*named, plain)):
+        yield replace(each, budget=config.search), each
 
 
 def at_the_end(asked: Trial, test_len: int) -> Trial:

@@ -1,16 +1,16 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
-from ropelab.tables import in_longest_context
+from ropelab.tables import Tables, in_longest_context
 from ropelab.trials.comparisons import said
+from ropelab.trials.documents import worth_of_context
 from ropelab.trials.tables import NLL
 
-Tables = Mapping[str, pd.DataFrame]
 DOING = {
     "copy": "Copying",
     "hidden": "Finding symbols in text",
@@ -100,19 +100,13 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
 
 
 def _context_pays(tables: Tables) -> Iterator[str]:
-    """What context is worth to the model as it was trained: without that, the rest says little."""
+    """What context is worth to the model as it was trained, and on which kind of document."""
     table = tables["last_window"]
-    inside = table[table["context_tokens"] <= table["train_len_tokens"]]
-    losses = inside[inside["method"] == "unscaled"].groupby("context_tokens")[NLL].mean()
-    if len(losses) < 2:
-        return
-    lengths = ", ".join(map(str, losses.index))
-    yield (
-        f"Inside the trained length the same last tokens cost {_numbers(losses)} nats per byte "
-        f"after {lengths} tokens."
-    )
-    if "context_by_kind" in tables:
-        yield _worth(tables["context_by_kind"])
+    worth = worth_of_context(table[table["method"] == "unscaled"])
+    if worth:
+        yield worth
+        if "context_by_kind" in tables:
+            yield _worth(tables["context_by_kind"])
 
 
 def _worth(table: pd.DataFrame) -> str:
@@ -123,14 +117,11 @@ def _worth(table: pd.DataFrame) -> str:
     return f"From {losses.columns[0]} to {losses.columns[-1]} tokens that saves {kinds}."
 
 
-def _numbers(values: pd.Series) -> str:
-    return ", ".join(f"{value:.3f}" for value in values)
-
-
 def _text(tables: Tables) -> str:
     table = tables["text_nll"]
     published = table[table["arm"] != SEARCHED]
-    losses = _by_label(published, "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
+    shown = table if set(published["method"]) == {WINDOW} else published
+    losses = _by_label(shown, "bucket_end_tokens", "nll_nats_per_byte").iloc[:, -1]
     methods = losses.drop(index=WINDOW)
     best, window = str(methods.idxmin()), losses[WINDOW]
     verdict = _verdict(tables, best)

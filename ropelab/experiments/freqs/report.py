@@ -1,10 +1,9 @@
 """The answer in words and the short table for the terminal, both from the tables alone."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
+
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 

@@ -98,7 +98,9 @@ class FrequenciesConfig(ShapedConfig):
     seeds: Seeds = (0,)
     documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance and length of context")
-    draws: Count = Field(200, description="random queries and keys of the arithmetic part")
+    draws: Count = Field(
+        200, le=2**16, description="random queries and keys of the arithmetic part"
+    )
     corpus: CorpusPath = ""
     device: On = "auto"
     dtype: In = "auto"
@@ -123,11 +125,6 @@ class FrequenciesConfig(ShapedConfig):
             )
         self.parsed_schemes()
         return self
-
-    @property
-    def longest(self) -> int:
-        """The longest context that is read, in tokens."""
-        return self.test_len
 
     def geometry(self) -> "Geometry":
         """What unscaled models are trained with; schemes change its frequencies."""

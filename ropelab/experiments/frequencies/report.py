@@ -12,9 +12,8 @@ from ropelab.experiments.frequencies.plan import KEPT
 from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
 from ropelab.labels import roughly
 from ropelab.literature.thresholds import LEARNED
+from ropelab.tables import Tables
 from ropelab.trials.comparisons import said
-
-Tables = Mapping[str, pd.DataFrame]
 
 
 def answer(tables: Tables) -> str:

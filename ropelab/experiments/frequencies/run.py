@@ -13,10 +13,10 @@ from ropelab.trials.cells import ask_all, train_all
 
 def run(config: FrequenciesConfig, context: Context) -> dict[str, pd.DataFrame]:
     """Compute, train and measure; `representable.py` and `tables.py` say what tables hold."""
-    found = {"schemes": schemes_table(config), "representable": representable(config)}
     asked = questions(config)
     train_all(asked, context)
     measured = tables.units(ask_all(asked, context))
+    found = {"schemes": schemes_table(config), "representable": representable(config)}
     found["learned"] = tables.learned(measured, config)
     found["comparisons"] = tables.comparisons(measured, config)
     if config.bands:

@@ -8,8 +8,7 @@ import pandas as pd
 from ropelab.labels import roughly
 from ropelab.literature.arithmetic.incidents import Match
 from ropelab.numerics.casts import STAGES
-
-Tables = Mapping[str, pd.DataFrame]
+from ropelab.tables import Tables
 
 TITLES = {
     "single": "One frequency",

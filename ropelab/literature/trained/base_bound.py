@@ -85,6 +85,13 @@ def outcome(row: pd.Series) -> Outcome:
     return Outcome.SUPERFICIAL if low else Outcome.FAILS_TOGETHER
 
 
+def tally(judged: pd.DataFrame) -> str:
+    """How often the bound is right about what is judged: `5 of 6 bases`."""
+    right = int(judged["agrees"].astype(bool).sum())
+    what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
+    return f"{right} of {len(judged)} {what}"
+
+
 def bound_predicts(*, runs: tuple[Stored, ...] = ()) -> Evidence:
     """Where the bound says that retrieval fails: does it, and does the text loss stay low?"""
     expected = "retrieval fails below the bound and nowhere else, text loss stays low"

@@ -4,13 +4,18 @@ import math
 from dataclasses import replace
 from functools import partial
 
+import pandas as pd
+
 from ropelab.literature.record import Finding, Passage, limit, missing, part
 from ropelab.literature.thresholds import HARMLESS, WORKS
 from ropelab.literature.trained.stored import Encodings, at_least, guarded, trained_claim
-from ropelab.stats import mean_interval
 
 COMMAND = "ropelab encodings --train-len 512 --test-len 2048"
 TEXT, COPYING = "text loss", "copy accuracy"
+LEARNED_TABLE, MIDDLE_TERMS = ("learned", "sinusoidal"), ("deberta", "transformer_xl")
+TURNED_VALUES = ("rope_values", "rope")
+PAIRS = (LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES)
+"""Encodings whose text losses at the trained length claims set against each other."""
 
 
 def extrapolates(run: Encodings, encoding: str) -> tuple[Finding, ...]:
@@ -35,10 +40,7 @@ def _rise(run: Encodings, encoding: str) -> Finding:
     row = run.growth(encoding, TEXT)
     if row is None or math.isnan(row["ci_low"]):
         return missing(what, "not measured")
-    text = f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats per byte"
-    decided = row["ci_high"] <= HARMLESS or row["ci_low"] > HARMLESS
-    agrees = bool(row["ci_high"] <= HARMLESS) if decided else None
-    return part(what, text, agrees, float(row["difference"]))
+    return part(what, _loss_change(row), _harmless(row), float(row["difference"]))
 
 
 def ordered(
@@ -56,23 +58,38 @@ def ordered(
     return tuple(findings)
 
 
-def by_seeds(
-    run: Encodings, encoding: str, other: str, higher: bool, by_more_than: float = 0.0
-) -> tuple[Finding, ...]:
-    """The loss of one encoding over another's at the trained length, paired by training seed.
+def costs_more(run: Encodings, pair: tuple[str, str]) -> tuple[Finding, ...]:
+    """Is the loss of the first of a pair at the trained length higher than the second's?"""
+    what = _of_pair(run, pair)
+    row = run.pair(*pair)
+    if row is None:
+        return (missing(what, "not compared"),)
+    agrees = {pair[0]: False, pair[1]: True}.get(row["verdict"])
+    return (guarded(run, pair, part(what, _loss_change(row), agrees, row["difference"])),)
 
-    Args:
-        higher: whether the statement needs a loss that is higher by more than `by_more_than`
-            (nats per byte), or one that is not.
-    """
-    what = f"{encoding} against {other}, text loss at {run.train_len} tokens, by seed"
-    found = mean_interval(run.losses(encoding) - run.losses(other))
-    if math.isnan(found.low):
-        return (missing(what, "not measured with two seeds or more"),)
-    text = f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}] nats per byte"
-    decided = found.low > by_more_than or found.high <= by_more_than
-    agrees = (found.low > by_more_than) == higher if decided else None
-    return (guarded(run, (encoding, other), part(what, text, agrees, found.value)),)
+
+def costs_hardly_more(run: Encodings, pair: tuple[str, str]) -> tuple[Finding, ...]:
+    """Is the loss of the first of a pair higher by HARMLESS at most?"""
+    what = _of_pair(run, pair)
+    row = run.pair(*pair)
+    if row is None:
+        return (missing(what, "not compared"),)
+    agrees = _harmless(row)
+    return (guarded(run, pair, part(what, _loss_change(row), agrees, row["difference"])),)
+
+
+def _of_pair(run: Encodings, pair: tuple[str, str]) -> str:
+    return f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
+
+
+def _loss_change(row: pd.Series) -> str:
+    return f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats per byte"
+
+
+def _harmless(row: pd.Series) -> bool | None:
+    """Whether a loss rises by HARMLESS at most; None where its interval leaves that open."""
+    decided = row["ci_high"] <= HARMLESS or row["ci_low"] > HARMLESS
+    return bool(row["ci_high"] <= HARMLESS) if decided else None
 
 
 _claim = partial(trained_claim, Encodings, "encodings", COMMAND)
@@ -170,7 +187,7 @@ CLAIMS = (
         ),
         "A learned table generalises less well to new text than sinusoidal codes.",
         "a higher loss of the learned table on unseen text of the trained length",
-        partial(by_seeds, encoding="learned", other="sinusoidal", higher=True),
+        partial(costs_more, pair=LEARNED_TABLE),
     ),
     _claim(
         "middle-terms-suffice",
@@ -187,13 +204,7 @@ CLAIMS = (
         "The two middle terms (DeBERTa's) are enough; the others (asked here of Transformer-XL, "
         "which keeps four) gain nothing.",
         f"a loss at most {HARMLESS:g} nats per byte higher than with four terms",
-        partial(
-            by_seeds,
-            encoding="deberta",
-            other="transformer_xl",
-            higher=False,
-            by_more_than=HARMLESS,
-        ),
+        partial(costs_hardly_more, pair=MIDDLE_TERMS),
     ),
     _claim(
         "values-without-positions",
@@ -209,7 +220,7 @@ CLAIMS = (
         "Positions suit queries and keys and do not suit values (asked here of RoPE with values "
         "turned, too).",
         "a higher loss with values turned, too",
-        partial(by_seeds, encoding="rope_values", other="rope", higher=True),
+        partial(costs_more, pair=TURNED_VALUES),
     ),
     _claim(
         "loss-order",

@@ -3,8 +3,9 @@
 An ordering is a list of groups, the best first. Methods of one group were published as equal,
 those of different groups as different. Every pair is a part of the claim: a pair that should
 differ agrees if the comparison says so, disagrees if it says the opposite by CLOSE or more, and is
-open otherwise; a pair that should be equal disagrees if it differs by CLOSE or more. Only shapes
-can reappear: the published numbers belong to other models, texts and lengths.
+open otherwise; a pair that should be equal agrees if the interval of its difference lies within
+CLOSE, disagrees if the two are told apart by CLOSE or more, and is open otherwise. Only shapes can
+reappear: the published numbers belong to other models, texts and lengths.
 """
 
 import math
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise, product
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -19,7 +21,7 @@ from ropelab.context import Stored
 from ropelab.labels import method_label
 from ropelab.literature.record import Claim, Evidence, Finding, Kind, Passage, missing, part
 from ropelab.literature.thresholds import CLOSE, LEARNED
-from ropelab.literature.trained.stored import Methods, described, in_context
+from ropelab.literature.trained.stored import Methods, described, in_context, largest_first
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TUNED = f"{COMMAND} --arms zero_shot,finetuned"
@@ -74,8 +76,8 @@ def judge(
     """A part per published pair; none if the run did not measure the whole ordering.
 
     Args:
-        comparisons: metric, at_tokens, method_a, method_b, difference (a - b), verdict (the better
-            of the two, or `~`).
+        comparisons: metric, at_tokens, method_a, method_b, difference (a - b), its ci_low and
+            ci_high, verdict (the better of the two, or `~`).
         train_len: the trained length, in tokens.
         test_len: how far the models were read.
         tuned_len: the length of fine-tuning.
@@ -110,55 +112,67 @@ def _ties(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[Finding]:
     """Pairs that were published as equal."""
     for group in groups:
         for a, b in combinations(group, 2):
-            difference, better = _look_up(rows, a, b)
-            equal = better == "~" or abs(difference) < CLOSE
-            yield part(f"{a} ~ {b}", _said(a, b, difference, better), equal, difference)
+            pair = _look_up(rows, a, b)
+            apart = pair.better != "~" and abs(pair.difference) >= CLOSE
+            equal = True if pair.furthest < CLOSE else False if apart else None
+            yield part(f"{a} ~ {b}", _said(a, b, pair), equal, pair.difference)
 
 
 def _steps(groups: list[list[str]], rows: pd.DataFrame) -> Iterator[Finding]:
     """Pairs that were published as different."""
     for group, next_group in pairwise(groups):
         for a, b in product(group, next_group):
-            difference, better = _look_up(rows, a, b)
-            contradicted = better == b and abs(difference) >= CLOSE
-            agrees = True if better == a else False if contradicted else None
-            yield part(f"{a} > {b}", _said(a, b, difference, better), agrees, difference)
+            pair = _look_up(rows, a, b)
+            contradicted = pair.better == b and abs(pair.difference) >= CLOSE
+            agrees = True if pair.better == a else False if contradicted else None
+            yield part(f"{a} > {b}", _said(a, b, pair), agrees, pair.difference)
 
 
-def _said(a: str, b: str, difference: float, better: str) -> str:
-    sign = {a: ">", b: "<", "~": "~"}[better]
-    return f"{sign} ({difference:+.3f})"
+class Compared(NamedTuple):
+    """A pair in the stored comparisons.
+
+    Attributes:
+        difference: a - b.
+        furthest: how far from 0 its interval reaches.
+        better: which of the two is better, or `~`.
+    """
+
+    difference: float
+    furthest: float
+    better: str
 
 
-def _look_up(rows: pd.DataFrame, a: str, b: str) -> tuple[float, str]:
-    """Difference a - b and which is better, whichever way round the table has the pair."""
+def _said(a: str, b: str, pair: Compared) -> str:
+    sign = {a: ">", b: "<", "~": "~"}[pair.better]
+    return f"{sign} ({pair.difference:+.3f})"
+
+
+def _look_up(rows: pd.DataFrame, a: str, b: str) -> Compared:
+    """The pair, whichever way round the table has it."""
     there = rows[(rows["method_a"] == a) & (rows["method_b"] == b)]
-    if len(there):
-        return float(there["difference"].iloc[0]), str(there["verdict"].iloc[0])
-    difference, better = _look_up(rows, b, a)
-    return -difference, better
+    if there.empty:
+        back = _look_up(rows, b, a)
+        return back._replace(difference=-back.difference)
+    row = there.iloc[0]
+    furthest = max(abs(row["ci_low"]), abs(row["ci_high"]))
+    return Compared(float(row["difference"]), float(furthest), str(row["verdict"]))
 
 
 def reappears(*, ordering: Ordering, runs: tuple[Stored, ...] = ()) -> Evidence:
-    """The ordering in the run with most seeds that measured all of it and learned the task."""
+    """The ordering in the largest run that measured all of it and learned the task."""
     expected = _published(ordering)
-    found: list[tuple[int, str, tuple[Finding, ...]]] = []
-    for stored in runs:
-        findings = _of_run(ordering, stored)
+    for run in largest_first(Methods, runs):
+        findings = _of_run(ordering, run)
         if findings:
-            found.append((Methods(stored).seeds, described(stored.config), findings))
-    if not found:
-        nothing = missing("a stored run that compares these methods")
-        return Evidence(expected=expected, findings=(nothing,))
-    _, models, findings = max(found, key=lambda item: item[0])
-    return Evidence(expected=expected, findings=findings, models=models)
+            models = described(run.config)
+            return Evidence(expected=expected, findings=findings, models=models)
+    nothing = missing("a stored run that compares these methods")
+    return Evidence(expected=expected, findings=(nothing,))
 
 
-def _of_run(ordering: Ordering, stored: Stored) -> tuple[Finding, ...]:
-    run = Methods(stored)
+def _of_run(ordering: Ordering, run: Methods) -> tuple[Finding, ...]:
     compared = run.table("comparisons")
-    learned = run.copies_within()
-    if compared.empty or not learned >= LEARNED:
+    if compared.empty or not run.copies_within() >= LEARNED:
         return ()
     tuned_len = int(run.config.get("finetune_len") or run.test_len)
     return judge(ordering, compared, run.train_len, run.test_len, tuned_len)

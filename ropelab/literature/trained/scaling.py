@@ -13,7 +13,14 @@ from scipy.stats import spearmanr
 from ropelab.labels import WINDOW
 from ropelab.literature.record import Finding, Passage, limit, missing, part
 from ropelab.literature.thresholds import FAILS, WORKS
-from ropelab.literature.trained.stored import Methods, at_least, trained_claim
+from ropelab.literature.trained.stored import (
+    Methods,
+    at_least,
+    reaches,
+    stays_below,
+    trained_claim,
+)
+from ropelab.stats import Interval
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TEXT, SHORT, COPYING = "nll_last_window", "nll_short_context", "copy_accuracy"
@@ -24,6 +31,11 @@ def _on_text(run: Methods, a: str, b: str) -> str:
     return f"{a} against {b} on text after {run.test_len} tokens ({losses})"
 
 
+def _told(found: Interval) -> str:
+    """A share with its interval."""
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
 def _on_copying(run: Methods, a: str, b: str) -> str:
     shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
     return f"{a} against {b} at copying beyond {run.train_len} tokens ({shares})"
@@ -31,14 +43,14 @@ def _on_copying(run: Methods, a: str, b: str) -> str:
 
 def plain_fails(run: Methods) -> tuple[Finding, ...]:
     """Does the unscaled model lose by reading on, and does it stop copying?"""
-    copied = run.copies_at_twice("unscaled")
+    copied = run.level_at_twice("unscaled")
     return (
         run.against(WINDOW, "unscaled", TEXT).mostly_better(_on_text(run, WINDOW, "unscaled")),
         part(
             f"copy accuracy near {2 * run.train_len} tokens",
-            f"{copied:.2f}",
-            at_least(FAILS - copied, 0),
-            copied,
+            _told(copied),
+            stays_below(copied, FAILS),
+            copied.value,
         ),
     )
 
@@ -46,14 +58,14 @@ def plain_fails(run: Methods) -> tuple[Finding, ...]:
 def rope_extrapolates(run: Methods) -> tuple[Finding, ...]:
     """The same two numbers, read the other way."""
     against = run.against("unscaled", WINDOW, TEXT)
-    copied = run.copies_at_twice("unscaled")
+    copied = run.level_at_twice("unscaled")
     return (
         part(_on_text(run, "unscaled", WINDOW), against.text, against.worse == 0),
         part(
             f"copy accuracy near {2 * run.train_len} tokens",
-            f"{copied:.2f}",
-            at_least(copied, WORKS),
-            copied,
+            _told(copied),
+            reaches(copied, WORKS),
+            copied.value,
         ),
     )
 
@@ -61,16 +73,16 @@ def rope_extrapolates(run: Methods) -> tuple[Finding, ...]:
 def yarn_extends(run: Methods) -> tuple[Finding, ...]:
     """YaRN without fine-tuning: against nothing, at twice the length, at every distance."""
     yarn = run.label("yarn")
-    twice, least = run.copies_at_twice(yarn), float(run.copying(yarn).min())
+    twice, least = run.level_at_twice(yarn), run.lowest(yarn)
     return (
         run.against(yarn, "unscaled", TEXT).mostly_better(_on_text(run, yarn, "unscaled")),
         part(
             f"its copy accuracy near {2 * run.train_len} tokens",
-            f"{twice:.2f}",
-            at_least(twice, WORKS),
-            twice,
+            _told(twice),
+            reaches(twice, WORKS),
+            twice.value,
         ),
-        limit("its least at any distance", f"{least:.2f}", at_least(least, WORKS), least),
+        limit("its least at any distance", _told(least), reaches(least, WORKS), least.value),
     )
 
 
@@ -96,14 +108,14 @@ def ntk_better_short(run: Methods) -> tuple[Finding, ...]:
 def pi_fails(run: Methods) -> tuple[Finding, ...]:
     """PI at copying at any distance, and on text beside the unscaled model."""
     pi = run.label("pi")
-    best = float(run.copying(pi).max())
+    best = run.highest(pi)
     against = run.against("unscaled", pi, TEXT)
     return (
         part(
             "its best copy accuracy at any distance",
-            f"{best:.2f}",
-            at_least(FAILS - best, 0),
-            best,
+            _told(best),
+            stays_below(best, FAILS),
+            best.value,
         ),
         limit(_on_text(run, "unscaled", pi), against.text, against.better > 0),
     )

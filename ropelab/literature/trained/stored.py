@@ -4,12 +4,12 @@ Nothing is compared here anew: the labs store paired differences with 95 % inter
 `comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
 
 Columns read of the extrapolation lab: last_window (method, factor, arm, context_tokens,
-nll_nats_per_byte), copy_accuracy (method, factor, arm, distance_tokens, accuracy and, where it
-varies, context_tokens), comparisons (metric, at_tokens, context_tokens where it varies, method_a,
-method_b, difference, verdict). Of the encodings lab: quality (metric, encoding, times_trained_len,
-value), comparisons (metric, times_trained_len, encoding_a, encoding_b, verdict), extrapolation
-(metric, encoding, difference, ci_low, ci_high), last_window (encoding, seed, context_tokens,
-nll_nats_per_byte).
+nll_nats_per_byte), copy_accuracy (method, factor, arm, seed, distance_tokens, accuracy, ci_low,
+ci_high and, where it varies, context_tokens), comparisons (metric, at_tokens, context_tokens where
+it varies, method_a, method_b, difference, ci_low, ci_high, verdict). Of the encodings lab: quality
+(metric, encoding, times_trained_len, value), comparisons (metric, times_trained_len, encoding_a,
+encoding_b, verdict), extrapolation (metric, encoding, difference, ci_low, ci_high), pairs
+(encoding_a, encoding_b, difference, ci_low, ci_high, verdict).
 """
 
 import math
@@ -24,10 +24,12 @@ from ropelab.context import Stored
 from ropelab.labels import method_label, row_labels
 from ropelab.literature.record import Claim, Evidence, Finding, Kind, Passage, limit, missing, part
 from ropelab.literature.thresholds import LEARNED
+from ropelab.stats import Interval, mean_interval
 
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 """Parameters of the presets."""
 BYTES = 256
+NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,15 @@ class Trained:
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """Larger for the run that should decide: copying and text, longer, more seeds."""
+        """Larger for the run that should decide.
+
+        Copying and text, several seeds (one model is an example), trained at more tokens, more
+        seeds, trained for longer, more documents, tested at more tokens.
+        """
         measured = int(not math.isnan(self.copies_within())) + int("last_window" in self.tables)
-        return measured, self.train_len, self.seeds, self.documents, self.test_len
+        several, steps = int(self.seeds > 1), int(self.config.get("steps") or 0)
+        size = (self.train_len, self.seeds, steps, self.documents, self.test_len)
+        return measured, several, *size
 
     def table(self, name: str) -> pd.DataFrame:
         """A stored table, empty if there is none."""
@@ -187,13 +195,35 @@ class Methods(Trained):
         accuracy = self.copying(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
-    def copies_at_twice(self, label: str) -> float:
-        """Copy accuracy at twice the trained length, or at the distance nearest to it."""
-        accuracy = self.copying(label)
-        if accuracy.empty:
-            return math.nan
-        distances = accuracy.index.to_numpy()
-        return float(accuracy.iloc[abs(distances - 2 * self.train_len).argmin()])
+    def level(self, label: str, distance: int) -> Interval:
+        """Copy accuracy from a distance in the longest context, with its interval.
+
+        Over the seeds; of a single model over its sequences.
+        """
+        table = self.rows("copy_accuracy")
+        mine = in_context(table[table["label"] == label], "distance_tokens")
+        mine = mine[mine["distance_tokens"] == distance]
+        if len(mine) != 1:
+            return mean_interval(mine["accuracy"])
+        row = mine.iloc[0]
+        return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
+
+    def level_at_twice(self, label: str) -> Interval:
+        """That at twice the trained length, or at the distance nearest to it."""
+        distances = self.copying(label).index.to_numpy(dtype=int)
+        if not distances.size:
+            return NOT_MEASURED
+        return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
+
+    def lowest(self, label: str) -> Interval:
+        """That at the distance from which least is copied."""
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[0])
+
+    def highest(self, label: str) -> Interval:
+        """That at the distance from which most is copied."""
+        accuracy = self.copying(label).sort_values()
+        return NOT_MEASURED if accuracy.empty else self.level(label, accuracy.index[-1])
 
     def copies_within(self, name: str = "") -> float:
         accuracy = self.copying(name or self.plain, longest=False)
@@ -226,13 +256,9 @@ class Encodings(Trained):
         values = mine.sort_values("times_trained_len")["value"]
         return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
 
-    def losses(self, encoding: str) -> pd.Series:
-        """Text loss at the trained length by training seed, nats per byte; empty if not read."""
-        table = self.table("last_window")
-        if table.empty:
-            return pd.Series(dtype=float)
-        mine = (table["encoding"] == encoding) & (table["context_tokens"] == self.train_len)
-        return table[mine].set_index("seed")["nll_nats_per_byte"]
+    def pair(self, a: str, b: str) -> pd.Series | None:
+        """The stored difference of two text losses at the trained length, a - b."""
+        return self._one("pairs", {"encoding_a": a, "encoding_b": b})
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """The encoding that others are compared with, and how this one fares at the longest."""
@@ -259,6 +285,23 @@ def at_least(value: float, least: float) -> bool | None:
     return None if math.isnan(value) else value >= least
 
 
+def reaches(found: Interval, least: float) -> bool | None:
+    """Whether a value reaches another; None where its interval leaves that open, or not measured.
+
+    >>> [reaches(Interval(0.9, low, high, 5), 0.8) for low, high in ((0.85, 1), (0.7, 1), (0, 0.7))]
+    [True, None, False]
+    """
+    if math.isnan(found.low):
+        return None
+    return True if found.low >= least else False if found.high < least else None
+
+
+def stays_below(found: Interval, limit: float) -> bool | None:
+    """Whether a value lies below another; None as in `reaches`."""
+    reached = reaches(found, limit)
+    return None if reached is None else not reached
+
+
 R = TypeVar("R", bound=Trained)
 
 
@@ -269,7 +312,7 @@ def guarded(run: Trained, names: tuple[str, ...], finding: Finding) -> Finding:
     if finding.missing or not weak:
         return finding
     note = f"{finding.measured}; did not learn to copy: {', '.join(weak)}"
-    return replace(finding, agrees=None, measured=note)
+    return replace(finding, agrees=None, measured=note, unlearned=True)
 
 
 def decided_by(
@@ -279,11 +322,14 @@ def decided_by(
     findings: Callable[[R], tuple[Finding, ...]],
     runs: tuple[Stored, ...] = (),
 ) -> Evidence:
-    """What `findings` says of the largest run that can answer, or what is missing for that."""
+    """What `findings` says of the largest run that can answer, or what is missing for that.
+
+    A run whose models did not all learn the task is asked only if there is no other.
+    """
     answers = [_asked(run, expected, findings) for run in largest_first(kind, runs)]
     nothing = missing("a stored run that tests beyond its trained length")
-    without = Evidence(expected=expected, findings=(nothing,))
-    return next((x for x in answers if not x.is_missing), answers[0] if answers else without)
+    answers = answers or [Evidence(expected=expected, findings=(nothing,))]
+    return min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
 
 
 def _asked(run: R, expected: str, findings: Callable[[R], tuple[Finding, ...]]) -> Evidence:

@@ -10,6 +10,9 @@ from jaxtyping import Float
 from ropelab.errors import InputError
 from ropelab.rope.frequencies import Geometry
 
+LARGEST_ATTENTION_FACTOR = 1e100
+"""Its square multiplies every logit, and is a float64 too."""
+
 
 @dataclass(frozen=True)
 class RopePlan:
@@ -115,9 +118,12 @@ def check_factor(method: str, factor: float) -> None:
 
 
 def check_attention_factor(method: str, value: float | None) -> None:
-    """Raise InputError unless ``value`` is None (computed) or a positive finite number."""
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise InputError(f"{method}: attention_factor must be a positive number, not {value:g}")
+    """Raise InputError unless ``value`` is None (computed) or a positive number to be squared."""
+    if value is not None and not 0 < value <= LARGEST_ATTENTION_FACTOR:
+        raise InputError(
+            f"{method}: attention_factor must be a positive number up to "
+            f"{LARGEST_ATTENTION_FACTOR:g}, not {value:g}"
+        )
 
 
 def blend(

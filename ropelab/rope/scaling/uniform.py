@@ -85,11 +85,17 @@ class AdjustedBase(Scaling):
 def ntk_base(geometry: Geometry, factor: float) -> float:
     """base * factor^(d/(d-2)), the base that divides the slowest of d/2 frequencies by ``factor``.
 
-    Undefined for a single pair (d = 2), whose frequency is 1 whatever the base: InputError.
+    Undefined for a single pair (d = 2), whose frequency is 1 whatever the base, and where float64
+    has no such number: InputError.
     """
     d = geometry.rotary_dim
     if d < 4:
         raise InputError(
             "NTK-aware scaling needs a rotary_dim of at least 4: one pair ignores the base"
         )
-    return geometry.base * factor ** (d / (d - 2))
+    try:
+        return geometry.base * factor ** (d / (d - 2))
+    except OverflowError:
+        raise InputError(
+            f"NTK-aware scaling by {factor:g} needs a base larger than float64 holds"
+        ) from None

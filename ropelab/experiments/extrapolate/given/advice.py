@@ -6,16 +6,15 @@ cannot be told from it, nothing else is recommended.
 """
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.labels import AS_SHIPPED, WINDOW, method_label, row_labels
+from ropelab.tables import Tables
 from ropelab.trials.tables import NLL
 
-Tables = Mapping[str, pd.DataFrame]
 BETTER, KEPT, OPEN, UNDECIDABLE = "better", "as_shipped", "open", "undecidable"
 """The best row is better than as shipped; it is the model as shipped; it is not told from it; the
 model does not do the task inside its trained length."""

@@ -17,7 +17,6 @@ from ropelab.context import Cell, Context
 from ropelab.errors import InputError
 from ropelab.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.hf.passes import LONGEST_PASS
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
 from ropelab.notices import say
 from ropelab.trials.copying import Copying
@@ -130,11 +129,12 @@ def memory(model: Any, length: int) -> int:
     heads = text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // heads
     kept = 2 * (getattr(text, "num_key_value_heads", None) or heads) * head
-    at_once = min(length, LONGEST_PASS)
-    wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
+    passes = model.passes
+    at_once = min(length, passes.longest(1)) if passes.in_parts else length
     scores = heads * at_once * length * 4 if text._attn_implementation == "eager" else 0
-    added = length * text.num_hidden_layers * kept + at_once * wide + 2 * length * text.hidden_size
-    return _taken(model) + added * each + scores + 4 * 4 * LOGITS_PER_CHUNK
+    added = length * text.num_hidden_layers * kept + 2 * length * text.hidden_size
+    wide = at_once * passes.bytes_per_token
+    return _taken(model) + added * each + wide + scores + 4 * 4 * LOGITS_PER_CHUNK
 
 
 def _taken(model: Any) -> int:

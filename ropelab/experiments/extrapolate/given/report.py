@@ -1,14 +1,14 @@
 """The answer in words and the short table, from the tables of a model given alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given.advice import BETTER, KEPT, UNDECIDABLE
 from ropelab.labels import AS_SHIPPED, WINDOW, row_labels
+from ropelab.tables import Tables
 from ropelab.trials.comparisons import said
 
-Tables = Mapping[str, pd.DataFrame]
 DOES = {
     "text": "reads text",
     "copy": "copies",

@@ -1,0 +1,124 @@
+"""Targets of `ropelab check` that are broken, or that break: one line, and nothing on stdout."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.experiments.check import Question, check
+from tests.experiments.test_check import LLAMA
+from tests.test_cli import call
+
+__all__ = ["call"]  # a fixture
+
+ANGLES = np.arange(64.0)[:, None] * 500000.0 ** (-np.arange(32) / 32)
+COS, SIN = np.cos(ANGLES), np.sin(ANGLES)
+WHOLE = "positions must be a list of whole numbers"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"cos": COS * 1j, "sin": SIN}, "cos holds complex128, not real numbers"),
+        ({"cos": COS.astype(str), "sin": SIN}, "not real numbers"),
+        ({"cos": COS.astype(object), "sin": SIN}, "cannot read t.npz"),
+        ({"positions": np.arange(64) + 0.5, "cos": COS, "sin": SIN}, WHOLE),
+        ({"positions": np.full(64, np.nan), "cos": COS, "sin": SIN}, WHOLE),
+        ({"positions": np.arange(64) * 1e300, "cos": COS, "sin": SIN}, WHOLE),
+        ({"positions": -np.arange(64), "cos": COS, "sin": SIN}, WHOLE),
+        ({"positions": np.ones((8, 8)), "cos": COS, "sin": SIN}, WHOLE),
+        ({"cos": np.float64(1), "sin": np.float64(0)}, "has no row for position 1"),
+        ({"cos": COS}, "needs arrays cos and sin, it has cos"),
+        ({"cos": COS, "sin": SIN[:, 1:]}, "for 64 positions"),
+    ],
+)
+def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
+    np.savez("t.npz", **arrays)
+    with pytest.raises(InputError, match=sentence) as caught:
+        check(Question("t.npz", "config.json"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04" + bytes(100), b"PK\x05\x06"])
+def test_a_file_that_is_no_archive_is_refused(here, content):
+    (here / "t.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot read t\.npz"):
+        check(Question("t.npz", "config.json"))
+
+
+@pytest.mark.parametrize("factor", [np.nan, np.inf, 1e308])
+def test_numbers_beyond_all_factors_are_said_to_be_wrong(here, factor):
+    np.savez("t.npz", cos=np.full_like(COS, factor), sin=SIN)
+    verdict = check(Question("t.npz", "config.json")).verdict
+    assert (verdict.wrong, verdict.says) == (True, "tables hold numbers that are not finite")
+
+
+CODE = """
+import sys
+import numpy as np
+
+def raises(): raise ValueError("no \\x1b[2J\\nsecond line")
+def leaves(): sys.exit(0)
+def none(): return None
+def nothing_asked(): return lambda: 1
+def three(): return lambda a, b, c: 1
+def number(): return lambda positions: 5
+def one(): return lambda positions: (positions,)
+def words(): return lambda positions: (np.array(["a"]), np.array(["b"]))
+def recursive():
+    def again(positions): return again(positions)
+    return again
+def loud():
+    print("on stdout")
+    return lambda positions: (np.cos(positions[:, None] * np.ones(32)),) * 2
+constant = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("odd_rope:raises", "raised ValueError: no \\x1b[2J second line (odd_rope.py, line 5)"),
+        ("odd_rope:leaves", "odd_rope:leaves raised SystemExit: 0 (odd_rope.py, line 6)"),
+        ("odd_rope:none", "made a NoneType, which cannot be called"),
+        ("odd_rope:nothing_asked", "raised TypeError"),
+        ("odd_rope:three", "raised TypeError"),
+        ("odd_rope:number", "answers with a int, not with cos and sin"),
+        ("odd_rope:one", "answers with a tuple, not with cos and sin"),
+        ("odd_rope:words", "raised ValueError: could not convert string to float"),
+        ("odd_rope:recursive", "raised RecursionError"),
+        ("odd_rope:constant", "raised TypeError: 'int' object is not callable"),
+        ("odd_rope:missing", "cannot load odd_rope:missing"),
+        ("no_such_module:x", "cannot load no_such_module:x: No module named"),
+        ("broken_rope:x", "broken_rope:x raised SyntaxError"),
+        (":x", "raised ValueError: Empty module name"),
+        ("..:x", "..:x raised TypeError"),
+        ("nothing", "is not a folder, an .npz or a package.module:factory"),
+    ],
+)
+def test_code_that_breaks_is_one_line(here, call, target, sentence):
+    (here / "odd_rope.py").write_text(CODE)
+    (here / "broken_rope.py").write_text("def x(:")
+    status, out, err = call("check", target, "--config", here / "config.json")
+    sys.modules.pop("odd_rope", None)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("ropelab: ")
+    assert sentence in err
+
+
+def test_what_code_prints_does_not_get_between_the_answer(here, call):
+    (here / "odd_rope.py").write_text(CODE)
+    status, out, err = call("check", "odd_rope:loud", "--config", here / "config.json", "--json")
+    sys.modules.pop("odd_rope", None)
+    assert status == 3
+    assert json.loads(out)["wrong"] is True
+    assert "on stdout" in err

@@ -1,0 +1,24 @@
+"""What a command has imported by the time it ends, seen from outside."""
+
+import json
+import subprocess
+import sys
+
+LARGE = ("torch", "numpy", "pandas", "matplotlib", "scipy")
+CODE = """
+import json, sys
+from ropelab.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as stop:
+    print("\\n" + json.dumps([stop.code, sorted(sys.modules)]))
+"""
+
+
+def imported_by(*arguments):
+    """The exit status of a command in a process of its own, and which of LARGE it imported."""
+    command = [sys.executable, "-c", CODE, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    status, modules = json.loads(done.stdout.splitlines()[-1])
+    return status, {name for name in LARGE if name in modules}

@@ -1,0 +1,78 @@
+"""The tools that fetch what is not committed: what they write, without a network."""
+
+import importlib.util
+import io
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+
+TOOLS = Path(__file__).parents[1] / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    """Loads a tool as it is when it is run as a script."""
+    monkeypatch.syspath_prepend(TOOLS)
+
+    def loaded(name: str):
+        spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield loaded
+    sys.modules.pop("packages", None)
+
+
+def packed(archive: Path, files: dict[str, str]) -> Path:
+    """An archive of those files."""
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return archive
+
+
+def test_only_text_of_the_documentation_is_written_with_its_source(tool, tmp_path):
+    files = {
+        "django-5.2.8/docs/ref/forms.txt": "Forms",
+        "django-5.2.8/docs/conf.py": "code",
+        "django-5.2.8/README.txt": "not inside",
+    }
+    folder = tmp_path / "text"
+    docs = tool("django_docs")
+    docs.unpack(packed(tmp_path / "sdist.tar.gz", files), folder)
+    written = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert written == {"ref/forms.txt", ".source"}
+    assert (folder / "ref/forms.txt").read_text() == "Forms"
+    assert docs.SHA256 in (folder / ".source").read_text()
+
+
+def test_an_archive_that_reaches_outside_is_refused(tool, tmp_path):
+    archive = packed(tmp_path / "sdist.tar.gz", {"django-5.2.8/docs/../../evil.txt": "text"})
+    with pytest.raises(SystemExit, match="outside"):
+        tool("django_docs").unpack(archive, tmp_path / "text" / "inner")
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_a_file_that_is_not_the_published_one_is_refused(tool, tmp_path):
+    file = tmp_path / "package.tar.gz"
+    file.write_bytes(b"something else")
+    with pytest.raises(SystemExit, match="not the file that was published"):
+        tool("packages").fetched("package==1", file, "0" * 64)
+
+
+def test_where_a_corpus_is_from_is_told_beside_its_fingerprint(corpora, tmp_path):
+    small = {"train_len": 64, "test_len": 256, "documents": 3}
+    plain = ExtrapolateConfig(corpus=corpora[0], **small).inputs()
+    assert set(plain) == {"corpus"}
+    for path in Path(corpora[0]).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / ".source").write_text("Invented words, for tests\n")
+    told = ExtrapolateConfig(corpus=str(tmp_path), **small).inputs()
+    assert told == {**plain, "corpus_source": "Invented words, for tests"}
