@@ -10,6 +10,7 @@ the same config would not give the same tables twice. The weights are float32 in
 bfloat16 means torch's autocast, which casts the operands of matrix products.
 """
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -100,3 +101,15 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
     import torch
 
     return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+
+def return_freed_memory() -> None:
+    """Hand back to the system what the C library keeps of freed memory, where it can (glibc).
+
+    Blocks that grow a little from one allocation to the next leave holes that no later one fits.
+    """
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # another C library
+        return
+    trim(0)

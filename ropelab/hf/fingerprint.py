@@ -13,7 +13,6 @@ from pathlib import Path
 from ropelab.errors import InputError
 from ropelab.hf.folder import files, located
 
-BLOCK = 2**22
 SETTLED_NS = 2_000_000_000
 """A file that changed so recently could change again within one tick of its time of change."""
 
@@ -64,8 +63,5 @@ def _remembered(path: Path, identity: tuple[int, ...]) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(file, "sha256").digest()

@@ -4,11 +4,11 @@ import math
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ropelab.hf.attention import Attention, attending
 from ropelab.hf.head import layers_name
+from ropelab.machine import return_freed_memory
 
 USUAL_PASS, LONGEST_PASS = 8192, 16384
 """Tokens that are read at once, by any model and by a narrow one; longer contexts in parts."""
@@ -68,13 +68,18 @@ class Passes:
         length = tokens.shape[1]
         size = max(1, min(longest // 2, SCORES_PER_PART // length, longest**2 // length))
         cache = DynamicCache(config=self.text)
-        parts = []
+        found = None
         for first in range(0, length, size):
             if attention is not None:
                 attention.first = first
             part = tokens[:, first : first + size]
-            parts.append(self._hidden(part, past_key_values=cache, use_cache=True))
-        return torch.cat(parts, dim=1)
+            hidden = self._hidden(part, past_key_values=cache, use_cache=True)
+            if found is None:
+                found = hidden.new_empty(len(tokens), length, hidden.shape[-1])
+            found[:, first : first + size] = hidden
+            return_freed_memory()  # keys and values were copied into a longer table
+        assert found is not None, "there is at least one token"
+        return found
 
     def _hidden(self, tokens: Tensor, **more: object) -> Tensor:
         hidden: Tensor = self.layers(tokens, **more).last_hidden_state

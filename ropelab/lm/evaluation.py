@@ -69,14 +69,14 @@ def _block_losses(model: Readable, block: Tensor, last: int | None) -> Tensor:
     block = block.to(model.head.weight.device)
     keep = slice(-(last or block.shape[1] - 1), None)
     hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
+    # Results go to one place: kept apart, they would lie between freed logits and hold those.
+    losses = torch.empty(targets.shape, device=targets.device)
     size = _chunk(model, len(block))
-    losses = [
-        cross_entropy(model.head(h).flatten(0, 1).float(), t.flatten(), reduction="none").view(
-            t.shape
-        )
-        for h, t in zip(hidden.split(size, 1), targets.split(size, 1), strict=True)
-    ]
-    return torch.cat(losses, dim=1).cpu()
+    parts = (whole.split(size, dim=1) for whole in (hidden, targets, losses))
+    for h, t, out in zip(*parts, strict=True):
+        logits = model.head(h).flatten(0, 1).float()
+        out.copy_(cross_entropy(logits, t.flatten(), reduction="none").view(t.shape))
+    return losses.cpu()
 
 
 def _chunk(model: Readable, rows: int) -> int:

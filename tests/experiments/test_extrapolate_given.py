@@ -21,6 +21,7 @@ from ropelab.experiments.extrapolate.given.plan import cells
 from ropelab.experiments.extrapolate.pairs import ABOUT, text_pairs
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
+from ropelab.hf import passes
 from ropelab.lab import Lab
 from ropelab.trials import grid
 from ropelab.trials.comparisons import compared
@@ -288,6 +289,16 @@ def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypa
         estimate.prepare(asked, left, Context())
     estimate.prepare(asked, left, Context(limits=False))
     assert capsys.readouterr().err.startswith("about 2 days, ")
+
+
+def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
+    model = config().given().model()
+    monkeypatch.setattr(passes, "LONGEST_PASS", 128)
+    in_parts = estimate.memory(model, 4096)
+    monkeypatch.setattr(model.passes, "in_parts", False)
+    more = estimate.memory(model, 4096) - in_parts
+    activations = (8 * 32 + 3 * 48) * 4 * (4096 - 128)
+    assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go
 
 
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):

@@ -2,6 +2,7 @@
 
 import os
 import time
+import tracemalloc
 
 import pytest
 
@@ -61,3 +62,16 @@ def test_what_is_no_file_is_refused(folder):
     os.mkfifo(folder / "tokenizer.json")
     with pytest.raises(InputError, match=r"tokenizer\.json is not a plain file"):
         fingerprint_of(folder)
+
+
+def test_large_files_are_read_in_small_blocks(tmp_path):
+    for number in range(8):
+        with (tmp_path / f"model-{number}.safetensors").open("wb") as file:
+            file.truncate(16 * SIZE)
+    fingerprint_of(tmp_path)
+    tracemalloc.start()
+    try:
+        fingerprint_of(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < SIZE
+    finally:
+        tracemalloc.stop()
