@@ -17,6 +17,7 @@ from tests.docs.encodings import encodings_entries
 from tests.docs.entry import Entry
 from tests.docs.extrapolation import extrapolate_entries
 from tests.docs.frequencies import frequencies_entries
+from tests.docs.further import further_entries
 from tests.docs.given import given_entries
 from tests.docs.ledger import claims_entries
 from tests.docs.notes import note_pages
@@ -72,6 +73,7 @@ def entries() -> list[Entry]:
         *precision_entries(),
         *base_entries(),
         *extrapolate_entries(),
+        *further_entries(),
         *base_empirical_entries(),
         *encodings_entries(),
         *frequencies_entries(),

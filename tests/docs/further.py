@@ -11,6 +11,7 @@ from tests.docs.reference import table, titled
 FINDINGS = "docs/findings.md"
 TWICE = "Twice the trained length"
 FINETUNED = "After fine-tuning at 8k"
+PROSE = "Trained at 2k, read at 8k, on English prose (Django's documentation)"
 
 
 def of(title: str, name: str, arm: str) -> pd.DataFrame:
@@ -44,6 +45,15 @@ def further_entries() -> Iterator[Entry]:
             lambda label=label: [
                 *(copied(TWICE, label, back, 4096) for back in (1024, 2048, 3072)),
                 read(TWICE, label, 4096),
+            ],
+        )
+    for label in dict.fromkeys(of(PROSE, "text_nll", "zero_shot")["label"]):
+        yield Entry(
+            FINDINGS,
+            f"| `{label}` on prose |" + " {} |" * 5,
+            lambda label=label: [
+                *(copied(PROSE, label, back, 8192) for back in (1536, 4096, 6144)),
+                *(read(PROSE, label, end) for end in (2048, 8192)),
             ],
         )
     for label in dict.fromkeys(of(FINETUNED, "text_nll", "finetuned")["label"]):
