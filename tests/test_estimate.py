@@ -41,7 +41,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
     ("command", "sentence"),
     [
         ("base --context 1e12", "of memory, and 8.0 GB are free"),
-        ("base --context 15e8 --head-dim 512", "hours, more than a day"),
+        ("base --context 15e8 --head-dim 1280", "hours, more than a day"),
         ("precision --length 1e12", "of memory"),
         ("precision --length 4e10", "hours, more than a day"),
         ("precision --samples 1e12", "of memory"),

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from ropelab.errors import InputError
 from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
 from ropelab.rope.bounds.bisection import Open, finished
-from ropelab.rope.bounds.cells import excluded, excluded_upto
+from ropelab.rope.bounds.cells import Tangents, excluded, excluded_upto, value_and_slope
 from ropelab.rope.bounds.hunt import promising
-from ropelab.rope.bounds.survey import single
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(
@@ -41,10 +40,6 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
     exact = similarity.at(positions, math.log(base))
     found = scan(similarity, math.log(base), start, start + count)
     assert np.abs(found - exact).max() < similarity.single_error
-    assert (
-        np.abs(single(similarity, positions, math.log(base)) - exact).max()
-        < similarity.single_error
-    )
 
 
 @given(HEADS, st.floats(1.5, 15), st.floats(1e-7, 1e-2), st.lists(st.integers(1, 4000), min_size=1))
@@ -73,7 +68,9 @@ def test_bases_are_excluded_only_where_a_position_is_negative(similarity, u, con
     generator = np.random.default_rng(seed)
     positions = np.unique(generator.integers(1, context, 400)).astype(np.float64)
     centre = u + abs(turns) / (context * similarity.slope_typical(u) + 1)
-    end = excluded_upto(similarity, positions, u, centre)
+    inv_freq = similarity.inv_freq(np.array([centre]))
+    at_centre = value_and_slope(similarity, positions, inv_freq, exact=False)
+    end = excluded_upto(similarity, Tangents(positions, *at_centre), u, centre)
     for base in np.linspace(u, end, 41) if end > u else ():
         assert similarity.at(positions, base).min() < 0
 
@@ -81,9 +78,13 @@ def test_bases_are_excluded_only_where_a_position_is_negative(similarity, u, con
 @pytest.mark.parametrize("context", [1500, 50_000, 600_000])
 def test_the_hunt_finds_positions_that_fail(context):
     u = math.log(context)
-    positions = promising(LLAMA, u, context)
-    assert positions.max() < context
-    assert LLAMA.at(positions, u).min() < -1
+    found = promising(LLAMA, u, context)
+    assert found.positions.max() < context
+    assert found.values.min() < -1
+    values, slopes = value_and_slope(LLAMA, found.positions, LLAMA.inv_freq(np.array([u])), True)
+    assert np.abs(found.values - values).max() < LLAMA.single_error
+    allowed = LLAMA.single_error * LLAMA.slope_bound(u) * found.positions
+    assert (np.abs(found.slopes - slopes) < allowed).all()
 
 
 def test_the_first_admissible_base_of_4m_tokens():

@@ -1,20 +1,26 @@
 """`python -m tests.stress`: try everything, say what did not hold, and keep the counts.
 
-`--few` tries a small part and keeps nothing; names choose among the ideas. The counts of those that
-were tried are kept beside those of the others.
+`--few` tries a small part and keeps nothing; names choose among the ideas. The counts of an idea
+are kept as soon as it has been tried, with the commit, and written into docs/promises.md.
 """
 
 import csv
+import re
 import sys
 import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
 
+from ropelab.store import surroundings
 from tests.stress import bench
 
 IDEAS = ("faults", "kills", "limits", "corruption", "together", "corpora", "mutations")
 TALLY = Path(__file__).parent / "tally.csv"
+PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
+HEAD = ("idea", "tried", "held", "commit")
+Counts = dict[str, tuple[str, ...]]
+"""Of each idea: how many were tried, how many held, at which commit."""
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files lie in memory, so that flushing them a million times costs no time."""
 SHOWN = 20
@@ -26,21 +32,37 @@ def main(arguments: list[str]) -> int:
     few = "--few" in arguments
     names = [name for name in arguments if name in IDEAS] or list(IDEAS)
     bench.install()
-    counts = {name: tally(name, few) for name in names}
-    if not few:
-        keep(counts)
+    counts = {}
+    for name in names:
+        counts[name] = tally(name, few)
+        if not few:
+            keep(name, *counts[name])
     return int(any(tried != held or not tried for tried, held in counts.values()))
 
 
-def keep(counts: dict[str, tuple[int, int]]) -> None:
-    """Write the counts of the ideas that were tried, beside those of the others' last trials."""
-    known: dict[str, tuple[object, object]] = {}
-    if TALLY.exists():
-        with TALLY.open() as file:
-            known = {row["idea"]: (row["tried"], row["held"]) for row in csv.DictReader(file)}
-    rows = [(name, *(known | counts)[name]) for name in IDEAS if name in known | counts]
+def keep(name: str, tried: int, held: int) -> None:
+    """Write the counts of an idea beside those of the others' last trials."""
+    where = surroundings()
+    commit = f"{where['commit'] or 'none'}{'+' if where['dirty'] else ''}"
+    counts = {**read_tally(), name: (str(tried), str(held), commit)}
+    rows = [(idea, *counts[idea]) for idea in IDEAS if idea in counts]
     with TALLY.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("idea", "tried", "held"), *rows])
+        csv.writer(file, lineterminator="\n").writerows([HEAD, *rows])
+    PAGE.write_text(told(PAGE.read_text(encoding="utf-8"), counts), encoding="utf-8")
+
+
+def read_tally() -> Counts:
+    """The counts that were kept."""
+    with TALLY.open() as file:
+        return {idea: tuple(of_idea) for idea, *of_idea in list(csv.reader(file))[1:]}
+
+
+def told(page: str, counts: Counts) -> str:
+    """The page with these counts in its table."""
+    for idea, (tried, held, *_) in counts.items():
+        row = re.compile(rf"^(\| `{idea}` \|.*)\| [\d,]+ \| [\d,]+ \|$", re.MULTILINE)
+        page = row.sub(rf"\1| {int(tried):,} | {int(held):,} |", page)
+    return page
 
 
 def tally(name: str, few: bool) -> tuple[int, int]:

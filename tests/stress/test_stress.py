@@ -1,16 +1,12 @@
 """A small part of what `make stress` tries; and its counts are those that the page tells."""
 
-import csv
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.stress.__main__ import IDEAS, TALLY
-
-PAGE = Path(__file__).parents[2] / "docs" / "promises.md"
+from tests.stress.__main__ import IDEAS, PAGE, read_tally, told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file operations are watched through /proc")
@@ -24,11 +20,11 @@ def test_a_small_part_holds(idea):
 
 
 def test_the_page_tells_the_counts_that_were_kept():
-    with TALLY.open() as file:
-        counted = {row["idea"]: (row["tried"], row["held"]) for row in csv.DictReader(file)}
-    rows = re.findall(
-        r"^\| `(\w+)` \|.*\| ([\d,]+) \| ([\d,]+) \|$", PAGE.read_text(), re.MULTILINE
-    )
-    said = {idea: (tried.replace(",", ""), held.replace(",", "")) for idea, tried, held in rows}
-    assert said == counted
-    assert set(counted) == set(IDEAS)
+    counts, page = read_tally(), PAGE.read_text(encoding="utf-8")
+    assert tuple(counts) == IDEAS
+    assert told(page, counts) == page
+    changed = told(page, {**counts, "kills": ("12345", "12344", "")})
+    assert "| 12,345 | 12,344 |\n" in changed
+    assert len(set(changed.splitlines()) - set(page.splitlines())) == 1
+    for idea in IDEAS:
+        assert told(page, {idea: ("1", "1", "")}) != page

@@ -21,15 +21,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.rope.bounds.bisection import EDGE, Interval, Open, decided, finished
+from ropelab.rope.bounds.bisection import EDGE, Interval, Open, finished
 from ropelab.rope.bounds.boxes import Boxes, cells, threatened
 from ropelab.rope.bounds.cells import excluded, excluded_upto
 from ropelab.rope.bounds.hunt import promising
 from ropelab.rope.bounds.similarity import Floats, Similarity, Singles
 from ropelab.rope.bounds.survey import blocks, scan
 
-AHEAD = 1.0
+AHEAD = 1.2
 """Where in a hunt sums are expanded: so many turns of the longest position from its beginning."""
+LEAST = 0.01
+"""A hunt that gets no further than that share of the way to where sums are expanded has missed."""
 NARROWEST = 0.02
 """The least width of a slab that is resolved position by position, in those turns."""
 DESCENT = 2.0
@@ -175,8 +177,8 @@ class Walk:
             slab = _Slab()
             if end == u:
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
-                self._resolve(slab, u, end, pace)
-                pace.learn(slab.mostly_admissible(self.similarity, end - u))
+                admissible = self._resolve(slab, u, end, pace)
+                pace.learn(mostly_admissible=admissible > (end - u) / 2)
             yield end, slab
             u = end
 
@@ -192,32 +194,40 @@ class Walk:
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
             reach = max(2, round(pace.share * self.context))
-            positions = promising(self.similarity, centre, reach)
-            if len(positions):
-                end = excluded_upto(self.similarity, positions, u, centre)
-                if end > u:
-                    pace.caught()
-                    return end
+            tangents = promising(self.similarity, centre, reach)
+            end = excluded_upto(self.similarity, tangents, u, centre)
+            if end > u + LEAST * (centre - u):
+                pace.caught()
+                return end
             if pace.share == 1:
                 return u
             pace.missed()
 
-    def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> None:
-        """Put [low, high] into the slab: in few cells, each with all positions that threaten it."""
-        positions = self._threats(low, high)
+    def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> float:
+        """Put [low, high] into the slab: in few cells, each with all positions that threaten it.
+
+        Gives the width of the cells whose middle is admissible.
+        """
+        positions, lowest = self._threats(low, high)
         pace.saw(len(positions), self.context)
         if not len(positions):
             slab.clear.append((low, high))
         elif len(positions) <= _too_many(self.context) or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
             slab.open.append(Open.one(self.similarity, positions, low, high, fine))
-        elif not excluded(self.similarity, positions[:24], low, high):
+        elif excluded(self.similarity, positions[:24], low, high):
+            return 0.0
+        else:
             middle = (low + high) / 2
-            self._resolve(slab, low, middle, pace)
-            self._resolve(slab, middle, high, pace)
+            below = self._resolve(slab, low, middle, pace)
+            return below + self._resolve(slab, middle, high, pace)
+        return high - low if lowest >= 0 else 0.0
 
-    def _threats(self, low: float, high: float) -> Floats:
-        """Every position that could have S < 0 somewhere in [low, high], lowest S first."""
+    def _threats(self, low: float, high: float) -> tuple[Floats, float]:
+        """Every position that could have S < 0 somewhere in [low, high], lowest S first.
+
+        And the lowest S in the middle, where it is negative.
+        """
         similarity = self.similarity
         reach = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
@@ -227,8 +237,8 @@ class Walk:
             near = np.flatnonzero(sums < reach * stop + margin)
             near = near[sums[near] < reach * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
-        positions = np.concatenate([part for part, _ in found])
-        return positions[np.argsort(np.concatenate([part for _, part in found]))]
+        positions, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return positions[np.argsort(values)], float(values.min(initial=0.0))
 
 
 @dataclass
@@ -237,19 +247,6 @@ class _Slab:
 
     clear: list[Interval] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
-
-    def mostly_admissible(self, similarity: Similarity, width: float) -> bool:
-        """Whether half of the slab is admissible; bisects its cells only until that is known."""
-        sure = _length(self.clear)
-        while self.open and sure < width / 2:
-            left = Open.joined(self.open)
-            if sure + left.length < width / 2:
-                break
-            pieces, left = decided(similarity, left)
-            self.clear += pieces
-            self.open = [left] if left.cells.size else []
-            sure = _length(self.clear)
-        return sure >= width / 2
 
 
 class _Pace:
@@ -294,7 +291,3 @@ def _too_many(context: int) -> int:
 def _touch(first: Interval, second: Interval) -> bool:
     """Whether the second begins where the first ends, up to a few edges."""
     return second[0] - first[1] <= 4 * EDGE
-
-
-def _length(intervals: list[Interval]) -> float:
-    return sum(high - low for low, high in intervals)

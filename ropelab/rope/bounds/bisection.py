@@ -16,7 +16,7 @@ from ropelab.rope.bounds.similarity import Floats, Similarity
 
 EDGE = 1e-11
 """Width in ln b at which a change of sign is taken as located."""
-BLOCK = 1 << 13
+BLOCK = 1 << 9
 """Positions in cells looked at in one go."""
 
 Interval = tuple[float, float]
@@ -57,11 +57,6 @@ class Open:
             np.concatenate([part.positions for part in parts]),
             np.concatenate([part.owner + at for part, at in zip(parts, offsets, strict=True)]),
         )
-
-    @property
-    def length(self) -> float:
-        """The width of all cells together."""
-        return float((self.cells[1] - self.cells[0]).sum())
 
     def halves(self, cells: NDArray[np.bool_], pairs: NDArray[np.bool_]) -> "Open":
         """The chosen cells, each cut in two, with the chosen positions threatening both halves."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ropelab.rope.bounds.bisection import Open
 from ropelab.rope.bounds.similarity import TWO_PI, Floats, Similarity, Singles
 
-BLOCK = 1 << 10
+BLOCK = 1 << 9
 """Boxes looked at in one go."""
 RUNS = 16
 """Into how many runs the positions are cut at first, at least."""

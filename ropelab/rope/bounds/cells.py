@@ -5,10 +5,12 @@ On a cell of half-width h around c (in u = ln b), Taylor's theorem gives for one
 excludes the whole cell; if it is above that, m is harmless in the whole cell.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.rope.bounds.similarity import Floats, Similarity, wrapped
+from ropelab.rope.bounds.similarity import Floats, Similarity, Singles, wrapped
 
 
 def excluded(similarity: Similarity, positions: Floats, low: float, high: float) -> bool:
@@ -26,44 +28,54 @@ def excluded(similarity: Similarity, positions: Floats, low: float, high: float)
     return bool((value + radius < 0).any())
 
 
-def excluded_upto(similarity: Similarity, positions: Floats, u: float, centre: float) -> float:
+@dataclass(frozen=True)
+class Tangents:
+    """S and dS/du of some positions at one base, as exact as float32 cosines make them."""
+
+    positions: Floats
+    values: Floats | Singles
+    slopes: Floats
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: float) -> float:
     """The largest u' such that every base from u to u' is excluded; u itself where there is none.
 
     At ``centre`` >= u each position gives the stretches in which its S stays negative by Taylor's
     theorem; those that follow on one another from u on are joined.
     """
-    low, high = _negative_stretches(similarity, positions, u, centre)
-    for place in np.argsort(low):
-        if low[place] > u:
+    low, high = _negative_stretches(similarity, tangents, u, centre)
+    order = np.argsort(low)
+    for start, end in zip(low[order].tolist(), high[order].tolist(), strict=True):
+        if start > u:
             break
-        u = max(u, float(high[place]))
+        u = max(u, end)
     return u
 
 
 def _negative_stretches(
-    similarity: Similarity, positions: Floats, u: float, centre: float
+    similarity: Similarity, tangents: Tangents, u: float, centre: float
 ) -> tuple[Floats, Floats]:
     """[low, high] in ln b, above u and around ``centre``, in which a position's S is negative.
 
     On either side, at distance x from the centre, S is at most c + b x + a x^2: negative between
     the roots of that parabola.
     """
-    inv_freq = similarity.inv_freq(np.array([centre]))
-    value, slope = value_and_slope(similarity, positions, inv_freq, exact=False)
+    positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
     a = (positions * c1 + positions**2 * c2) / 2 + 1e-9  # a larger bound, and never 0
     uncertain = similarity.single_error * positions * similarity.slope_bound(u)
-    c = value.astype(np.float64) + similarity.single_error
-    ends = []
-    for side in (-1, 1):
-        b = side * slope + uncertain
-        root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
-        near = np.maximum((-b - root) / (2 * a), 0) * (1 + 1e-9)
-        far = (-b + root) / (2 * a) * (1 - 1e-9)
-        found = (root > 0) & (far > near)
-        ends.append((side * near[found], side * far[found]))
-    (left_near, left_far), (right_near, right_far) = ends
-    low, high = np.concatenate((left_far, right_near)), np.concatenate((left_near, right_far))
+    c = tangents.values.astype(np.float64) + similarity.single_error
+    sides = np.array([[-1.0], [1.0]])
+    b = sides * tangents.slopes + uncertain
+    root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
+    near = np.maximum((-b - root) / (2 * a), 0) * (1 + 1e-9)
+    far = (-b + root) / (2 * a) * (1 - 1e-9)
+    left, right = (root > 0) & (far > near)
+    low = np.concatenate((-far[0, left], near[1, right]))
+    high = np.concatenate((-near[0, left], far[1, right]))
     inward = np.spacing(centre)  # stretches that meet at the centre itself still do
     return centre + low + inward * (low != 0), centre + high - inward * (high != 0)
 

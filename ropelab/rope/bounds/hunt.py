@@ -8,25 +8,24 @@ the same for n neighbours, and where the whole sum is negative theirs must alrea
 import numpy as np
 from numpy.typing import NDArray
 
+from ropelab.rope.bounds.cells import Tangents
 from ropelab.rope.bounds.similarity import Floats, Similarity
-from ropelab.rope.bounds.survey import block_sums, single
+from ropelab.rope.bounds.survey import block_sums, block_tangents
 
 BLOCK = 1024
 """Tokens in a block of the first look; contexts of a few blocks are looked at throughout."""
-BLOCKS = 48
+BLOCKS = 32
 """How many blocks are looked at more closely."""
-STRIDE = 8
+STRIDE = 32
 """Distance in tokens between the positions of the second look."""
 PLACES = 24
 """How many of them are looked at token by token."""
-MOST = 150
-"""How many positions are returned."""
 HIGHEST = 3.0
 """Sums above this do not become negative near the base that is looked at."""
 
 
-def promising(similarity: Similarity, u: float, reach: int) -> Floats:
-    """Positions below ``reach`` where S is low, lowest first (at most MOST)."""
+def promising(similarity: Similarity, u: float, reach: int) -> Tangents:
+    """Positions below ``reach`` where S is low at u, in no order."""
     starts = np.arange(1, reach, BLOCK, dtype=np.float64)
     if len(starts) > BLOCKS:
         middles = starts + BLOCK // 2
@@ -36,11 +35,9 @@ def promising(similarity: Similarity, u: float, reach: int) -> Floats:
     rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), BLOCK // STRIDE)
     places = starts[rows] + STRIDE * columns
     positions = (places[:, None] + np.arange(STRIDE)).ravel()
-    positions = positions[positions < reach]
-    sums = single(similarity, positions, u)
-    order = _lowest(sums, MOST)
-    order = order[np.argsort(sums[order])]
-    return positions[order][sums[order] < HIGHEST]
+    sums, slopes = (part.ravel() for part in block_tangents(similarity, u, places, STRIDE))
+    low = np.flatnonzero((sums < HIGHEST) & (positions < reach))
+    return Tangents(positions[low], sums[low], slopes[low] * positions[low])
 
 
 def _slow_sums(

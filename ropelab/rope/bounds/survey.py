@@ -47,10 +47,20 @@ def block_sums(
     return sums
 
 
-def single(similarity: Similarity, positions: Floats, u: float) -> Singles:
-    """S at any ``positions`` in float32, within ``similarity.single_error``."""
-    angles = _angles(positions, similarity.inv_freq(u))
-    return np.cos(angles).sum(axis=1) + np.float32(similarity.unrotated)
+def block_tangents(
+    similarity: Similarity, u: float, starts: Floats, columns: int
+) -> tuple[Singles, Singles]:
+    """S and dS/du / position at start + column in float32, for each: [starts, columns].
+
+    S within ``similarity.single_error``, the other within that times ``similarity.slope_bound(u)``.
+    """
+    inv_freq = similarity.inv_freq(u)
+    left, right = _angles(starts, inv_freq), _angles(np.arange(columns, dtype=np.float64), inv_freq)
+    cos, sin, wide = np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), 1).T
+    weight = (similarity.a * inv_freq).astype(np.float32)
+    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
+    slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
+    return sums + np.float32(similarity.unrotated), slopes
 
 
 def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
