@@ -291,8 +291,10 @@ def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypa
     assert capsys.readouterr().err.startswith("about 2 days, ")
 
 
-@pytest.mark.parametrize(("task", "said"), [("passkey", "fewer than"), ("text", "has 0 documents")])
-def test_too_little_text_is_refused_before_anything_is_asked(
+@pytest.mark.parametrize(
+    ("task", "said"), [("passkey", "too few for passkey"), ("text", "has 0 documents")]
+)
+def test_too_little_text_or_room_is_refused_before_anything_is_asked(
     task, said, config, tmp_path, monkeypatch
 ):
     (tmp_path / "short.md").write_text("one small text")

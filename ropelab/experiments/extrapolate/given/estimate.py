@@ -70,13 +70,14 @@ def prepare(config: GivenConfig, cells: Sequence[Cell], context: Context) -> Non
 
 
 def check_text(config: GivenConfig) -> None:
-    """Refuse a corpus that is too short for what any of the tasks asks in the longest context."""
+    """Refuse a corpus that is too short for what any of the tasks asks."""
     for task in config.tasks:
         asked = question(config, task)
         if isinstance(asked, Texts):
             config.text().windows(asked.length + 1, asked.documents)
         elif isinstance(asked, Needles):
-            asked.needle(max(asked.contexts), 0)
+            for context in asked.contexts:
+                asked.needle(context, 0)
 
 
 def measured_cost(model: Any) -> Cost:
