@@ -140,7 +140,9 @@ class TokenText:
         stream = _stream(self, (number + 1) * length)
         whole = len(stream) // length
         if not whole:
-            raise InputError(f"{_read(self.path).name} has fewer than {length} tokens")
+            raise InputError(
+                f"{_read(self.path).name} has fewer than {length} tokens; give more text (--corpus)"
+            )
         start = number % whole * length
         return stream[start : start + length]
 

@@ -291,6 +291,19 @@ def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypa
     assert capsys.readouterr().err.startswith("about 2 days, ")
 
 
+@pytest.mark.parametrize(
+    ("task", "said"), [("passkey", "too few for passkey"), ("text", "has 0 documents")]
+)
+def test_too_little_text_or_room_is_refused_before_anything_is_asked(
+    task, said, config, tmp_path, monkeypatch
+):
+    (tmp_path / "short.md").write_text("one small text")
+    short = config(corpus=str(tmp_path), tasks=f"copy,{task}")
+    monkeypatch.setattr(estimate, "measured_cost", lambda _: pytest.fail("the model was read"))
+    with pytest.raises(InputError, match=said):
+        run(short, Context(progress=silent))
+
+
 def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     model = config().given().model()
     monkeypatch.setattr(passes, "LONGEST_PASS", 128)

@@ -17,6 +17,7 @@ from ropelab.context import Cell, Context
 from ropelab.errors import InputError
 from ropelab.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.experiments.extrapolate.given.plan import question
 from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
 from ropelab.notices import say
 from ropelab.trials.copying import Copying
@@ -45,9 +46,10 @@ def prepare(config: GivenConfig, cells: Sequence[Cell], context: Context) -> Non
     """Refuse what cannot be computed, and say how long the rest will take, if it is long.
 
     Raises:
-        InputError: a pass needs more memory than there is or is allowed, a method cannot be put
-            in, or it is more than a day.
+        InputError: the corpus is too short, a pass needs more memory than there is or is allowed,
+            a method cannot be put in, or it is more than a day.
     """
+    check_text(config)
     left = [cell for cell in cells if isinstance(cell, AskedOfGiven)]
     model = left[0].subject.model()
     for cell in left:  # a method that the model does not take is refused when it is put in
@@ -65,6 +67,17 @@ def prepare(config: GivenConfig, cells: Sequence[Cell], context: Context) -> Non
         refuse_beyond(Estimate(here, needed - _taken(model)), 1, _free(model))
     if line := told(Estimate(here, needed)):
         say(line)
+
+
+def check_text(config: GivenConfig) -> None:
+    """Refuse a corpus that is too short for what any of the tasks asks."""
+    for task in config.tasks:
+        asked = question(config, task)
+        if isinstance(asked, Texts):
+            config.text().windows(asked.length + 1, asked.documents)
+        elif isinstance(asked, Needles):
+            for context in asked.contexts:
+                asked.needle(context, 0)
 
 
 def measured_cost(model: Any) -> Cost:
