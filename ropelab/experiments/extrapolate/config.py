@@ -112,6 +112,8 @@ class ExtrapolateConfig(TrialConfig):
     @model_validator(mode="before")
     @classmethod
     def _not_of_a_model_given(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "hf" in values:  # as with a variable of the shell that is not set
+            raise ValueError("hf is empty and names no model")
         for name in values:
             if name in GivenConfig.model_fields and name not in cls.model_fields:
                 raise ValueError(f"{name} is for a model given by hf, and none is given")
