@@ -67,7 +67,5 @@ def further_entries() -> Iterator[Entry]:
 def finetuned_row(label: str) -> list[str]:
     """Copying from 2 L and 3 L back and text at the end of 4 L, before and after."""
     arms = ("zero_shot", "finetuned")
-    copies = [
-        copied(FINETUNED, label, back, 8192, arm) for back in (4096, 6144) for arm in arms
-    ]
+    copies = [copied(FINETUNED, label, back, 8192, arm) for back in (4096, 6144) for arm in arms]
     return [*copies, *(read(FINETUNED, label, 8192, arm) for arm in arms)]
