@@ -64,6 +64,39 @@ def further_entries() -> Iterator[Entry]:
         )
 
 
+    yield Entry(
+        FINDINGS,
+        "the best method, `{}`, differs from it by {} [{}, {}] nats per byte.",
+        best_finetuned,
+    )
+    yield Entry(
+        FINDINGS,
+        "context the same last ones cost {}, {} and {} nats per byte):",
+        prose_by_context,
+    )
+
+
+def best_finetuned() -> list[str]:
+    """The fine-tuned method that reads the end best, and how it differs from the window."""
+    end = 8192
+    rows = of(FINETUNED, "text_nll", "finetuned")
+    losses = rows[rows["bucket_end_tokens"] == end].groupby("label")["nll_nats_per_byte"].mean()
+    best = str(losses.idxmin())
+    pairs = table(titled("extrapolate", FINETUNED), "comparisons")
+    pairs = pairs[(pairs["metric"] == "nll_bucket") & (pairs["at_tokens"] == end)]
+    pair = pairs[
+        (pairs["method_a"] == f"{best} finetuned") & (pairs["method_b"] == "sliding_window")
+    ].iloc[0]
+    return [best, *(f"{value:.3f}" for value in (pair.difference, pair.ci_low, pair.ci_high))]
+
+
+def prose_by_context() -> list[str]:
+    """Loss of the models of prose on the same last bytes, by context; means over seeds."""
+    rows = of(PROSE, "last_window", "zero_shot")
+    rows = rows[(rows["label"] == "unscaled") & (rows["context_tokens"] <= 2048)]
+    return [f"{loss:.3f}" for loss in rows.groupby("context_tokens")["nll_nats_per_byte"].mean()]
+
+
 def finetuned_row(label: str) -> list[str]:
     """Copying from 2 L and 3 L back and text at the end of 4 L, before and after."""
     arms = ("zero_shot", "finetuned")

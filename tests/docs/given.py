@@ -55,7 +55,7 @@ def given_entries() -> Iterator[Entry]:
     yield Entry(FINDINGS, "| `sliding_window` | not asked | {} |", lambda: [text_loss(WINDOW)])
     yield Entry(
         FINDINGS,
-        "The window against the model as shipped: {} [{}, {}] nats per byte.",
+        "YaRN against the model as shipped: {} [{}, {}] nats per byte.",
         lambda: [
             f"{only(advised(), column):.2f}" for column in ("difference", "ci_low", "ci_high")
         ],
