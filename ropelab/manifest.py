@@ -76,7 +76,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest = json.loads(read_regular(path, LARGEST))
         SHAPE.validate_python(manifest)
-        changed = manifest.get(HASH, hash_of(manifest)) != hash_of(manifest)
+        changed = manifest.get(HASH) != hash_of(manifest)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError):

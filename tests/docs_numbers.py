@@ -37,6 +37,7 @@ CONSTANTS = {
         "arXiv:2405.14591",
         "models of 1.1 million",
         "0.5 L",
+        "0.75 L",
         "1.5 L",
         "false discovery rate of 5 %",
     ),
