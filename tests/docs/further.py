@@ -63,7 +63,6 @@ def further_entries() -> Iterator[Entry]:
             lambda label=label: finetuned_row(label),
         )
 
-
     yield Entry(
         FINDINGS,
         "the best method, `{}`, differs from it by {} [{}, {}] nats per byte.",
