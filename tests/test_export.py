@@ -18,7 +18,7 @@ from ropelab.page.shown import find_runs
 from ropelab.store import metrics_of
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
-(FOLDER,) = (REFERENCE / "extrapolate").glob("extrapolate-*")
+(FOLDER,) = (REFERENCE / "extrapolate").glob("extrapolate-????????")
 
 
 @pytest.fixture(scope="module")
