@@ -16,21 +16,13 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SHAPE = {
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "tie_word_embeddings": True,
-}
-"""Of SmolLM2-135M; layers beyond a few add keys and values and nothing else."""
 HIGHEST = "VmHWM"
 NOW = "VmRSS"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One reading; `at_once` is how many tokens."""
+    """One reading; `at_once` is how many tokens. Layers beyond a few add keys and values only."""
 
     tokens: int
     at_once: int
@@ -61,13 +53,19 @@ def resident(which: str) -> int:
 def measure(case: Case, folder: Path) -> None:
     """Print what is said of a case and what is measured, in bytes that reading adds."""
     import torch
+    from random_llama import SMOLLM2_WIDTH, save
 
     from ropelab.experiments.extrapolate.given.estimate import memory
     from ropelab.hf import passes
     from ropelab.hf.model import HuggingFaceModel
     from ropelab.lm.evaluation import token_losses
 
-    saved(case, folder)
+    shape = SMOLLM2_WIDTH | {
+        "vocab_size": case.vocabulary,
+        "num_hidden_layers": case.layers,
+        "tie_word_embeddings": True,
+    }
+    save(folder, shape, case.dtype)
     model = HuggingFaceModel(folder, dtype=case.dtype)
     passes.LONGEST_PASS = case.at_once
     tokens = torch.arange(case.tokens + 1)[None] % case.vocabulary
@@ -77,21 +75,6 @@ def measure(case: Case, folder: Path) -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the highest size
     token_losses(model, tokens)
     print(json.dumps({"said": said, "measured": resident(HIGHEST) - before}))
-
-
-def saved(case: Case, folder: Path) -> None:
-    """A random model of that shape."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        **SHAPE,
-        vocab_size=case.vocabulary,
-        num_hidden_layers=case.layers,
-        max_position_embeddings=8192,
-    )
-    torch.manual_seed(0)
-    LlamaForCausalLM(config).to(getattr(torch, case.dtype)).save_pretrained(folder)
 
 
 def asked(case: Case) -> dict[str, int]:

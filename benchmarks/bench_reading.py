@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from random_llama import SMOLLM2_WIDTH, save
 
 from ropelab.hf.model import HuggingFaceModel
 from ropelab.lm.evaluation import token_losses
@@ -23,8 +23,7 @@ from ropelab.lm.evaluation import token_losses
 SHAPES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024},
-    "small": {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 4,
-              "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49_152},
+    "small": SMOLLM2_WIDTH | {"num_hidden_layers": 4, "vocab_size": 49_152},
     "7b": {"hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
            "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32_000},
 }  # fmt: skip
@@ -41,19 +40,11 @@ def main() -> None:
     if asked.quick:
         asked.shape, asked.tokens, asked.rounds = "tiny", [256], 1
     with tempfile.TemporaryDirectory() as folder:
-        save(asked.shape, asked.device, Path(folder))
+        save(Path(folder), SHAPES[asked.shape], "bfloat16", asked.device)
         model = HuggingFaceModel(Path(folder), device=asked.device, dtype="bfloat16")
     print(f"{'tokens':>8} {'ropelab, tokens/s':>18} {'transformers':>13} {'ratio':>6} {'GiB':>12}")
     for tokens in asked.tokens:
         compare(model, tokens, asked.rounds)
-
-
-def save(shape: str, device: str, folder: Path) -> None:
-    """A random model of that shape, made where it will run: on a CPU a large one takes minutes."""
-    torch.manual_seed(0)
-    config = LlamaConfig(**SHAPES[shape], max_position_embeddings=8192, dtype="bfloat16")
-    with torch.device(device):
-        LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 def compare(model: HuggingFaceModel, tokens: int, rounds: int) -> None:

@@ -40,12 +40,12 @@ def cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(
         1, len(metrics) + 2, sharey=True, figsize=(10, 1.7 + 0.27 * len(order))
     )
-    for ax, metric in zip(axes, metrics, strict=False):
-        _dumbbells(ax, quality[quality["metric"] == metric], order)
     if TEXT in metrics:
         axes[0].set(xlabel="text loss at the end\n(nats per byte)")
     if COPY in metrics:
         axes[metrics.index(COPY)].set(xlabel="tokens copied\ncorrectly", xlim=(-0.05, 1.05))
+    for ax, metric in zip(axes, metrics, strict=False):
+        _dumbbells(ax, quality[quality["metric"] == metric], order)
     _work(axes[-2], cost, order)
     _parameters(axes[-1], cost, order)
     labels = cost.set_index("encoding")["label"]
@@ -70,7 +70,7 @@ def _best_first(cost: pd.DataFrame, quality: pd.DataFrame, metric: str) -> list[
 def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
     """From the trained length (open) to the longest context (full), with intervals over seeds.
 
-    What is undefined says so, on the side where its only marker is not.
+    What is undefined at the longest says so beside its only marker.
     """
     longest = rows["times_trained_len"].max()
     for times, color, face, size in ((1, GREY, "white", 6), (longest, BLUE, BLUE, 6)):
@@ -81,17 +81,26 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str]) -> None:
             at["value"], y, "o" if times == 1 else "D", color=color, markerfacecolor=face,
             markersize=size, label=f"at {times}x",
         )  # fmt: skip
-    wide = rows.pivot(index="encoding", columns="times_trained_len", values="value").loc[order]
-    ax.hlines(range(len(order)), wide[1], wide[longest], color=GREY, linewidth=0.8, zorder=1)
-    for row in np.flatnonzero(wide[longest].isna()):
-        right = wide[1].iloc[row] > np.mean(ax.get_xlim())
-        ax.annotate(
-            f"undefined at {longest}x", (0.02 if right else 0.98, row),
-            xycoords=("axes fraction", "data"), ha="left" if right else "right", va="center",
-            fontsize=8, color=GREY,
-        )  # fmt: skip
+    values = rows.pivot(index="encoding", columns="times_trained_len", values="value").loc[order]
+    ax.hlines(range(len(order)), values[1], values[longest], color=GREY, linewidth=0.8, zorder=1)
+    trained = rows[rows["times_trained_len"] == 1].set_index("encoding")
+    low, high = (trained[end].fillna(trained["value"]) for end in ("ci_low", "ci_high"))
+    for row, name in enumerate(order):
+        if np.isnan(values.loc[name, longest]):
+            _beside(ax, row, (low[name], high[name]), "undefined")
     ax.xaxis.set_major_locator(MaxNLocator(4))
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, handletextpad=0.1, fontsize=8)
+
+
+def _beside(ax: Axes, row: int, interval: tuple[float, float], text: str) -> None:
+    """Words beside a row's interval, where the panel has more room."""
+    low, high = interval
+    left = low + high > sum(ax.get_xlim())
+    ax.annotate(
+        text, (low if left else high, row), xytext=(-7 if left else 7, 0),
+        textcoords="offset points", ha="right" if left else "left", va="center", fontsize=8,
+        color=GREY,
+    )  # fmt: skip
 
 
 def _work(ax: Axes, cost: pd.DataFrame, order: list[str]) -> None:
@@ -113,7 +122,7 @@ def _parameters(ax: Axes, cost: pd.DataFrame, order: list[str]) -> None:
     counts = cost.set_index("encoding").loc[order]["parameters"]
     ax.barh(range(len(order)), counts, color=GREY, height=0.6)
     ax.set_xscale("symlog", linthresh=10)
-    ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 30))
+    ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
     ax.set_xticks([0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8)
     for y, count in enumerate(counts):
         ax.annotate(

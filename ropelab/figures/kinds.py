@@ -27,7 +27,7 @@ def loss_by_kind(table: pd.DataFrame) -> Figure:
     ax.invert_yaxis()
     ax.set(
         xlabel="loss at the end of the text above the sliding window (nats per byte)",
-        title=_title(above[above["label"] == labels[0]], labels[0]),
+        title=title(above[above["label"] == labels[0]], labels[0]),
     )
     legend_outside(ax)
     return figure
@@ -65,9 +65,14 @@ def _row(ax: Axes, rows: pd.DataFrame, kinds: list[str], offset: float) -> None:
     )
 
 
-def _title(best: pd.DataFrame, label: str) -> str:
-    """How the best row stands to the window, from the kind it reads best to the worst one."""
-    means = best.groupby("kind")["above"].mean().sort_values()
+def title(best: pd.DataFrame, label: str) -> str:
+    """How the best row stands to the window, from the kind it reads best to the worst one.
+
+    A kind of a single document names no end of the span, unless every kind is one.
+    """
+    by_kind = best.groupby("kind")["above"].agg(["mean", "count"])
+    several = by_kind[by_kind["count"] > 1]
+    means = (by_kind if several.empty else several)["mean"].sort_values()
     ends = [f"{value:+.3f} ({kind})" for kind, value in means.iloc[[0, -1]].items()]
     span = " to ".join(dict.fromkeys(ends))
     return f"{label} against a sliding window, by kind of text:\n{span} nats per byte"

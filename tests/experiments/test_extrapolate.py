@@ -16,7 +16,7 @@ from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibra
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
 from ropelab.figures.finetuned import against_zero_shot
-from ropelab.figures.kinds import against_window
+from ropelab.figures.kinds import against_window, title
 from ropelab.methods.language import parse_methods
 from ropelab.rope.frequencies import Geometry
 from ropelab.trials import grid
@@ -148,6 +148,13 @@ def test_documents_are_drawn_against_the_window(tables):
     last = tables["last_window"].query("context_tokens == 256").set_index("method")[NLL]
     gap = last["unscaled"] - last["sliding_window"]
     assert unscaled["above"].mean() == pytest.approx(gap)
+
+
+def test_a_kind_of_one_document_names_no_end_of_the_span():
+    rows = [("prose", 0.5), ("prose", 0.7), ("code", 0.1), ("code", 0.3), ("table", -9.0)]
+    best = pd.DataFrame(rows, columns=["kind", "above"])
+    assert "+0.200 (code) to +0.600 (prose) nats" in title(best, "yarn ×4")
+    assert "-9.000 (table) nats" in title(best[best["kind"] == "table"], "yarn ×4")
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):
