@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 from ropelab.config import PARTIAL, Config, spellings
@@ -166,4 +167,4 @@ def metavar(kind: Any) -> str:
         return "|".join(map(str, get_args(kind)))
     if get_origin(kind) is tuple:
         return f"{metavar(get_args(kind)[0])},..."
-    return {int: "N", float: "X", str: "NAME"}.get(kind, "VALUE")
+    return {int: "N", float: "X", str: "NAME", ByteSize: "SIZE"}.get(kind, "VALUE")

@@ -51,7 +51,7 @@ def about_dtype(dtype: DtypeName, device: str) -> str:
     fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"
     if dtype == "bfloat16":
         return f"computing in bfloat16: {fact}" + ("" if quick else ", so this will be slow")
-    return f"computing in float32, as asked: {fact}" if quick else f"computing in float32: {fact}"
+    return f"computing in float32{', though' if quick else ':'} {fact}"
 
 
 def multiplies_bfloat16(device: str) -> bool:

@@ -53,7 +53,7 @@ def test_a_format_asked_for_is_taken(processor, asked):
         (
             "float32",
             True,
-            "computing in float32, as asked: this CPU has matrix units for bfloat16",
+            "computing in float32, though this CPU has matrix units for bfloat16",
         ),
         (
             "bfloat16",

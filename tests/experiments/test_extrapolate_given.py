@@ -315,7 +315,7 @@ def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
 
 
 def test_where_and_whether_it_is_computed_does_not_name_the_run(config):
-    kept = config(limit_memory="12g", device_map="auto").model_dump(mode="json")
+    kept = config(limit_memory="12GiB", device_map="auto").model_dump(mode="json")
     assert kept == config().model_dump(mode="json")
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import ByteSize, Field, model_validator
 
 from ropelab.config import SPELLINGS, AsList, Config, Count, Names, Naturals, read_number
 from ropelab.trials.config import On, TestLen
@@ -75,9 +75,10 @@ class GivenConfig(Config):
     device_map: Literal["none", "auto"] = Field(
         "none", exclude=True, description="auto: spread a model given by --hf over all devices"
     )
-    limit_memory: Count | None = Field(
-        None, exclude=True, description="refuse what needs more bytes, such as 12g (only with --hf)"
-    )
+    limit_memory: ByteSize | None = Field(
+        None, gt=0, exclude=True,
+        description="refuse what needs more memory, such as 12GB or 800MiB (only with --hf)",
+    )  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
