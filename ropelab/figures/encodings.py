@@ -148,7 +148,7 @@ def loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
     figure.supylabel("loss (nats per byte)", fontsize=10)
     figure.suptitle(
-        findings.reads_beyond(table),
+        findings.reads_farthest(table, cost.set_index("encoding")["label"]),
         x=0.01, ha="left", fontweight="bold", fontsize=11,
     )  # fmt: skip
     _zoom(panels.flat[0], table)

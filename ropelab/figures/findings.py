@@ -83,16 +83,15 @@ def fine_tuning(before: Mapping[str, float], after: Mapping[str, float], is_loss
     return f"Fine-tuning helps {len(gained)} of {len(after)} methods; {best} then stands best"
 
 
-def reads_beyond(table: pd.DataFrame) -> str:
-    """How many encodings have a loss at the end of the text, and how many hold that of before."""
+def reads_farthest(table: pd.DataFrame, labels: pd.Series) -> str:
+    """Which encoding has the lowest loss in the last bucket of the text; labels: by encoding."""
     ok = table[table["status"] == "ok"]
-    wide = ok.pivot_table(index="encoding", columns="bucket_end_tokens", values="nll_nats_per_byte")
-    trained = table["train_len_tokens"].iloc[0]
-    inside = wide.loc[:, wide.columns <= trained].iloc[:, -1]
-    held = int((wide.iloc[:, -1] <= inside).sum())
-    end = tokens_label(ok["bucket_end_tokens"].max())
-    start = tokens_label(trained)
-    return f"{held} of {len(wide)} encodings read no worse at {end} tokens than at {start}"
+    end = ok["bucket_end_tokens"].max()
+    losses = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
+    return (
+        f"Near {tokens_label(end)} tokens {labels[losses.idxmin()]} reads best: "
+        f"{losses.min():.2f} nats per byte"
+    )
 
 
 def copies_farthest(wide: pd.DataFrame) -> str:

@@ -14,8 +14,7 @@ LEARNED = 0.5
 
 def answer(tables: Tables) -> str:
     """Which encoding is best at the longest context, and how it stands to RoPE."""
-    quality = tables["quality"]
-    sentences = [_context(tables), _text(tables), _copying(quality), said(tables["comparisons"])]
+    sentences = [_context(tables), _text(tables), _copying(tables), said(tables["comparisons"])]
     sentences.append(_literature(tables["literature"]))
     return " ".join(filter(None, sentences))
 
@@ -43,12 +42,14 @@ def _text(tables: Tables) -> str:
         f"lowest loss at its end ({best['value']:.3f} nats per byte)"
     )
     growth = tables["extrapolation"]
-    kept = growth[(growth["metric"] == TEXT) & (growth["verdict"] != "worse")]
-    every = far["encoding"].nunique()
-    return f"{sentence}; {len(kept)} of {every} encodings lose nothing against 1x."
+    verdicts = list(growth.loc[growth["metric"] == TEXT, "verdict"])
+    worse, better = verdicts.count("worse"), verdicts.count("better")
+    told = f"of {len(verdicts)} encodings {worse} read worse than at 1x and {better} better"
+    return f"{sentence}; {told}."
 
 
-def _copying(quality: pd.DataFrame) -> str:
+def _copying(tables: Tables) -> str:
+    quality = tables["quality"]
     rows = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
     learned = rows[rows["value"] >= LEARNED]["encoding"]
     if rows.empty:
@@ -60,7 +61,7 @@ def _copying(quality: pd.DataFrame) -> str:
     best = able.sort_values("value").iloc[-1]
     return (
         f"{len(learned)} of {len(rows)} learned to copy inside the trained length; at "
-        f"{best['times_trained_len']}x {best['encoding']} copies best "
+        f"{best['times_trained_len']}x {_label(tables, best['encoding'])} copies best "
         f"({best['value']:.0%} of tokens)."
     )
 
