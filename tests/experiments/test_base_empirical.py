@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,16 +20,17 @@ from ropelab.literature.trained.base_bound import Outcome, first_fails, judge
 WORSE, SAME = -0.4, 0.1
 LOW, HIGH, NOTHING = 0.02, 0.4, math.nan
 NOWHERE = math.nan
+SIDES = ("before", "beyond")
 
 
-def row(
-    accuracy=0.1, fails=50.0, lost=WORSE, rate=0.01, text=LOW, reference=0.99, is_reference=False
-):
+def row(failing=2, fails=50.0, lost=WORSE, rate=0.01, text=LOW, reference=0.99, is_reference=False):
+    """Of two distances where failure is predicted, retrieval fails at `failing`."""
     return pd.Series(
         {
             "is_reference": is_reference,
             "reference_accuracy": reference,
-            "accuracy": accuracy,
+            "distances_beyond": 2,
+            "failing_beyond": failing,
             "first_failing_position_tokens": fails,
             "accuracy_difference": lost,
             "accuracy_false_discovery_rate": rate,
@@ -43,12 +45,13 @@ def row(
         ({}, Outcome.SUPERFICIAL, True),
         ({"text": HIGH}, Outcome.FAILS_TOGETHER, True),
         ({"text": NOTHING}, Outcome.FAILS, True),
-        ({"accuracy": 0.9, "lost": SAME}, Outcome.RETRIEVES, False),
-        ({"accuracy": 0.9}, Outcome.RETRIEVES_WORSE, False),
-        ({"accuracy": 0.99, "fails": NOWHERE, "lost": SAME}, Outcome.HOLDS, True),
+        ({"failing": 0, "lost": SAME}, Outcome.RETRIEVES, False),
+        ({"failing": 0}, Outcome.RETRIEVES_WORSE, False),
+        ({"failing": 1}, Outcome.PARTLY, False),
+        ({"fails": NOWHERE, "lost": SAME}, Outcome.HOLDS, True),
         ({"fails": NOWHERE}, Outcome.WORSE_ANYWAY, False),
-        ({"accuracy": 0.99, "fails": NOWHERE, "rate": 0.06}, Outcome.HOLDS, True),
-        ({"accuracy": 0.99, "rate": NOTHING}, Outcome.RETRIEVES, False),
+        ({"fails": NOWHERE, "rate": 0.06}, Outcome.HOLDS, True),
+        ({"rate": NOTHING}, Outcome.RETRIEVES, False),
         ({"reference": 0.3}, Outcome.UNLEARNED, None),
         ({"is_reference": True}, Outcome.REFERENCE, None),
     ],
@@ -92,19 +95,39 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     config = BaseEmpiricalConfig(bases=(100.0, 1e4), tasks=("copy",))
     table = trials(b100=(10, 2), b10000=(10, 10))
     fails = fails_of(config)
-    accuracies = accuracy(table, fails)
+    accuracies = accuracy(table, fails, config.similarity())
     assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
+    turned = np.cos(16 * 100 ** (-np.arange(0, 64, 2) / 64)).sum()
+    assert accuracies["cosine_sum"].iloc[0] == pytest.approx(turned)
     found = judge(predictions(config, fails, {"copy": table}, {"copy": accuracies}, None))
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
     assert row["reach_tokens"] == 16
+    assert [row[f"{what}_{side}"] for side in SIDES for what in ("distances", "failing")] == [
+        1, 0, 1, 1,
+    ]  # fmt: skip
     assert row["n"] == 2
     assert row["accuracy_false_discovery_rate"] == 0
     assert math.isnan(found.iloc[1]["accuracy_false_discovery_rate"])
     assert row["outcome"] == Outcome.FAILS
-    assert "right about 1 of 1" in answer({"predictions": found})
+    said = answer({"predictions": found})
+    assert "right about 1 of 1" in said
+    assert "fails at 1 of 1 distances predicted to fail, and at 0 of 1 distances" in said
     assert len(summary({"predictions": found})) == 2
+
+
+def test_every_distance_has_the_same_weight():
+    config = BaseEmpiricalConfig(bases=(10.0, 1e4), tasks=("copy",))
+    table = trials(b10=(10, 2), b10000=(10, 10))
+    near = table["distance_tokens"] == 16
+    table.loc[near, ["trials", "correct"]] *= 100
+    fails = fails_of(config)
+    accuracies = accuracy(table, fails, config.similarity())
+    row = judge(predictions(config, fails, {"copy": table}, {"copy": accuracies}, None)).iloc[0]
+    assert row["accuracy"] == pytest.approx(0.6)
+    assert row["accuracy"] - row["reference_accuracy"] == pytest.approx(row["accuracy_difference"])
+    assert row["outcome"] == Outcome.PARTLY
 
 
 def test_reach_ends_at_the_first_distance_that_fails():

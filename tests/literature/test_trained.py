@@ -319,6 +319,7 @@ REFERENCE = (math.nan, str(Outcome.REFERENCE), 0.0, None)
 SUPERFICIAL = (100.0, str(Outcome.SUPERFICIAL), 0.01, True)
 WORSE = (100.0, str(Outcome.FAILS_TOGETHER), 0.3, True)
 RETRIEVES_WORSE = (100.0, str(Outcome.RETRIEVES_WORSE), 0.01, False)
+PARTLY = (100.0, str(Outcome.PARTLY), 0.01, False)
 RETRIEVES = (100.0, str(Outcome.RETRIEVES), 0.01, False)
 ADMISSIBLE = (math.nan, str(Outcome.HOLDS), 0.01, True)
 LOST = (math.nan, str(Outcome.WORSE_ANYWAY), 0.01, False)
@@ -332,6 +333,7 @@ LOST = (math.nan, str(Outcome.WORSE_ANYWAY), 0.01, False)
         ((REFERENCE, SUPERFICIAL, SUPERFICIAL, ADMISSIBLE), HOLDS),
         ((REFERENCE, SUPERFICIAL, WORSE), CONDITION),
         ((REFERENCE, SUPERFICIAL, LOST), CONDITION),
+        ((REFERENCE, SUPERFICIAL, PARTLY), WRONG),
         ((REFERENCE, SUPERFICIAL, RETRIEVES), WRONG),
         ((REFERENCE, SUPERFICIAL, RETRIEVES_WORSE), WRONG),
     ],

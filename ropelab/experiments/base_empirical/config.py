@@ -39,7 +39,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 3
+VERSION = 4
 SHORTEST = 256
 """Below this many tokens what is copied from L/32 back is hardly longer than its cue."""
 

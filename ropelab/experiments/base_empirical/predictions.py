@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.tables import reach
+from ropelab.experiments.base_empirical.tables import failures, reach
 from ropelab.rope.frequencies import inverse_frequencies
 from ropelab.stats import Mean, discovery_rates
 from ropelab.trials import comparisons
@@ -18,6 +18,10 @@ COLUMNS = [
     "first_failing_position_tokens",
     "quarter_turn_tokens",
     "reach_tokens",
+    "distances_before",
+    "failing_before",
+    "distances_beyond",
+    "failing_beyond",
     "accuracy",
     "reference_accuracy",
     "accuracy_difference",
@@ -44,8 +48,11 @@ def predictions(
     ``first_failing_position_tokens``: the bound's prediction, missing where it predicts no failure
     inside the trained length. ``quarter_turn_tokens``: where the slowest pair alone would turn its
     sign, the simplest rival prediction. ``reach_tokens``: longest distance up to which retrieval
-    works (accuracy at least 0.5). ``accuracy``, ``reference_accuracy`` (of the largest base) and
-    ``accuracy_difference``: at the distances predicted to fail, all of them if none is; its
+    works (accuracy at least 0.5). ``distances_before`` and ``distances_beyond``: how many measured
+    distances lie before that position and from it on; ``failing_before`` and ``failing_beyond``: at
+    how many of them retrieval fails (accuracy below 0.5). ``accuracy``, ``reference_accuracy`` (of
+    the largest base) and ``accuracy_difference``: at the distances predicted to fail, all of them
+    if none is, every distance with the same weight; the difference's
     ``accuracy_false_discovery_rate`` is that among all rows of the table.
     ``text_difference_nats_per_byte``: in the second half of the window, against the largest base.
     """
@@ -71,18 +78,21 @@ def _row(
 ) -> dict[str, Any]:
     slowest = float(inverse_frequencies(config.head_dim, base)[-1])
     judged = trials[trials["distance_tokens"] >= fails] if math.isfinite(fails) else trials
-    difference = _difference(judged.assign(value=judged["correct"] / judged["trials"]), base)
+    judged = judged.assign(value=judged["correct"] / judged["trials"])
+    difference = _difference(judged, base)
     lost, text = difference.interval(), _difference(_second_half(buckets), base).interval()
-    own, best = (_share(judged[judged["base"] == b]) for b in (base, max(config.bases)))
+    mean = judged.groupby("base")["value"].mean()
+    mine = accuracies[accuracies["base"] == base]
     return {
         "task": task,
         "base": base,
         "is_reference": base == max(config.bases),
         "first_failing_position_tokens": fails if math.isfinite(fails) else math.nan,
         "quarter_turn_tokens": math.pi / 2 / slowest,
-        "reach_tokens": reach(accuracies[accuracies["base"] == base]),
-        "accuracy": own,
-        "reference_accuracy": best,
+        "reach_tokens": reach(mine),
+        **failures(mine),
+        "accuracy": mean[base],
+        "reference_accuracy": mean[max(config.bases)],
         "accuracy_difference": lost.value,
         "accuracy_ci_low": lost.low,
         "accuracy_ci_high": lost.high,
@@ -92,10 +102,6 @@ def _row(
         "text_ci_high_nats_per_byte": text.high,
         "n": lost.n,
     }
-
-
-def _share(trials: pd.DataFrame) -> float:
-    return float(trials["correct"].sum() / trials["trials"].sum())
 
 
 def _second_half(buckets: pd.DataFrame | None) -> pd.DataFrame | None:

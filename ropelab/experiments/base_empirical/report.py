@@ -14,16 +14,25 @@ def answer(tables: Tables) -> str:
     judged = table[table["agrees"].notna()]
     if judged.empty:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
-    refuted = judged[judged["outcome"].isin([Outcome.RETRIEVES, Outcome.RETRIEVES_WORSE])]
     sentences = [f"The bound is right about {tally(judged)} against the largest base"]
-    for task, part in refuted.groupby("task"):
-        bases = ", ".join(f"{base:g}" for base in part["base"])
-        sentences.append(f"{task} works where it predicts failure with base {bases}")
+    for task, part in judged.groupby("task"):
+        below = part[part["distances_beyond"] > 0]
+        if len(below):
+            sentences.append(f"{task} {_failing(below)}")
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
         sentences.append(f"text loss stays low while retrieval fails with base {bases}")
     return "; ".join(sentences) + "."
+
+
+def _failing(below: pd.DataFrame) -> str:
+    """At how many distances retrieval fails under the bases that are below the bound."""
+    beyond, before = (
+        f"{below[f'failing_{side}'].sum()} of {below[f'distances_{side}'].sum()} distances"
+        for side in ("beyond", "before")
+    )
+    return f"fails at {beyond} predicted to fail, and at {before} predicted to hold"
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -19,8 +19,9 @@ def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame
     measured = ask_all(asked, context)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
-    fails = first_fails(config.similarity(), config.bases, config.train_len)
-    accuracies = {task: accuracy(table, fails) for task, table in trials.items()}
+    similarity = config.similarity()
+    fails = first_fails(similarity, config.bases, config.train_len)
+    accuracies = {task: accuracy(table, fails, similarity) for task, table in trials.items()}
     found = {f"{task}_accuracy": table for task, table in accuracies.items()}
     if buckets is not None:
         found["text_nll"] = losses(buckets, ["base", "seed", *BUCKET])

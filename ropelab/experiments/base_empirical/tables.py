@@ -2,25 +2,44 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 
+from ropelab.literature.thresholds import FAILS
+from ropelab.rope.bounds import Similarity
 from ropelab.trials import tables
 from ropelab.trials.tables import PLACE
 
 
-def accuracy(trials: pd.DataFrame, fails: dict[float, float]) -> pd.DataFrame:
-    """base, seed, distance, context, sequences, trials, accuracy, interval, predicted.
+def accuracy(
+    trials: pd.DataFrame, fails: dict[float, float], similarity: Similarity
+) -> pd.DataFrame:
+    """base, seed, distance, context, sequences, trials, accuracy, interval, predicted, cosine_sum.
 
     ``predicted``: "fails" where the distance is at or beyond the first position at which the sum of
-    cosines is negative for that base, else "holds".
+    cosines is negative for that base, else "holds". ``cosine_sum``: that sum at the distance.
     """
     table = tables.accuracies(trials, ["base", "seed", *PLACE])
     beyond = table["distance_tokens"] >= table["base"].map(fails)
-    return table.assign(predicted=beyond.map({True: "fails", False: "holds"}))
+    distances = table["distance_tokens"].to_numpy(dtype=float)
+    return table.assign(
+        predicted=beyond.map({True: "fails", False: "holds"}),
+        cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
+    )
 
 
 def reach(table: pd.DataFrame) -> float:
     """The longest tested distance up to which every accuracy (mean over seeds) is at least 0.5."""
     mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
-    held = mean[(mean >= 0.5).cummin()]
+    held = mean[(mean >= FAILS).cummin()]
     return float(held.index[-1]) if len(held) else math.nan
+
+
+def failures(table: pd.DataFrame) -> dict[str, int]:
+    """At how many distances retrieval fails (mean over seeds), before the prediction and beyond."""
+    mean = table.groupby(["predicted", "distance_tokens"], as_index=False)["accuracy"].mean()
+    counts: dict[str, int] = {}
+    for predicted, side in (("holds", "before"), ("fails", "beyond")):
+        there = mean.loc[mean["predicted"] == predicted, "accuracy"]
+        counts |= {f"distances_{side}": len(there), f"failing_{side}": int((there < FAILS).sum())}
+    return counts
