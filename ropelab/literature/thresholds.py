@@ -12,6 +12,9 @@ FLOAT32_SCORES = 1e-4
 LEARNED = 0.8
 """Retrieval inside the trained length from which on a model has learned the task. Below it the
 model decides nothing, whatever it does beyond that length."""
+KNOWN = 0.5
+"""Retrieval inside the trained length from which on a model given is asked for more beyond it: it
+need not have been trained for the task."""
 WORKS = 0.9
 """Retrieval from this accuracy on, or this share of that inside the trained length, works."""
 FAILS = 0.5

@@ -106,7 +106,7 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
 
 def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, tmp_path_factory):
     longer = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
-    monkeypatch.setattr(given_run, "LEARNED", 0.0)
+    monkeypatch.setattr(given_run, "KNOWN", 0.0)
     asked = {"tasks": "copy,passkey", "methods": "pi", "depths": "0,100", "test_len": 700}
     tables = run(config(**asked, hf=longer, dtype="float32"), Context())
     keys = tables["passkey_accuracy"]

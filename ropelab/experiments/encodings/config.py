@@ -40,7 +40,7 @@ CANNOT_SHOW = (
     "How large models rank: a small model trained for a minute learns some encodings faster than "
     "others."
 )
-VERSION = 3
+VERSION = 4
 ENCODINGS = (
     "nope",
     "sinusoidal",

@@ -3,13 +3,12 @@
 import pandas as pd
 
 from ropelab.literature.record import Verdict
+from ropelab.literature.thresholds import LEARNED
 from ropelab.tables import Tables
 from ropelab.trials.comparisons import said
 from ropelab.trials.documents import worth_of_context
 
 TEXT, COPY = "text loss", "copy accuracy"
-LEARNED = 0.5
-"""Copy accuracy inside the trained length from which on a model is said to have learned it."""
 
 
 def answer(tables: Tables) -> str:
@@ -51,6 +50,7 @@ def _text(tables: Tables) -> str:
 def _copying(tables: Tables) -> str:
     quality = tables["quality"]
     rows = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
+    every = rows[rows["worst_seed_value"] >= LEARNED]
     learned = rows[rows["value"] >= LEARNED]["encoding"]
     if rows.empty:
         return ""
@@ -60,7 +60,8 @@ def _copying(tables: Tables) -> str:
         return "None learned to copy."
     best = able.sort_values("value").iloc[-1]
     return (
-        f"{len(learned)} of {len(rows)} learned to copy inside the trained length; at "
+        f"{len(learned)} of {len(rows)} learned to copy inside the trained length ({LEARNED:.0%} "
+        f"of tokens; {len(every)} with every seed); at "
         f"{best['times_trained_len']}x {_label(tables, best['encoding'])} copies best "
         f"({best['value']:.0%} of tokens)."
     )

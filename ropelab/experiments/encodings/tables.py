@@ -90,15 +90,19 @@ def units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[st
 
 
 def quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
-    """metric, encoding, times_trained_len, seeds, n, value, interval over both, status."""
+    """metric, encoding, times_trained_len, seeds, n, value, interval, worst_seed_value, status.
+
+    The interval is over seeds and units; ``worst_seed_value`` is the mean of the seed that does it
+    worst: whether every model has learned.
+    """
     records = [
-        (metric, encoding, times, *_told(_rows(table, encoding, times)))
+        (metric, encoding, times, *_told(_rows(table, encoding, times), metric))
         for metric, table in units.items()
         for encoding in config.encodings
         for times in multiples(config)
     ]
     columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
-    table = pd.DataFrame(records, columns=[*columns, "status"])
+    table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
     return table.assign(train_len_tokens=config.train_len)
 
 
@@ -111,11 +115,13 @@ def _rows(table: pd.DataFrame, encoding: str, times: int) -> pd.DataFrame:
     return table[(table["encoding"] == encoding) & (table["times_trained_len"] == times)]
 
 
-def _told(rows: pd.DataFrame) -> tuple[int, int, float, float, float, str]:
-    """seeds, units, value, both ends of its interval, status."""
+def _told(rows: pd.DataFrame, metric: str) -> tuple[int, int, float, float, float, float, str]:
+    """seeds, units, value, both ends of its interval, the worst seed's value, status."""
     if rows.empty:
-        return 0, 0, math.nan, math.nan, math.nan, "undefined"
-    return *over_seeds(rows), "ok"
+        return 0, 0, math.nan, math.nan, math.nan, math.nan, "undefined"
+    by_seed = rows.groupby("seed")["value"].mean()
+    worst = by_seed.max() if metric == TEXT else by_seed.min()
+    return *over_seeds(rows), worst, "ok"
 
 
 def comparisons(

@@ -6,6 +6,7 @@ import pandas as pd
 
 from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
+from ropelab.literature.thresholds import LEARNED
 from ropelab.tables import Tables, in_longest_context
 from ropelab.trials.comparisons import said
 from ropelab.trials.documents import worth_of_context
@@ -17,8 +18,6 @@ DOING = {
     "recall": "Looking up keys",
     "nearer": "Telling the nearer of two values",
 }
-LEARNED = 0.5
-"""Accuracy inside the trained length from which on the model is said to have learned a task."""
 
 
 def answer(tables: Tables) -> str:

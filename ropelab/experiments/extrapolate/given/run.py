@@ -32,6 +32,7 @@ from ropelab.experiments.extrapolate.pairs import (
     text_pairs,
 )
 from ropelab.labels import AS_SHIPPED
+from ropelab.literature.thresholds import KNOWN
 from ropelab.trials import grid
 from ropelab.trials.cells import ask_all
 from ropelab.trials.comparisons import Pair, compared
@@ -39,8 +40,6 @@ from ropelab.trials.documents import told_apart
 from ropelab.trials.given import WithOneModel
 from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
 
-LEARNED = 0.5
-"""The share found inside the trained length from which on a task is asked for beyond it."""
 LOG_PROBABILITY = "log_probability_nats"
 DEPTH = ["depth_percent", "context_tokens"]
 Measured = dict[str, pd.DataFrame]
@@ -70,7 +69,7 @@ def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
 def is_learned(measured: Measured) -> bool:
     """Whether enough of what was asked for is found."""
     found = measured["trials" if "trials" in measured else "answers"]
-    return bool(found["correct"].sum() >= LEARNED * found["trials"].sum())
+    return bool(found["correct"].sum() >= KNOWN * found["trials"].sum())
 
 
 def _tables(task: str, measured: Measured, status: str, config: GivenConfig) -> Measured:
