@@ -104,10 +104,6 @@ def changed(row, far=None, near=None, copying=None):
     return {**PAPER_LIKE, row: new}
 
 
-def without_window(rows):
-    return {row: values for row, values in rows.items() if row[0] != "sliding_window"}
-
-
 WORKS = (0.99,) * 5
 ON_TRAINED_LENGTHS = [
     ("plain-fails", {}, HOLDS),
@@ -134,18 +130,15 @@ ON_TRAINED_LENGTHS = [
     ("pi-fails-zero-shot", {}, CONDITION),
     ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), far=2.60)}, HOLDS),
     ("pi-fails-zero-shot", {"rows": changed(("pi", 4.0), copying=WORKS)}, WRONG),
-    ("low-perplexity-enough", {}, OPEN),
+    ("low-perplexity-enough", {}, HOLDS),
+    ("low-perplexity-enough", {"rows": PAPER_LIKE | {("yarn", 4.0): (1.88, 1.88, None)}}, OPEN),
+    ("low-perplexity-enough", {"rows": changed(("unscaled", 1.0), far=1.88)}, WRONG),
     (
         "low-perplexity-enough",
         {"rows": changed(("sliding_window", 1.0), copying=(0.9, 0.9, 0.1, 0.02, 0.02))},
-        WRONG,
+        HOLDS,
     ),
-    ("low-perplexity-enough", {"rows": without_window(PAPER_LIKE)}, HOLDS),
-    (
-        "low-perplexity-enough",
-        {"rows": without_window(changed(("pi", 4.0), far=1.90))},
-        CONDITION,
-    ),
+    ("low-perplexity-enough", {"rows": changed(("pi", 4.0), far=1.90)}, CONDITION),
     ("extension-beats-window", {}, OPEN),
     ("extension-beats-window", {"tuned": 1.90}, WRONG),
     ("extension-beats-window", {"tuned": 1.80}, HOLDS),

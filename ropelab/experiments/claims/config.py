@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
     "laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 5
+VERSION = 6
 DECIDING: dict[str, dict[str, Any]] = {
     "base": {
         "context": [1024 * 2**i for i in range(11)],
