@@ -181,6 +181,10 @@ class Config(BaseModel):
         """The fields that the flags of the command are made of."""
         return dict(cls.model_fields)
 
+    def asks(self, question: str) -> str:
+        """The question of the command as this config asks it."""
+        return question
+
     def inputs(self) -> dict[str, str]:
         """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
         return {}

@@ -59,7 +59,7 @@ class Run:
         shown = self.summary().map(format_value).to_html(index=False, border=0)
         names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
         return (
-            f"<p><b>{escape(self.experiment.question)}</b></p><p>{escape(self.answer)}</p>"
+            f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p><p>{escape(self.answer)}</p>"
             f"{shown}<p>tables: {escape(names)}</p>"
         )
 
@@ -200,7 +200,7 @@ class Lab:
         run = Run(experiment, identity.config, tables, experiment.answer(tables))
         about = {
             **_optional(title=identity.label.title),
-            "question": experiment.question,
+            "question": identity.config.asks(experiment.question),
             "cannot_show": experiment.cannot_show,
             "answer": run.answer,
             "summary": store.to_records(run.summary()),

@@ -11,7 +11,7 @@ from ropelab.config import build
 from ropelab.context import Context, silent
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import report
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate.config import QUESTION, ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.figures.extrapolate import draw
@@ -360,6 +360,13 @@ def copied(inside: float) -> pd.DataFrame:
     rows = [("unscaled", 1.0, *row) for row in plain] + [("yarn", 4.0, *row) for row in yarn]
     table = pd.DataFrame(rows, columns=["method", "factor", *PLACE, "accuracy"])
     return table.assign(arm="zero_shot", train_len_tokens=2048)
+
+
+def test_the_question_has_the_lengths_that_were_asked_for():
+    assert ExtrapolateConfig().asks(QUESTION) == QUESTION
+    assert "trained at 64 tokens: what happens at 256" in (
+        ExtrapolateConfig(train_len=64, test_len=256).asks(QUESTION)
+    )
 
 
 def test_the_answer_follows_from_the_tables():

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from ropelab.config import AsList, Base, Config, Count, Names, Natural
-from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.experiments.extrapolate.given.config import ASKED, GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
 from ropelab.methods.registry import named
 from ropelab.trials.config import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ropelab.methods.method import Method
     from ropelab.rope.frequencies import Geometry
 
-QUESTION = "My model was trained at 2048 tokens: what happens at 8192 with PI, NTK, YaRN?"
+QUESTION = ASKED.format(2048, 8192)
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
     "minutes; the method that wins here need not win there. A model given by --hf speaks for "
@@ -151,6 +151,10 @@ class ExtrapolateConfig(TrialConfig):
         from ropelab.rope.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)
+
+    def asks(self, question: str) -> str:
+        """With the lengths of this config."""
+        return ASKED.format(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         """The methods, each once, in the order given."""

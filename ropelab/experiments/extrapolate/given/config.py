@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ropelab.trials.given import Given
     from ropelab.trials.tokens import TokenText
 
+ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 TaskName = Literal["text", "copy", "passkey", "multiquery"]
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
@@ -127,6 +128,10 @@ class GivenConfig(Config):
         fields = type(self).model_fields
         kept = self.model_dump(mode="json")
         return {n: v for n, v in kept.items() if getattr(self, n) != fields[n].default}
+
+    def asks(self, question: str) -> str:
+        """With the lengths of the model and of this config."""
+        return ASKED.format(self.facts.train_len, self.test_len)
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the text and of the model; InputError if one cannot be used."""
