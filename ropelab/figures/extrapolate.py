@@ -85,8 +85,8 @@ def _is_baseline(table: pd.DataFrame) -> pd.Series:
 def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:
     for task in WORDS:
         if f"{task}_accuracy" in tables:
-            yield f"{task}_by_distance", by_distance(tables[f"{task}_accuracy"], task, arm)
-            yield f"{task}_heatmap", heatmap(tables[f"{task}_accuracy"], task, arm)
+            yield f"{task}_by_distance", by_distance(tables, task, arm)
+            yield f"{task}_heatmap", heatmap(tables, task, arm)
     if "text_nll" in tables:
         yield "loss_by_position", loss_by_position(tables, arm)
         yield "loss_by_context", loss_by_context(tables["last_window"], arm)
@@ -94,8 +94,9 @@ def _of_one_arm(tables: Tables, arm: str) -> Iterator[tuple[str, Figure]]:
             yield "tax_and_gain", tax_and_gain(tables["last_window"])
 
 
-def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
+def by_distance(tables: Tables, task: str, arm: str) -> Figure:
     """Accuracy against distance in the longest context, a line per method."""
+    table = tables[f"{task}_accuracy"]
     figure, ax = plt.subplots(figsize=WIDE)
     for label, rows in _methods(in_longest_context(table), "distance_tokens"):
         _line(ax, label, rows, "distance_tokens", "accuracy")
@@ -104,7 +105,7 @@ def by_distance(table: pd.DataFrame, task: str, arm: str) -> Figure:
         xlabel=f"distance of the {what} (tokens)",
         ylabel="share found correctly",
         ylim=(-0.03, 1.05),
-        title=findings.retrieval(table, does, HOW[arm]),
+        title=findings.retrieval(table, tables["comparisons"], task, does, HOW[arm]),
     )
     return _finished(figure, ax, table["train_len_tokens"].iloc[0])
 
@@ -199,8 +200,9 @@ def _say_outside(ax: Axes, values: dict[str, float]) -> None:
         ax.set_xlabel(f"{ax.get_xlabel()}\nabove the scale: {text}")
 
 
-def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
+def heatmap(tables: Tables, task: str, arm: str) -> Figure:
     """Methods by distances, a panel per length of context, the accuracy written in every cell."""
+    table = tables[f"{task}_accuracy"]
     contexts = sorted(table["context_tokens"].unique())
     parts = [table[table["context_tokens"] == context] for context in contexts]
     figure, axes = plt.subplots(
@@ -213,7 +215,7 @@ def heatmap(table: pd.DataFrame, task: str, arm: str) -> Figure:
         ax.set_title(f"in {tokens_label(context)} tokens", size=9)
     what, does = WORDS[task]
     axes[-1, 0].set_xlabel(f"distance of the {what} (tokens)")
-    title = findings.retrieval(table, does, HOW[arm])
+    title = findings.retrieval(table, tables["comparisons"], task, does, HOW[arm])
     figure.suptitle(title, x=0.01, ha="left", weight="bold", size=11)
     return figure
 

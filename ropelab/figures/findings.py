@@ -7,23 +7,29 @@ import pandas as pd
 from ropelab.figures.style import tokens_label
 from ropelab.labels import AS_SHIPPED, WINDOW, row_labels
 from ropelab.tables import in_longest_context
+from ropelab.trials.comparisons import and_rivals, not_told_from
 
 FAR_BEHIND = 0.3
 """Nats per byte above the best loss from which on a method is said not to read."""
 
 
-def retrieval(table: pd.DataFrame, does: str, how: str) -> str:
+def retrieval(
+    table: pd.DataFrame, comparisons: pd.DataFrame, task: str, does: str, how: str
+) -> str:
     """Which method finds most from twice the trained length back in the longest context."""
     table = in_longest_context(table)
-    trained = table["train_len_tokens"].iloc[0]
+    trained, context = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
     distances = sorted(table["distance_tokens"].unique())
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
     rows = table[table["distance_tokens"] == at]
     means = rows.groupby(row_labels(rows), sort=False)["accuracy"].mean()
     best = str(means.idxmax())
-    plain = f", unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
-    where = f"{tokens_label(at)} back in {tokens_label(table['context_tokens'].max())} tokens"
-    return f"From {where} {best} {does} best:\n{means.max():.2f}{plain} ({how})"
+    plain = f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
+    about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
+    rivals = [x for x in not_told_from(best, comparisons, about) if x in means.index]
+    where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
+    share = f"{means.max():.2f}{and_rivals(rivals)}{plain}"
+    return f"From {where} {best} {does} best:\n{share} ({how})"
 
 
 def against_window(rows: pd.DataFrame, how: str) -> str:

@@ -12,7 +12,7 @@ speaks of that one trained model; `seeds` says so.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -82,6 +82,32 @@ def _verdict(pair: Pair, rate: float) -> str:
         return "~"
     a_is_better = (pair.difference.value < 0) == pair.smaller_is_better
     return pair.names[0] if a_is_better else pair.names[1]
+
+
+def not_told_from(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
+    """The rows that cannot be told from one of them.
+
+    Args:
+        table: comparisons of `method_a` with `method_b`.
+        about: which of them, by column.
+    """
+    pair = ["method_a", "method_b"]
+    chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
+    for column, value in about.items():
+        chosen &= table[column] == value
+    return [b if a == best else a for a, b in table.loc[chosen, pair].itertuples(index=False)]
+
+
+def and_rivals(names: Sequence[str]) -> str:
+    """How a sentence about the best goes on, where others cannot be told from it.
+
+    >>> and_rivals([]), and_rivals(["pi"]), and_rivals(["pi", "ntk"]), and_rivals("abcd")
+    ('', ', not told from pi', ', not told from pi and ntk', ', not told from 4 others')
+    """
+    if len(names) > 3:
+        return f", not told from {len(names)} others"
+    together = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+    return f", not told from {together}" if names else ""
 
 
 def said(table: pd.DataFrame) -> str:

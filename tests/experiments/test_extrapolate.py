@@ -369,16 +369,29 @@ def test_the_question_has_the_lengths_that_were_asked_for():
     )
 
 
-def test_the_answer_follows_from_the_tables():
-    assert report.answer({"copy_accuracy": copied(0.99)}) == (
+def told(verdict: str, task: str = "copy") -> pd.DataFrame:
+    """The comparison of the two methods from 4096 tokens back."""
+    row = (f"{task}_accuracy", 4096, 8192, "unscaled", "yarn ×4", verdict)
+    columns = ["metric", "at_tokens", "context_tokens", "method_a", "method_b", "verdict"]
+    return pd.DataFrame([row], columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rivals"), [("yarn ×4", ""), ("~", ", not told from unscaled")]
+)
+def test_the_answer_follows_from_the_tables(verdict, rivals):
+    said = report.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
+    assert said.startswith(
         "Copying from 4096 tokens back, 2 times the trained length, in 8192 tokens: "
-        "yarn ×4 gets 0.95 right, unscaled 0.02."
+        f"yarn ×4 gets 0.95 right{rivals}; unscaled 0.02."
     )
 
 
 @pytest.mark.parametrize(("inside", "learned"), [(0.79, False), (0.8, True)])
 def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(inside, learned):
-    said = report.answer({"nearer_accuracy": copied(inside)})
+    said = report.answer(
+        {"nearer_accuracy": copied(inside), "comparisons": told("yarn ×4", "nearer")}
+    )
     nothing = "Telling the nearer of two values was not learned inside 2048 tokens: no verdict"
     assert said.startswith(nothing) is not learned
     assert ("yarn" in said) is learned

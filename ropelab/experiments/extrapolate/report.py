@@ -8,7 +8,7 @@ from ropelab.experiments.extrapolate.given import report as given
 from ropelab.labels import SEARCHED, WINDOW, row_labels
 from ropelab.literature.thresholds import LEARNED
 from ropelab.tables import Tables, in_longest_context
-from ropelab.trials.comparisons import said
+from ropelab.trials.comparisons import and_rivals, not_told_from, said
 from ropelab.trials.documents import worth_of_context
 from ropelab.trials.tables import NLL
 
@@ -26,8 +26,7 @@ def answer(tables: Tables) -> str:
         return given.answer(tables)
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
     text = [*_context_pays(tables), _text(tables)] if "text_nll" in tables else []
-    compared = [said(tables["comparisons"])] if "comparisons" in tables else []
-    return " ".join([*sentences, *text, *compared])
+    return " ".join([*sentences, *text, said(tables["comparisons"])])
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -79,9 +78,12 @@ def _retrieval(tables: Tables, task: str) -> str:
     at = accuracy[distance].sort_values(ascending=False, kind="stable")
     context = table["context_tokens"].max()
     share = f"{distance / trained_len:g} times the trained length, in {context} tokens"
-    best = f"{at.index[0]} gets {at.iloc[0]:.2f} right"
+    about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
+    rivals = not_told_from(str(at.index[0]), tables["comparisons"], about)
+    rivals = [name for name in rivals if name in at.index]
+    best = f"{at.index[0]} gets {at.iloc[0]:.2f} right{and_rivals(rivals)}"
     sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
-    plain = f", unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
+    plain = f"; unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
     if searched.empty:
         return f"{sentence}{plain}."
     found = _by_label(searched, "distance_tokens", "accuracy")[distance]
