@@ -35,6 +35,7 @@ CONSTANTS = {
         "| one, period 6.2832 |",
         "more than 0.01 rad",
         "arXiv:2405.14591",
+        "copy 0.8 of the symbols",
         "models of 1.1 million",
         "0.5 L",
         "0.75 L",

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.labels import row_labels
+from ropelab.literature.trained.stored import in_context
+from ropelab.trials import comparisons
 from tests.docs.entry import Entry
 from tests.docs.reference import config_of, newest, table
 
@@ -27,14 +29,40 @@ def lengths() -> tuple[int, int]:
     return int(config["train_len"]), int(config["test_len"])
 
 
-def found_again(task: str, times: float) -> pd.Series:
-    """Accuracy by label, that far back, in the whole tested length; means over seeds."""
-    train_len, test_len = lengths()
+def found_again(task: str, times: float, context: float = 4) -> pd.Series:
+    """Accuracy by label, that far back in a context, in trained lengths; means over seeds."""
+    train_len, _ = lengths()
     rows = headline(f"{task}_accuracy")
-    rows = rows[
-        (rows["context_tokens"] == test_len) & (rows["distance_tokens"] == train_len * times)
-    ]
+    rows = rows[rows["context_tokens"] == train_len * context]
+    rows = rows[rows["distance_tokens"] == train_len * times]
     return rows.groupby("label", sort=False)["accuracy"].mean()
+
+
+def compared(metric: str, at: int, a: str, b: str) -> pd.Series:
+    """The comparison of two rows there, in the longest context; the difference is a - b."""
+    rows = headline("comparisons")
+    rows = in_context(rows[(rows["metric"] == metric) & (rows["at_tokens"] == at)], "at_tokens")
+    pair = rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[0]
+    if pair["method_a"] == a:
+        return pair
+    turned = {"difference": -pair.difference, "ci_low": -pair.ci_high, "ci_high": -pair.ci_low}
+    return pair.to_frame().T.assign(**turned).iloc[0]
+
+
+def not_told_from(metric: str, at: int, best: str) -> list[str]:
+    """Which rows cannot be told from the best one there."""
+    about = {"metric": metric, "at_tokens": at, "context_tokens": lengths()[1]}
+    return comparisons.not_told_from(best, headline("comparisons"), about)
+
+
+def copies_inside() -> list[str]:
+    """Copying of the worst and the best seed from up to half of the trained length back in it."""
+    train_len, _ = lengths()
+    rows = headline("copy_accuracy")
+    rows = rows[(rows["label"] == "unscaled") & (rows["context_tokens"] == train_len)]
+    rows = rows[rows["distance_tokens"] <= train_len // 2]
+    by_seed = rows.groupby("seed")["accuracy"].mean()
+    return [f"{by_seed.min():.3f}", f"{by_seed.max():.3f}"]
 
 
 def text_loss(end: float) -> pd.Series:
@@ -78,9 +106,24 @@ def text_verdict() -> list[str]:
 
 
 def told_apart() -> list[str]:
-    """How many comparisons tell two rows apart, of how many."""
-    verdicts = headline("comparisons")["verdict"]
-    return [str((verdicts != "~").sum()), str(len(verdicts))]
+    """How many comparisons tell two rows apart, of how many; the same without those of PI."""
+    rows = headline("comparisons")
+    others = rows[(rows[["method_a", "method_b"]] != "pi ×4").all(axis=1)]
+    return [str(n) for some in (rows, others) for n in ((some["verdict"] != "~").sum(), len(some))]
+
+
+def by_kind(kind: str) -> list[str]:
+    """How many documents of a kind, and their loss as contexts grow; means over seeds."""
+    rows = headline("context_by_kind")
+    rows = rows[(rows["kind"] == kind) & (rows["label"] == "unscaled")]
+    means = rows.groupby("context_tokens")["nll_nats_per_byte"].mean()
+    return [str(rows["documents"].iloc[0]), *(f"{value:.3f}" for value in means)]
+
+
+def dynamic_text() -> list[str]:
+    """How much better dynamic NTK reads than NTK near twice the trained length, its interval."""
+    row = compared("nll_bucket", 2 * lengths()[0], "ntk ×4", "dynamic_ntk")
+    return [f"{value:.3f}" for value in (row.difference, row.ci_low, row.ci_high)]
 
 
 def matched(times: float) -> list[str]:
@@ -100,6 +143,11 @@ def extrapolate_entries() -> Iterator[Entry]:
         "cost {} nats per byte after 512 bytes of context, {} after 1024 and {} after 2048",
         lambda: [last_window(context) for context in (0.25, 0.5, 1)],
     )
+    yield Entry(
+        here,
+        "By kind of document: {} of tests {}, {}, {}; {} of code {}, {}, {}.",
+        lambda: [*by_kind("tests"), *by_kind("code")],
+    )
     for label in dict.fromkeys(headline("text_nll")["label"]):
         if label == "sliding_window":
             row = "| `sliding_window` | – | – | – | – | – | – | {} | {} |"
@@ -112,20 +160,50 @@ def extrapolate_entries() -> Iterator[Entry]:
     for file in (here, "README.md"):
         yield Entry(
             file,
-            "From 4096 tokens back `{}` copies most ({} of the symbols; unscaled {}, `pi ×4` {})",
+            "From 4096 tokens back `{}` copies most ({} of the symbols; unscaled {}, `pi ×4` {}); "
+            "`{}` cannot be told from it.",
             lambda: [
                 *best_copy(2),
                 *(f"{found_again('copy', 2)[m]:.2f}" for m in ("unscaled", "pi ×4")),
+                *not_told_from("copy_accuracy", 4096, best_copy(2)[0]),
             ],
         )
         yield Entry(
             file,
             "At the end of 8192 bytes of text the best method, `{}`, has {} nats per byte, the "
-            "sliding window of 2048 has {}; the difference is {} [{}, {}], the better one `{}`.",
+            "sliding window of 2048 has {}; the difference is {} [{}, {}], in favour of `{}`.",
             text_verdict,
         )
-    yield Entry(here, "From 6144 tokens back `{}` copies most ({}).", lambda: best_copy(3))
-    yield Entry(here, "{} of {} comparisons tell two rows apart", told_apart)
+    yield Entry(
+        here,
+        "each copies {} to {} of the symbols from up to 1024 tokens back in 2048.",
+        copies_inside,
+    )
+    yield Entry(
+        here,
+        "From 6144 tokens back `{}` copies most ({}), and cannot be told from `{}`; symbols in "
+        "text `yarn ×4` finds better from there ({} against {}).",
+        lambda: [
+            *best_copy(3),
+            *not_told_from("copy_accuracy", 6144, best_copy(3)[0]),
+            *(f"{found_again('hidden', 3)[method]:.2f}" for method in ("yarn ×4", "ntk ×8")),
+        ],
+    )
+    yield Entry(
+        here,
+        "near 4096 bytes it reads better than that by {} [{}, {}], and from 2048 back in 4096 "
+        "tokens it copies {} (unscaled {}).",
+        lambda: [
+            *dynamic_text(),
+            *(f"{found_again('copy', 1, 2)[method]:.2f}" for method in ("dynamic_ntk", "unscaled")),
+        ],
+    )
+    yield Entry(
+        here,
+        "{} of {} comparisons tell two rows apart, at a false discovery rate of 5 %; {} of {} of "
+        "those without `pi ×4`.",
+        told_apart,
+    )
     yield Entry(
         here,
         "the last one, two and three tokens find {}, {} and {} of the copies from 6144 back",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ropelab.labels import roughly
 from tests.docs.entry import Entry
-from tests.docs.reference import config_of, newest, only, table
+from tests.docs.reference import config_of, newest, only, table, titled
 
 FINDINGS = "docs/findings.md"
 SHOWN = {
@@ -39,6 +39,25 @@ def learned(scheme: str) -> list[str]:
     ]
     text = mine[(mine["metric"] == "text loss") & (mine["context_tokens"] == 128)]
     return [*(f"{value:.2f}" for value in found), f"{only(text, 'value'):.3f}"]
+
+
+def by_context() -> list[str]:
+    """Text loss of RoPE after each context inside the trained length, over seeds."""
+    rows = table(newest("frequencies", "learned"), "learned").query("removed == 'none'")
+    rows = rows[(rows["scheme"] == "unscaled") & (rows["metric"] == "text loss")]
+    rows = rows[rows["context_tokens"] <= rows["train_len_tokens"]].sort_values("context_tokens")
+    return [f"{value:.3f}" for value in rows["value"]]
+
+
+def trained_longer() -> list[str]:
+    """Copying from half of the trained length back after four times the training."""
+    folder = titled("frequencies", "One frequency or many, trained four times as long")
+    rows = table(folder, "learned").query(
+        "removed == 'none' and metric == 'copy accuracy' and distance_tokens == 64 "
+        "and context_tokens == 128"
+    )
+    found = rows.set_index("scheme")["value"]
+    return [f"{found[scheme]:.2f}" for scheme in ("unscaled", "one(period=32)", SLOW)]
 
 
 def removed(band: str, distance: int, context: int) -> str:
@@ -91,6 +110,11 @@ def frequencies_entries() -> Iterator[Entry]:
     yield Entry(FINDINGS, "one model per scheme and seed, {} seeds.", lambda: [seeds()])
     yield Entry(
         FINDINGS,
+        "the same last bytes cost RoPE's sixteen {}, {} and {} nats per byte after 32, 64 and 128.",
+        by_context,
+    )
+    yield Entry(
+        FINDINGS,
         "a score of random vectors changes by {} with one frequency of a period of a million "
         "tokens: {} times its rounding in float32, {} of it in bfloat16. Softmax gives one of two "
         "neighbours {} % more weight for that; with RoPE's frequencies the change is {}, which is "
@@ -103,6 +127,12 @@ def frequencies_entries() -> Iterator[Entry]:
             signal("unscaled", "score_step"),
             signal("unscaled", "weight_change", times=100),
         ],
+    )
+    yield Entry(
+        FINDINGS,
+        "models with RoPE's sixteen copy {} from 64 back, with one of period 32 {}, and with one "
+        "of period 1,000,000 {}.",
+        trained_longer,
     )
     for label, scheme in SHOWN.items():
         text = f"| {label} |" + " {} |" * (len(PLACES) + 1)

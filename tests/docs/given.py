@@ -30,6 +30,14 @@ def inside(label: str) -> str:
     return f"{only(rows, 'nll_nats_per_byte'):.3f}"
 
 
+def by_context() -> list[str]:
+    """Nats per byte of the last tokens after each context inside the trained length, as shipped."""
+    rows = table(newest("extrapolate", "recommendation"), "last_window")
+    rows = rows[pd.Series(row_labels(rows), index=rows.index) == SHIPPED]
+    rows = rows[rows["context_tokens"] <= rows["train_len_tokens"]].sort_values("context_tokens")
+    return [f"{value:.3f}" for value in rows["nll_nats_per_byte"]]
+
+
 def advised() -> pd.DataFrame:
     """What is said of text."""
     return table(newest("extrapolate", "recommendation"), "recommendation").query("task == 'text'")
@@ -42,6 +50,11 @@ def given_entries() -> Iterator[Entry]:
         "{} nats per byte as shipped, {} with `yarn ×2`, {} with a sliding window of its "
         "8192 tokens",
         lambda: [text_loss(label) for label in (SHIPPED, "yarn ×2", WINDOW)],
+    )
+    yield Entry(
+        FINDINGS,
+        "the same last tokens cost it {}, {} and {} nats per byte after 2048, 4096 and 8192 tokens",
+        by_context,
     )
     yield Entry(
         FINDINGS, "| `as_shipped` | {} | {} |", lambda: [inside(SHIPPED), text_loss(SHIPPED)]
