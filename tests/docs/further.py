@@ -174,7 +174,7 @@ def further_entries() -> Iterator[Entry]:
     )
     yield Entry(
         "README.md",
-        "copies more from 6144 back than as its code computes it: {} against {}.",
+        "copies more from 6144 back than as its code computes it: {} against {} (three",
         lambda: [METHODS.copied(f"{m} ×4", 6144, 8192, "zero_shot") for m in PAPER_AND_CODE],
     )
     yield Entry(
