@@ -35,6 +35,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 SECONDS = 120
+SHORT = "/tmp" if len(tempfile.gettempdir()) > 32 else None
+"""Where the names of sockets stay short enough, whatever TMPDIR is."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,7 +57,13 @@ def cluster(_environment):
     from ray.cluster_utils import Cluster
 
     # Not below the folder of the tests: names of sockets are at most 107 characters long.
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", dir=SHORT) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # Ray notes the cluster's address in a folder that only `ray start` makes.
+        patch.setenv("RAY_TMPDIR", folder)
+        (Path(folder) / "ray").mkdir()
         head = {"num_cpus": 1, "temp_dir": folder}
         made = Cluster(initialize_head=True, head_node_args=head)
         made.add_node(num_cpus=1)
