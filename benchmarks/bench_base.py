@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ropelab.rope.bounds import Similarity, Walk, scan
+from ropelab.math.bounds import Similarity, Walk, scan
 
 Method = Callable[[Similarity, int], float]
 STEP = 1e-4

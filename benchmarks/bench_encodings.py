@@ -10,11 +10,11 @@ import argparse
 
 import torch
 
-from ropelab.config import build
-from ropelab.context import silent
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs
 from ropelab.experiments.encodings.times import times
+from ropelab.runs.config import build
+from ropelab.runs.context import silent
 
 
 def arguments() -> argparse.Namespace:

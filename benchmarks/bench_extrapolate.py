@@ -27,17 +27,17 @@ import torch
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ropelab.context import Advance
-from ropelab.encoding.rope import Rope
-from ropelab.lm.batch import Batch
-from ropelab.lm.corpus import VOCABULARY, read_corpus
-from ropelab.lm.evaluation import token_losses
-from ropelab.lm.model import LanguageModel, ModelSize, fused_attention
-from ropelab.lm.source import Mixture, Source
-from ropelab.lm.training import Recipe, train
-from ropelab.machine import about_dtype, computing_in, resolve_dtype
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.corpus import VOCABULARY, read_corpus
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
+from ropelab.models.lm.source import Mixture, Source
+from ropelab.models.lm.training import Recipe, train
+from ropelab.runs.context import Advance
+from ropelab.runs.machine import about_dtype, computing_in, resolve_dtype
 
 PATIENCE = 6
 RATES = (1e-3, 3e-3)

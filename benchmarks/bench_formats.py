@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 import torch
 
-from ropelab.encoding.rope import Rope
-from ropelab.lm.batch import Batch
-from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.training import Recipe, batch_loss, make_optimizers, operations_per_token
-from ropelab.machine import DtypeName, about_dtype, computing_in, resolve_dtype
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.lm.training import Recipe, batch_loss, make_optimizers, operations_per_token
+from ropelab.runs.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 
 SIZE = ModelSize(vocabulary=256, layers=3, width=192, heads=1, head_dim=64)
 """That of the preset `small`."""

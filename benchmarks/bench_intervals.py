@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from ropelab.stats import Interval, crossed_mean, crossed_proportion
+from ropelab.runs.stats import Interval, crossed_mean, crossed_proportion
 
 EFFECTS = ((0.0, 0.0), (0.1, 0.3), (0.3, 0.3), (1.0, 0.3), (3.0, 0.3), (0.3, 3.0))
 """Standard deviations between seeds and between documents; that of the rest is 1."""

@@ -56,9 +56,9 @@ def measure(case: Case, folder: Path) -> None:
     from random_llama import SMOLLM2_WIDTH, save
 
     from ropelab.experiments.extrapolate.given.estimate import memory
-    from ropelab.hf import passes
-    from ropelab.hf.model import HuggingFaceModel
-    from ropelab.lm.evaluation import token_losses
+    from ropelab.models.lm.evaluation import token_losses
+    from ropelab.models.released import passes
+    from ropelab.models.released.model import HuggingFaceModel
 
     shape = SMOLLM2_WIDTH | {
         "vocab_size": case.vocabulary,

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ropelab.context import Context
 from ropelab.experiments.precision.codes import code_tables, codes
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.ladder import ladder_tables
 from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.run import run
-from ropelab.numerics.ranges import span
+from ropelab.math.numerics.ranges import span
+from ropelab.runs.context import Context
 
 LONG = 1 << 24
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from random_llama import SMOLLM2_WIDTH, save
 
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.lm.evaluation import token_losses
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.released.model import HuggingFaceModel
 
 SHAPES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -28,17 +28,17 @@ from typing import Any, ClassVar
 import pandas as pd
 import torch
 
-from ropelab.cells import Cells
-from ropelab.config import build
-from ropelab.context import Context, Engine, InThisProcess, Needs
-from ropelab.engine.capacity import cores
-from ropelab.engine.on_ray import OnRay
-from ropelab.engine.workers import Workers
 from ropelab.experiments.encodings import plan
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.machine import about_dtype
-from ropelab.trials.cells import Trained
-from ropelab.trials.corpora import CorpusRef
+from ropelab.models.tasks.cells import Trained
+from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.runs.cells import Cells
+from ropelab.runs.config import build
+from ropelab.runs.context import Context, Engine, InThisProcess, Needs
+from ropelab.runs.engine.capacity import cores
+from ropelab.runs.engine.on_ray import OnRay
+from ropelab.runs.engine.workers import Workers
+from ropelab.runs.machine import about_dtype
 
 WINDOWS = (64, 1024)
 SECONDS = 5.0

@@ -31,11 +31,11 @@ def __getattr__(name: str) -> Any:
 
         return run
     if name == "models":
-        from ropelab.listing import models
+        from ropelab.show.listing import models
 
         return models
     if name == "methods":
-        return import_module("ropelab.methods")
+        return import_module("ropelab.models.methods")
     return _command(name.replace("_", "-"))
 
 
@@ -47,7 +47,7 @@ def __dir__() -> list[str]:
 def _command(name: str) -> "Callable[..., Run]":
     """The function of an experiment: its parameters are the fields of the config."""
     from ropelab.experiments import load
-    from ropelab.signature import signature_of, text_of
+    from ropelab.runs.signature import signature_of, text_of
 
     def command(**values: Any) -> "Run":
         from ropelab.lab import run

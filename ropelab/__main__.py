@@ -1,12 +1,12 @@
 """`python -m ropelab` is the `ropelab` command; it can be interrupted from its first moment."""
 
-from ropelab import interrupts
+from ropelab.runs import interrupts
 
 
 def main() -> None:
     """Run the command line; nothing heavy is imported before signals are heard."""
     interrupts.leave_at_once()
-    from ropelab import cli
+    from ropelab.cli import app as cli
 
     cli.main()
 

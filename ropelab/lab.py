@@ -11,19 +11,20 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ropelab import experiments, store
-from ropelab.cells import Cells
-from ropelab.config import Config, Label, build
-from ropelab.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab import experiments
 from ropelab.errors import InputError
-from ropelab.estimate import Estimate, refuse_beyond, told
 from ropelab.experiments import Experiment
-from ropelab.folders import Waiting, locked, say_nothing
-from ropelab.machine import about_dtype
-from ropelab.manifest import read_manifest
-from ropelab.notices import say
-from ropelab.outlook import outlook, room_for, workers_for
-from ropelab.tables import DamagedError, Tables, sha256_of
+from ropelab.runs import store
+from ropelab.runs.cells import Cells
+from ropelab.runs.config import Config, Label, build
+from ropelab.runs.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.runs.estimate import Estimate, refuse_beyond, told
+from ropelab.runs.folders import Waiting, locked, say_nothing
+from ropelab.runs.machine import about_dtype
+from ropelab.runs.manifest import read_manifest
+from ropelab.runs.notices import say
+from ropelab.runs.outlook import outlook, room_for, workers_for
+from ropelab.runs.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +55,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: question, answer, the short table, the names of the tables."""
-        from ropelab.terminal import format_value
+        from ropelab.show.terminal import format_value
 
         shown = self.summary().map(format_value).to_html(index=False, border=0)
         names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
@@ -69,8 +70,8 @@ class Run:
 
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
         """The figures, drawn from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
-        from ropelab.figures.paper import fit_titles, for_paper
-        from ropelab.figures.style import use_style
+        from ropelab.show.figures.paper import fit_titles, for_paper
+        from ropelab.show.figures.style import use_style
 
         finish = for_paper if style == "paper" else fit_titles
         with use_style():

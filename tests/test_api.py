@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import ropelab
-from ropelab.cli import main
+from ropelab.cli.app import main
 from ropelab.errors import InputError
-from ropelab.methods.registry import METHODS
+from ropelab.models.methods.registry import METHODS
 
 
 def test_every_experiment_is_a_function():

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import ropelab
-from ropelab import builtin, cli
+from ropelab.cli import app as cli
+from ropelab.runs import builtin
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"

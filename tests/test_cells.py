@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab.cells import CellName, Cells, Parcel
+from ropelab.runs.cells import CellName, Cells, Parcel
 
 
 class Maker:

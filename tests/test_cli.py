@@ -12,8 +12,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab import cli, experiments, flags, store
-from ropelab.methods.registry import FREQUENCIES, METHODS
+from ropelab import experiments
+from ropelab.cli import app as cli
+from ropelab.cli import flags
+from ropelab.models.methods.registry import FREQUENCIES, METHODS
+from ropelab.runs import store
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
 QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]

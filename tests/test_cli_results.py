@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ropelab import cli
+from ropelab.cli import app as cli
 
 FREQS = ("freqs", "--head-dim", "8", "--quiet")
 

@@ -5,7 +5,8 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from ropelab.config import (
+from ropelab.errors import InputError
+from ropelab.runs.config import (
     Base,
     Config,
     Count,
@@ -19,7 +20,6 @@ from ropelab.config import (
     read_number,
     read_toml,
 )
-from ropelab.errors import InputError
 
 
 class Sample(Config):

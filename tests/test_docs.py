@@ -5,9 +5,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from ropelab.cli import app
-from ropelab.lm.source import Mixture
-from ropelab.runtimes.registry import RUNTIMES
+from ropelab.audit.runtimes.registry import RUNTIMES
+from ropelab.cli.app import app
+from ropelab.models.lm.source import Mixture
 from tests.docs.entry import Entry
 from tests.docs.notes import note_pages
 from tests.docs.reference import ROOT

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ropelab import estimate, experiments, machine
-from ropelab.config import build
-from ropelab.context import Context, Needs
-from ropelab.engine import capacity
+from ropelab import experiments
 from ropelab.errors import InputError
-from ropelab.estimate import DAY, Estimate, refuse_beyond, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.lab import Lab
-from ropelab.lm.training import Recipe
-from ropelab.outlook import outlook
+from ropelab.models.lm.training import Recipe
+from ropelab.runs import estimate, machine
+from ropelab.runs.config import build
+from ropelab.runs.context import Context, Needs
+from ropelab.runs.engine import capacity
+from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness, told
+from ropelab.runs.outlook import outlook
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture

@@ -11,11 +11,11 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parent))
 from toy import ToyConfig, toy
 
-from ropelab import export
 from ropelab.errors import InputError
 from ropelab.lab import Lab
-from ropelab.page.shown import find_runs
-from ropelab.store import metrics_of
+from ropelab.runs.store import metrics_of
+from ropelab.show import export
+from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 (FOLDER,) = (REFERENCE / "extrapolate").glob("extrapolate-????????")

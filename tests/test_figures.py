@@ -10,11 +10,12 @@ from matplotlib import pyplot as plt
 from matplotlib.text import Annotation
 
 import ropelab
-from ropelab import drawn, experiments
+from ropelab import experiments
 from ropelab.errors import InputError
-from ropelab.figures.style import label_points, token_axis, use_style
 from ropelab.lab import Run
-from ropelab.store import tables_of
+from ropelab.runs.store import tables_of
+from ropelab.show import drawn
+from ropelab.show.figures.style import label_points, token_axis, use_style
 
 REFERENCE = Path(__file__).parents[1] / "results" / "reference"
 FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ropelab import folders
-from ropelab.folders import fingerprint, locked, replaced, replaced_file
+from ropelab.runs import folders
+from ropelab.runs.folders import fingerprint, locked, replaced, replaced_file
 
 
 def contents(folder):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ropelab import forecast
-from ropelab.forecast import BESIDE_SECONDS, TRUSTED_SECONDS, Forecast
+from ropelab.runs import forecast
+from ropelab.runs.forecast import BESIDE_SECONDS, TRUSTED_SECONDS, Forecast
 
 HOUR = 3600.0
 

@@ -3,9 +3,9 @@
 import json
 import re
 
-from ropelab.gallery import write_index
 from ropelab.lab import Lab
-from ropelab.manifest import write_manifest
+from ropelab.runs.manifest import write_manifest
+from ropelab.show.gallery import write_index
 from tests.toy import ToyConfig, toy
 
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from ropelab import interrupts, outcome
+from ropelab.cli import outcome
+from ropelab.runs import interrupts
 
 LONG = """
 import hashlib, sys
@@ -70,7 +71,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["pydantic", "typer", "ropelab.cli", "numpy", "pandas", "scipy"])
+@pytest.mark.parametrize(
+    "module", ["pydantic", "typer", "ropelab.cli.app", "numpy", "pandas", "scipy"]
+)
 def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
     command = ["ropelab", "claims", "--results", str(tmp_path / "results")]
     with started("-c", INTERRUPTED_IMPORT, module, *command) as process:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab import store
-from ropelab.config import Config, Label, take_label
 from ropelab.errors import InputError
 from ropelab.lab import Lab
-from ropelab.manifest import read_manifest, write_manifest
+from ropelab.runs import store
+from ropelab.runs.config import Config, Label, take_label
+from ropelab.runs.manifest import read_manifest, write_manifest
 from tests.toy import Toy, ToyConfig, toy
 
 
@@ -76,7 +76,7 @@ def test_a_finished_run_is_reused_and_force_makes_it_again(lab):
 
 
 def test_the_stored_config_reads_back_as_the_same_config(lab):
-    from ropelab.config import build, read_toml
+    from ropelab.runs.config import build, read_toml
 
     run = lab.carry_out(toy(), ToyConfig(base=123.5, seed=3))
     name, values = read_toml(run.folder / "config.toml")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from ropelab import machine
+from ropelab.runs import machine
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from ropelab import outcome
+from ropelab.cli import outcome
 from ropelab.errors import InputError
-from ropelab.notices import printable
+from ropelab.runs.notices import printable
 
 ERRORS = [
     *(errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENAMETOOLONG, errno.EISDIR),

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ropelab.stats import (
-    crossed_mean,
-    discovery_rates,
-    mean_interval,
-    proportion_interval,
-)
+from ropelab.runs.stats import crossed_mean, discovery_rates, mean_interval, proportion_interval
 
 
 def test_mean_interval_equals_scipys_t_interval():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.tables import DamagedError, read_tables, unit_of, write_tables
+from ropelab.runs.tables import DamagedError, read_tables, unit_of, write_tables
 
 
 def test_floats_read_back_bit_for_bit(tmp_path):

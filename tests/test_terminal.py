@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from ropelab import terminal
+from ropelab.show import terminal
 
 
 @pytest.mark.parametrize(

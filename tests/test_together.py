@@ -5,10 +5,10 @@ import threading
 import pandas as pd
 import pytest
 
-from ropelab.context import InThisProcess
 from ropelab.errors import MachineError
 from ropelab.lab import Lab
-from ropelab.together import carry_out_all
+from ropelab.runs.context import InThisProcess
+from ropelab.runs.together import carry_out_all
 from tests.engine.cells_of_tests import Sum
 from tests.toy import Toy, ToyConfig
 

@@ -3,9 +3,9 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.config import Base, Config, Natural
-from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
+from ropelab.runs.config import Base, Config, Natural
+from ropelab.runs.estimate import Estimate
 
 
 class ToyConfig(Config):

@@ -6,7 +6,7 @@ plan.py     plan(config) -> what follows from it, derived once; InputError (wher
 estimate.py estimate(config) -> what a run costs (where no cells say it)
 run.py      run(config, context) -> tables
 report.py   answer(tables) -> sentence, summary(tables) -> short table
-ropelab/figures/<name>.py   draw(tables) -> figures
+ropelab/show/figures/<name>.py   draw(tables) -> figures
 """
 
 from collections.abc import Callable, Mapping
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from ropelab.config import Config
-    from ropelab.context import Context
-    from ropelab.estimate import Estimate
-    from ropelab.tables import Tables
+    from ropelab.runs.config import Config
+    from ropelab.runs.context import Context
+    from ropelab.runs.estimate import Estimate
+    from ropelab.runs.tables import Tables
 
 # In the order in which a newcomer would ask.
 NAMES = (
@@ -74,7 +74,7 @@ class Experiment:
 
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """The figures, the most telling one first."""
-        return import_module(f"ropelab.figures.{self.name.replace('-', '_')}").draw(tables)
+        return import_module(f"ropelab.show.figures.{self.name.replace('-', '_')}").draw(tables)
 
     def _optional(self, module: str, function: str) -> Callable[..., Any] | None:
         name = f"{_package(self.name)}.{module}"
@@ -97,4 +97,6 @@ def load(name: str) -> Experiment:
 
 
 def _package(name: str) -> str:
+    if name == "claims":
+        return "ropelab.claims.experiment"
     return f"ropelab.experiments.{name.replace('-', '_')}"

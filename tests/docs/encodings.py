@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ropelab.encoding.registry import ENCODINGS
+from ropelab.models.encoding.registry import ENCODINGS
 from tests.docs.entry import Entry
 from tests.docs.reference import newest, only, table, titled
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ropelab.labels import row_labels
-from ropelab.literature.trained.stored import in_context
-from ropelab.trials import comparisons
+from ropelab.claims.trained.stored import in_context
+from ropelab.models.tasks import comparisons
+from ropelab.runs.labels import row_labels
 from tests.docs.entry import Entry
 from tests.docs.reference import config_of, newest, table
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ropelab.labels import roughly
+from ropelab.runs.labels import roughly
 from tests.docs.entry import Entry
 from tests.docs.reference import config_of, newest, only, table, titled
 

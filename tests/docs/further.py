@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ropelab.labels import WINDOW, method_label
+from ropelab.runs.labels import WINDOW, method_label
 from tests.docs.entry import Entry
 from tests.docs.reference import table, titled
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ropelab.labels import WINDOW, row_labels
+from ropelab.runs.labels import WINDOW, row_labels
 from tests.docs.entry import Entry
 from tests.docs.reference import newest, only, table
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ropelab.literature.page import of_source, page
-from ropelab.literature.sources import SOURCES
+from ropelab.claims.page import of_source, page
+from ropelab.claims.sources import SOURCES
 from tests.docs.ledger import newest_claims
 from tests.docs.reference import ROOT, table
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ropelab.encoding.alibi import Alibi
-from ropelab.encoding.base import Encoding
-from ropelab.encoding.deberta import DebertaLayer
-from ropelab.encoding.designed import (
+from ropelab.models.encoding.alibi import Alibi
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.deberta import DebertaLayer
+from ropelab.models.encoding.designed import (
     Convolution,
     Exponential,
     Gaussian,
@@ -25,16 +25,16 @@ from ropelab.encoding.designed import (
     Polynomial,
     Sines,
 )
-from ropelab.encoding.fire import FireBias
-from ropelab.encoding.kerple import KerpleLog, KerplePower
-from ropelab.encoding.registry import ENCODINGS, make_encoding
-from ropelab.encoding.rope import Rope
-from ropelab.encoding.shape import Shape
-from ropelab.encoding.shaw import ShawLayer
-from ropelab.encoding.t5 import T5Bias
-from ropelab.encoding.transformer_xl import TransformerXLLayer
-from ropelab.encoding.tupe import Tupe
-from ropelab.encoding.xpos import XPos
+from ropelab.models.encoding.fire import FireBias
+from ropelab.models.encoding.kerple import KerpleLog, KerplePower
+from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.shaw import ShawLayer
+from ropelab.models.encoding.t5 import T5Bias
+from ropelab.models.encoding.transformer_xl import TransformerXLLayer
+from ropelab.models.encoding.tupe import Tupe
+from ropelab.models.encoding.xpos import XPos
 
 Score = Callable[..., float]
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ropelab.encoding.registry import ENCODINGS, make_encoding
-from ropelab.encoding.relative import distances, relative_shift, relative_unshift
-from ropelab.encoding.shape import Shape
 from ropelab.errors import InputError
-from ropelab.lm.model import SCORES_PER_BLOCK, Cache, LanguageModel, ModelSize
+from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.models.encoding.relative import distances, relative_shift, relative_unshift
+from ropelab.models.encoding.shape import Shape
+from ropelab.models.lm.model import SCORES_PER_BLOCK, Cache, LanguageModel, ModelSize
 
 NAMES = sorted(ENCODINGS)
 TOKENS = 30

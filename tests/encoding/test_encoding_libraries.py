@@ -27,14 +27,14 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
 )
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
-from ropelab.encoding.alibi import Alibi, slopes
-from ropelab.encoding.deberta import Deberta
-from ropelab.encoding.registry import make_encoding, rope
-from ropelab.encoding.shape import Shape
-from ropelab.encoding.shaw import CLIP, ShawLayer
-from ropelab.encoding.sinusoidal import sinusoid
-from ropelab.encoding.t5 import FARTHEST, T5Bias, bucket
-from ropelab.encoding.transformer_xl import TransformerXLLayer
+from ropelab.models.encoding.alibi import Alibi, slopes
+from ropelab.models.encoding.deberta import Deberta
+from ropelab.models.encoding.registry import make_encoding, rope
+from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.shaw import CLIP, ShawLayer
+from ropelab.models.encoding.sinusoidal import sinusoid
+from ropelab.models.encoding.t5 import FARTHEST, T5Bias, bucket
+from ropelab.models.encoding.transformer_xl import TransformerXLLayer
 
 HEADS, HEAD_DIM, TOKENS = 2, 8, 50
 WIDTH = HEADS * HEAD_DIM

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from ropelab.encoding.base import Encoding
-from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
-from ropelab.encoding.rope import Rope
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
+from ropelab.models.encoding.rope import Rope
 
 TOKENS, WIDTH, TRAINED = 40, 8, 16
 

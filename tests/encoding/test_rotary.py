@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
-from ropelab.encoding.rope import Rope
-from ropelab.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
 from ropelab.errors import InputError
-from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry, inverse_frequencies
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
+from ropelab.models.methods.language import parse_scaling
 
 DIM = 16
 PAIRINGS = st.sampled_from(["half", "interleaved"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.context import Context, Needs
 from ropelab.errors import MachineError
+from ropelab.runs.context import Context, Needs
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from ropelab import estimate
-from ropelab.cells import Cells
-from ropelab.context import Context, Needs
-from ropelab.engine.messages import Board, Message
-from ropelab.engine.schedule import Job
-from ropelab.forecast import Forecast
-from ropelab.machine import rate
+from ropelab.runs import estimate
+from ropelab.runs.cells import Cells
+from ropelab.runs.context import Context, Needs
+from ropelab.runs.engine.messages import Board, Message
+from ropelab.runs.engine.schedule import Job
+from ropelab.runs.forecast import Forecast
+from ropelab.runs.machine import rate
 from tests.engine.cells_of_tests import Sum
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ropelab.cells import CellName, Cells
-from ropelab.cli import main
-from ropelab.config import build
-from ropelab.context import Context
-from ropelab.engine.connection import check_joinable, check_ray
-from ropelab.engine.on_ray import OnRay
+from ropelab.cli.app import main
 from ropelab.errors import InputError, MachineError
 from ropelab.experiments.encodings import plan
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.trials.cells import ask_all, train_all
+from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.runs.cells import CellName, Cells
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
+from ropelab.runs.engine.connection import check_joinable, check_ray
+from ropelab.runs.engine.on_ray import OnRay
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits
 from tests.small import SMALL
 
@@ -227,7 +227,7 @@ def test_an_address_without_a_cluster_is_bad_input(address, message):
 
 
 def test_what_listens_but_is_no_cluster_is_bad_input(monkeypatch):
-    monkeypatch.setattr("ropelab.engine.connection.SECONDS_TO_JOIN", 3.0)
+    monkeypatch.setattr("ropelab.runs.engine.connection.SECONDS_TO_JOIN", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_ray(address)
@@ -242,7 +242,7 @@ def test_without_ray_its_extra_is_named(monkeypatch):
 
 
 def test_a_worker_with_another_version_is_one_clear_error(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr("ropelab.engine.fleet.VERSION", "0.0.1")
+    monkeypatch.setattr("ropelab.runs.engine.fleet.VERSION", "0.0.1")
     context = Context(cells=Cells(tmp_path), engine=engine)
     with pytest.raises(MachineError, match=r"this is 0\.0\.1; install the same version"):
         context.phase([Sum(0)])

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ropelab.cells import Cells
-from ropelab.context import Needs
-from ropelab.engine.capacity import Machine, machine_for
-from ropelab.engine.schedule import Job, Schedule
+from ropelab.runs.cells import Cells
+from ropelab.runs.context import Needs
+from ropelab.runs.engine.capacity import Machine, machine_for
+from ropelab.runs.engine.schedule import Job, Schedule
 from tests.engine.cells_of_tests import Sum
 
 
@@ -162,8 +162,8 @@ def test_a_closed_schedule_ends_what_waits_and_what_comes():
 
 
 def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
-    monkeypatch.setattr("ropelab.engine.capacity.available_memory", lambda: 10)
-    monkeypatch.setattr("ropelab.engine.capacity.cores", lambda: 16)
+    monkeypatch.setattr("ropelab.runs.engine.capacity.available_memory", lambda: 10)
+    monkeypatch.setattr("ropelab.runs.engine.capacity.cores", lambda: 16)
     assert machine_for(None, [Needs(memory_bytes=3), Needs(memory_bytes=9)]).workers == 3
     assert machine_for(None, [Needs(memory_bytes=99)]).workers == 1
     assert machine_for(7, [Needs(memory_bytes=99)]).workers == 7

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ropelab.cells import Cells
-from ropelab.context import Context
-from ropelab.engine import crew
-from ropelab.engine.workers import TRIES, Workers
 from ropelab.errors import MachineError
+from ropelab.runs.cells import Cells
+from ropelab.runs.context import Context
+from ropelab.runs.engine import crew
+from ropelab.runs.engine.workers import TRIES, Workers
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Within
 
 
@@ -111,7 +111,7 @@ def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(tmp_pat
 
 
 def test_workers_that_cannot_start_are_an_error(tmp_path, workers, monkeypatch):
-    monkeypatch.setattr("ropelab.engine.crew.begin_work", _refuse)
+    monkeypatch.setattr("ropelab.runs.engine.crew.begin_work", _refuse)
     context = Context(cells=Cells(tmp_path), engine=workers)
     with pytest.raises(MachineError, match="ended 3 times without a result"):
         context.phase([Sum(0)])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
+from ropelab.audit.audit import Options, audit, audit_file, compare_files
+from ropelab.audit.runtimes.document import Document, from_json
+from ropelab.audit.runtimes.flags import parse_flags
+from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.errors import InputError
-from ropelab.experiments.audit import Options, audit, audit_file, compare_files
-from ropelab.figures.audit import draw
-from ropelab.runtimes.document import Document, from_json
-from ropelab.runtimes.flags import parse_flags
-from ropelab.runtimes.registry import RUNTIMES, read
+from ropelab.show.figures.audit import draw
 from tests.imports import imported_by
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.config import build
-from ropelab.context import Context
+from ropelab.claims.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.fits import fits
@@ -17,13 +16,14 @@ from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.report import answer, summary
 from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps
-from ropelab.figures.base import draw
 from ropelab.lab import run as run_by_name
-from ropelab.literature.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
-from ropelab.methods.language import parse_scaling
-from ropelab.numerics.formats import format_named
-from ropelab.rope.bounds import Similarity, first_negative
-from ropelab.rope.frequencies import Geometry
+from ropelab.math.bounds import Similarity, first_negative
+from ropelab.math.frequencies import Geometry
+from ropelab.math.numerics.formats import format_named
+from ropelab.models.methods.language import parse_scaling
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
+from ropelab.show.figures.base import draw
 
 
 @pytest.fixture(scope="module")

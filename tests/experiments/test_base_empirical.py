@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.config import read_toml
-from ropelab.context import Context
+from ropelab.claims.trained.base_bound import Outcome, first_fails, judge
 from ropelab.errors import InputError
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.predictions import predictions
@@ -15,7 +14,8 @@ from ropelab.experiments.base_empirical.report import answer, summary
 from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach
 from ropelab.lab import run as run_by_name
-from ropelab.literature.trained.base_bound import Outcome, first_fails, judge
+from ropelab.runs.config import read_toml
+from ropelab.runs.context import Context
 
 WORSE, SAME = -0.4, 0.1
 LOW, HIGH, NOTHING = 0.02, 0.4, math.nan

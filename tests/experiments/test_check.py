@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
+from ropelab.audit.check import Question, check
+from ropelab.audit.check.observed import frequencies, from_rotation
 from ropelab.errors import InputError
-from ropelab.experiments.check import Question, check
-from ropelab.experiments.check.observed import frequencies, from_rotation
-from ropelab.numerics.formats import FORMATS, round_to
+from ropelab.math.numerics.formats import FORMATS, round_to
 
 LLAMA = {
     "model_type": "llama",
@@ -32,7 +32,7 @@ PAIRS = 32
 
 
 def spec(config):
-    from ropelab.runtimes.registry import RUNTIMES, read
+    from ropelab.audit.runtimes.registry import RUNTIMES, read
 
     return read(RUNTIMES["transformers-5"], config).main
 

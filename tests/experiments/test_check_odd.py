@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from ropelab.audit.check import Question, check
 from ropelab.errors import InputError
-from ropelab.experiments.check import Question, check
 from tests.experiments.test_check import LLAMA
 from tests.test_cli import call
 

@@ -4,17 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.config import build
-from ropelab.context import Context, Stored
+from ropelab.claims.experiment import report
+from ropelab.claims.experiment.config import ClaimsConfig
+from ropelab.claims.experiment.run import changes, run
+from ropelab.claims.ledger import CLAIMS
+from ropelab.claims.record import Kind, Verdict
 from ropelab.errors import InputError
-from ropelab.experiments.claims import report
-from ropelab.experiments.claims.config import ClaimsConfig
-from ropelab.experiments.claims.run import changes, run
-from ropelab.figures import claims as figures
-from ropelab.figures import sinusoids
-from ropelab.figures.style import use_style
-from ropelab.literature.ledger import CLAIMS
-from ropelab.literature.record import Kind, Verdict
+from ropelab.runs.config import build
+from ropelab.runs.context import Context, Stored
+from ropelab.show.figures import claims as figures
+from ropelab.show.figures import sinusoids
+from ropelab.show.figures.style import use_style
 
 
 @pytest.fixture(scope="module")

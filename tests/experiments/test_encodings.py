@@ -5,9 +5,6 @@ import pandas as pd
 import pytest
 import torch
 
-from ropelab.config import build
-from ropelab.context import Context
-from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.errors import InputError
 from ropelab.experiments.encodings import plan, report, run, tables, times
 from ropelab.experiments.encodings.behaviour import behaviour
@@ -15,8 +12,11 @@ from ropelab.experiments.encodings.config import FURTHER, KNOWN, EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import shape_of
-from ropelab.figures.encodings import draw
-from ropelab.figures.style import use_style
+from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
+from ropelab.show.figures.encodings import draw
+from ropelab.show.figures.style import use_style
 from tests.small import SMALL
 
 FEW = "nope,learned,t5,transformer_xl,rope"

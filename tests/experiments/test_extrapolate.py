@@ -7,21 +7,21 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.config import build
-from ropelab.context import Context, silent
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import QUESTION, ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
-from ropelab.figures.extrapolate import draw
-from ropelab.figures.finetuned import against_zero_shot
-from ropelab.figures.kinds import against_window, title
-from ropelab.methods.language import parse_methods
-from ropelab.rope.frequencies import Geometry
-from ropelab.trials import grid
-from ropelab.trials.corpora import origins
-from ropelab.trials.tables import NLL, PLACE
+from ropelab.math.frequencies import Geometry
+from ropelab.models.methods.language import parse_methods
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.corpora import origins
+from ropelab.models.tasks.tables import NLL, PLACE
+from ropelab.runs.config import build
+from ropelab.runs.context import Context, silent
+from ropelab.show.figures.extrapolate import draw
+from ropelab.show.figures.finetuned import against_zero_shot
+from ropelab.show.figures.kinds import against_window, title
 
 SMOKE = {
     "train_len": 64,

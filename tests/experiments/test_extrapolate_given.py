@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 
 import ropelab
-from ropelab.config import build
-from ropelab.context import Context, silent
 from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import report
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
@@ -20,12 +18,14 @@ from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.given.plan import cells
 from ropelab.experiments.extrapolate.pairs import ABOUT, text_pairs
 from ropelab.experiments.extrapolate.run import run
-from ropelab.figures.extrapolate import draw
-from ropelab.hf import passes
 from ropelab.lab import Lab
-from ropelab.trials import grid
-from ropelab.trials.comparisons import compared
-from ropelab.trials.tables import BUCKET, NLL, losses
+from ropelab.models.released import passes
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.comparisons import compared
+from ropelab.models.tasks.tables import BUCKET, NLL, losses
+from ropelab.runs.config import build
+from ropelab.runs.context import Context, silent
+from ropelab.show.figures.extrapolate import draw
 from tests.hf.tiny import REAL, reader_of_bytes
 
 
@@ -147,7 +147,7 @@ def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_pat
 
 
 def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch):
-    from ropelab.hf import model as hf_model
+    from ropelab.models.released import model as hf_model
 
     loads = []
     load = hf_model.load
@@ -276,7 +276,7 @@ def test_more_memory_than_allowed_is_refused_before_anything_is_asked(config):
 def test_what_takes_long_is_told_and_more_than_a_day_is_refused(config, monkeypatch, capsys):
     slow = estimate.Cost(linear=1e-2, quadratic=0.0)
     monkeypatch.setattr(estimate, "measured_cost", lambda model: slow)
-    monkeypatch.setattr("ropelab.estimate.slowness", lambda: 2.0)
+    monkeypatch.setattr("ropelab.runs.estimate.slowness", lambda: 2.0)
     monkeypatch.setattr(estimate, "slowness", lambda: 2.0)
     asked = config(methods="unscaled", tasks="text", documents=2)
     left = cells(asked, "text")

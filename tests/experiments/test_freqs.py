@@ -5,15 +5,15 @@ import math
 import pandas as pd
 import pytest
 
-from ropelab.context import Context
 from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.experiments.freqs.plan import plan
 from ropelab.experiments.freqs.report import answer, summary
 from ropelab.experiments.freqs.run import run
 from ropelab.lab import run as run_by_name
-from ropelab.methods.registry import FREQUENCIES
-from ropelab.rope.models import MODELS
+from ropelab.math.models import MODELS
+from ropelab.models.methods.registry import FREQUENCIES
+from ropelab.runs.context import Context
 
 
 def tables_of(**values):

@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.config import build
-from ropelab.context import Context
-from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
 from ropelab.experiments.frequencies import report, run
 from ropelab.experiments.frequencies.config import SCHEMES, FrequenciesConfig
 from ropelab.experiments.frequencies.plan import encoding_of, questions
 from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
-from ropelab.figures.frequencies import called, draw
-from ropelab.figures.style import use_style
-from ropelab.store import to_records
+from ropelab.models.encoding.rope import Rope
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
+from ropelab.runs.store import to_records
+from ropelab.show.figures.frequencies import called, draw
+from ropelab.show.figures.style import use_style
 from tests.small import SMALL
 
 SMOKE = {**SMALL, "test_len": 128, "draws": 20, "seeds": "0,1"}

@@ -10,24 +10,24 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from ropelab.config import build, read_toml
-from ropelab.context import Context
+from ropelab.claims.arithmetic.incidents import agrees
 from ropelab.errors import InputError
 from ropelab.experiments.precision import report
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.plan import plan
 from ropelab.experiments.precision.reported import parse_reported
 from ropelab.experiments.precision.run import run
-from ropelab.figures.precision import draw
-from ropelab.figures.style import use_style
-from ropelab.literature.arithmetic.incidents import agrees
-from ropelab.numerics.accuracy import TableSample
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.phase import wrapped
-from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.ranges import span
-from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.store import to_records
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.accuracy import TableSample
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.phase import wrapped
+from ropelab.math.numerics.presets import PRESETS
+from ropelab.math.numerics.ranges import span
+from ropelab.runs.config import build, read_toml
+from ropelab.runs.context import Context
+from ropelab.runs.store import to_records
+from ropelab.show.figures.precision import draw
+from ropelab.show.figures.style import use_style
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}

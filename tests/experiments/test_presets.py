@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ropelab.config import build
-from ropelab.context import Context
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import trainings
-from ropelab.lm.evaluation import token_losses
-from ropelab.lm.trained import Training
-from ropelab.lm.training import make_optimizers, one_step
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.trained import Training
+from ropelab.models.lm.training import make_optimizers, one_step
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
 
 
 def training(corpora: tuple[str, str], preset: str) -> Training:

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ropelab import export
 from ropelab.errors import InputError
-from ropelab.harness.given import by_reading
-from ropelab.page.shown import find_runs
+from ropelab.show import export
+from ropelab.show.harness.given import by_reading
+from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "extrapolate"
 

@@ -17,13 +17,13 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
-from ropelab.hf.library import quiet
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.shipped import AS_SHIPPED
-from ropelab.methods.language import parse_scaling
-from ropelab.rope.scaling.plan import RopePlan
+from ropelab.math.scaling.plan import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.released.library import quiet
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.shipped import AS_SHIPPED
 from tests.hf.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"

@@ -3,7 +3,7 @@
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf.model import HuggingFaceModel
+from ropelab.models.released.model import HuggingFaceModel
 from tests.hf.architectures import (
     ARCHITECTURES,
     DOCUMENT,

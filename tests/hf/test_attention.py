@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.errors import InputError
-from ropelab.hf import passes
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.shipped import AS_SHIPPED
+from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
+from ropelab.models.released import passes
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.shipped import AS_SHIPPED
 from tests.hf.architectures import ARCHITECTURES, TWO_KINDS
 from tests.hf.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 

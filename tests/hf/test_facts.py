@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf.facts import facts_of
+from ropelab.models.released.facts import facts_of
 from tests.hf.architectures import DEEPSEEK
 from tests.hf.test_shipped import LLAMA3, YARN
 from tests.hf.tiny import config

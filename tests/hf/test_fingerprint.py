@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf import fingerprint
-from ropelab.hf.fingerprint import fingerprint_of
+from ropelab.models.released import fingerprint
+from ropelab.models.released.fingerprint import fingerprint_of
 
 SIZE = 3 * 2**20
 

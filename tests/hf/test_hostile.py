@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.hf.facts import facts_of
-from ropelab.hf.fingerprint import fingerprint_of
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.trials.tokens import TokenText
+from ropelab.models.released.facts import facts_of
+from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.tasks.tokens import TokenText
 from tests.hf.hostile import HOSTILE
 from tests.hf.tiny import rope, saved, write_byte_tokenizer
 

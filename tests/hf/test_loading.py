@@ -9,17 +9,17 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
-from ropelab.hf import model as module
-from ropelab.hf import passes
-from ropelab.hf.exchange import taken_apart
-from ropelab.hf.facts import facts_of
-from ropelab.hf.fingerprint import fingerprint_of
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.shipped import AS_SHIPPED
-from ropelab.lm.evaluation import token_losses
-from ropelab.methods.language import parse_scaling
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.released import model as module
+from ropelab.models.released import passes
+from ropelab.models.released.exchange import taken_apart
+from ropelab.models.released.facts import facts_of
+from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.shipped import AS_SHIPPED
 from tests.hf.architectures import TWO_KINDS
 from tests.hf.tiny import (
     REAL,

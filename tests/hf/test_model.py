@@ -8,14 +8,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 
-from ropelab.encoding.base import Encoding
-from ropelab.encoding.rope import Rope
 from ropelab.errors import InputError
-from ropelab.hf.fingerprint import fingerprint_of
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.lm.evaluation import token_losses
-from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry
+from ropelab.math.frequencies import Geometry
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.model import HuggingFaceModel
 
 GEOMETRY = Geometry(8, 5000.0, 64)
 SHAPE = {

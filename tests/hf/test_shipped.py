@@ -5,10 +5,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ropelab.errors import InputError
-from ropelab.hf import passes
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.shipped import AS_SHIPPED
-from ropelab.methods.language import parse_methods
+from ropelab.models.methods.language import parse_methods
+from ropelab.models.released import passes
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.shipped import AS_SHIPPED
 from tests.hf.architectures import DEEPSEEK
 from tests.hf.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens, untouched
 

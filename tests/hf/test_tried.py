@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ropelab.encoding.extended import ReRope
-from ropelab.hf import passes
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.hf.passes import Passes
-from ropelab.hf.tried import AS_NEAR, PROBE
-from ropelab.hf.widened import distance, widened
+from ropelab.models.encoding.extended import ReRope
+from ropelab.models.released import passes
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.passes import Passes
+from ropelab.models.released.tried import AS_NEAR, PROBE
+from ropelab.models.released.widened import distance, widened
 from tests.hf.architectures import ARCHITECTURES
 from tests.hf.tiny import TRAINED, rope, saved, tokens
 

@@ -8,9 +8,9 @@ from transformers import AutoModelForCausalLM
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ropelab.encoding.rope import Rope
-from ropelab.hf.facts import facts_of
-from ropelab.methods.language import parse_scaling
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.released.facts import facts_of
 
 PLACES = [folder / "shared" / "models" for folder in Path(__file__).resolve().parents]
 REAL = next((place for place in PLACES if (place / "stories260K-hf").is_dir()), None)

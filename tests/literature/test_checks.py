@@ -2,11 +2,11 @@
 
 import pytest
 
-from ropelab.literature.arithmetic.base_bound import PRINTED
-from ropelab.literature.arithmetic.listings import SHAPE
-from ropelab.literature.ledger import CLAIMS, find
-from ropelab.literature.record import Kind, Verdict
-from ropelab.rope.frequencies import Geometry
+from ropelab.claims.arithmetic.base_bound import PRINTED
+from ropelab.claims.arithmetic.listings import SHAPE
+from ropelab.claims.ledger import CLAIMS, find
+from ropelab.claims.record import Kind, Verdict
+from ropelab.math.frequencies import Geometry
 
 HOLDS, CONDITION, WRONG, OPEN = Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ropelab.claims.ledger import CLAIMS, FAMILIES, find, said_in
+from ropelab.claims.questions import QUESTIONS
+from ropelab.claims.record import Kind, Passage
+from ropelab.claims.rest import REST
+from ropelab.claims.sources import SOURCES, cited, source_named
 from ropelab.errors import InputError
-from ropelab.literature.ledger import CLAIMS, FAMILIES, find, said_in
-from ropelab.literature.questions import QUESTIONS
-from ropelab.literature.record import Kind, Passage
-from ropelab.literature.rest import REST
-from ropelab.literature.sources import SOURCES, cited, source_named
 
 NOTES = os.environ.get("ROPELAB_NOTES", "")
 PASSAGES = [p for c in CLAIMS for p in c.passages] + [q.asked for q in QUESTIONS]

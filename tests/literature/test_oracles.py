@@ -13,15 +13,15 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deberta.modeling_deberta import build_relative_position
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from ropelab.encoding.rotary import rotate
-from ropelab.literature.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
-from ropelab.literature.arithmetic.attention_order import attention
-from ropelab.literature.arithmetic.waves import code
-from ropelab.literature.ledger import find
-from ropelab.literature.numbers import frequencies, gaussian
-from ropelab.rope.frequencies import Geometry, inverse_frequencies
-from ropelab.rope.rotary import cos_sin
-from ropelab.rope.scaling import RopePlan
+from ropelab.claims.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
+from ropelab.claims.arithmetic.attention_order import attention
+from ropelab.claims.arithmetic.waves import code
+from ropelab.claims.ledger import find
+from ropelab.claims.numbers import frequencies, gaussian
+from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.rotary import cos_sin
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rotary import rotate
 
 
 @pytest.fixture(autouse=True)

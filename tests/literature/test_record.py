@@ -2,8 +2,8 @@
 
 import pytest
 
-from ropelab.literature.numbers import count_of
-from ropelab.literature.record import OUTCOMES, Evidence, Kind, Verdict, limit, missing, part
+from ropelab.claims.numbers import count_of
+from ropelab.claims.record import OUTCOMES, Evidence, Kind, Verdict, limit, missing, part
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ from itertools import combinations
 import pandas as pd
 import pytest
 
-from ropelab.context import Stored
+from ropelab.claims.arithmetic.base_bound import PRINTED
+from ropelab.claims.judge import judged
+from ropelab.claims.ledger import CLAIMS, find
+from ropelab.claims.record import OUTCOMES, Kind, Verdict
+from ropelab.claims.trained import orderings
+from ropelab.claims.trained import stored as reading
+from ropelab.claims.trained.base_bound import Outcome
+from ropelab.claims.trained.encodings import LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES
+from ropelab.claims.trained.stored import Encodings, Methods, Tally, described, largest_first
 from ropelab.lab import run
-from ropelab.labels import method_label
-from ropelab.literature.arithmetic.base_bound import PRINTED
-from ropelab.literature.judge import judged
-from ropelab.literature.ledger import CLAIMS, find
-from ropelab.literature.record import OUTCOMES, Kind, Verdict
-from ropelab.literature.trained import orderings
-from ropelab.literature.trained import stored as reading
-from ropelab.literature.trained.base_bound import Outcome
-from ropelab.literature.trained.encodings import LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES
-from ropelab.literature.trained.stored import Encodings, Methods, Tally, described, largest_first
+from ropelab.runs.context import Stored
+from ropelab.runs.labels import method_label
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED
 OPEN = Verdict.UNDECIDED

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ropelab.errors import InputError
-from ropelab.lm.corpus import (
+from ropelab.models.lm.corpus import (
     Document,
     from_documents,
     from_single,

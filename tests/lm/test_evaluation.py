@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ropelab.encoding.base import Encoding
-from ropelab.lm import evaluation
-from ropelab.lm.batch import Batch
-from ropelab.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
-from ropelab.lm.model import LanguageModel
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm import evaluation
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
+from ropelab.models.lm.model import LanguageModel
 from tests.lm.test_model import SIZE, random_model, rope, tokens
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ropelab.lm.matcher import NOTHING, ngram_predictions
+from ropelab.models.lm.matcher import NOTHING, ngram_predictions
 
 
 def looked_up(row: list[int], n: int, place: int) -> int:

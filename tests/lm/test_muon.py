@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.lm.muon import Muon, orthogonalised
+from ropelab.models.lm.muon import Muon, orthogonalised
 
 SHAPES = [(12, 8), (8, 8), (32, 8), (8, 32), (12, 8)]
 RATES = {"lr": 0.02, "weight_decay": 0.01}

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.sequences import HIDDEN, QUESTIONS, copy_trials, nearer_trials, recall_trials
-from ropelab.lm.source import ALPHABET, CUE, KEY, RECORD
+from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, nearer_trials, recall_trials
+from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD
 
 PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024), (900, 1024)]
 TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_seed(0))

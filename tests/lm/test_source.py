@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.lm.corpus import Document, from_documents
-from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.source import (
+from ropelab.models.lm.corpus import Document, from_documents
+from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.source import (
     ALPHABET,
     CUE,
     KEY,

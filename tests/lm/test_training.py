@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.context import Advance, silent
-from ropelab.encoding.rope import Rope
 from ropelab.errors import MachineError
-from ropelab.lm import checkpoints, training
-from ropelab.lm.batch import Batch
-from ropelab.lm.checkpoints import FILE
-from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.lm.source import periodic_batch
-from ropelab.lm.training import Recipe, check_finite, train
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm import checkpoints, training
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.checkpoints import FILE
+from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.lm.source import periodic_batch
+from ropelab.models.lm.training import Recipe, check_finite, train
+from ropelab.runs.context import Advance, silent
 
 RECIPE = Recipe(steps=12, window=32, tokens_per_step=128, warmup=2, first_window=8)
 PROGRESS = partial(silent, "training")

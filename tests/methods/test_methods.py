@@ -7,13 +7,13 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-import ropelab.methods
+import ropelab.models.methods
 from ropelab.errors import InputError
-from ropelab.methods.language import parse_method, parse_methods, parse_scaling
-from ropelab.methods.registry import ALIASES, FREQUENCIES, METHODS, method_class
-from ropelab.methods.search import search
-from ropelab.rope.frequencies import Geometry, turns
-from ropelab.rope.scaling import LongRope, Scaling
+from ropelab.math.frequencies import Geometry, turns
+from ropelab.math.scaling import LongRope, Scaling
+from ropelab.models.methods.language import parse_method, parse_methods, parse_scaling
+from ropelab.models.methods.registry import ALIASES, FREQUENCIES, METHODS, method_class
+from ropelab.models.methods.search import search
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 
@@ -132,7 +132,7 @@ def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
 
 def test_frequencies_are_read_without_torch():
     code = (
-        "import sys; from ropelab.methods.language import parse_scaling\n"
+        "import sys; from ropelab.models.methods.language import parse_scaling\n"
         "parse_scaling('resonance(inner=yarn(factor=8))')\n"
         "assert 'torch' not in sys.modules"
     )

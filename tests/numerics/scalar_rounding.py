@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from ropelab.numerics.formats import FloatFormat
+from ropelab.math.numerics.formats import FloatFormat
 
 
 def round_scalar(x: float, fmt: FloatFormat) -> float:

@@ -3,9 +3,9 @@
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.numerics.casts import EXACT, STAGES, CastPlan, alone, everything, parse_cast
-from ropelab.numerics.formats import FORMATS
-from ropelab.numerics.presets import PRESETS, preset_named
+from ropelab.math.numerics.casts import EXACT, STAGES, CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.presets import PRESETS, preset_named
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)

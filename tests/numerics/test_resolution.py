@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.numerics import distinct, resolution
-from ropelab.numerics.casts import CastPlan, alone, everything, parse_cast
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.code import Code, neighbour_steps
-from ropelab.numerics.formats import FORMATS, round_to, spacing
-from ropelab.numerics.ranges import span
-from ropelab.numerics.resolution import take_census
-from ropelab.numerics.sieve import proves_distinct
-from ropelab.numerics.steps import count_angles
-from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics import distinct, resolution
+from ropelab.math.numerics.casts import CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.code import Code, neighbour_steps
+from ropelab.math.numerics.formats import FORMATS, round_to, spacing
+from ropelab.math.numerics.ranges import span
+from ropelab.math.numerics.resolution import take_census
+from ropelab.math.numerics.sieve import proves_distinct
+from ropelab.math.numerics.steps import count_angles
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 FOUND = [FORMATS[name] for name in NAMES]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.encoding.rotary import cos_sin, rotate
-from ropelab.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
-from ropelab.numerics.casts import CastPlan, alone, parse_cast
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.formats import FORMATS
-from ropelab.numerics.scores import draw, score_steps, scores, shift_errors
-from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.rope.scaling import RopePlan
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
+from ropelab.math.numerics.casts import CastPlan, alone, parse_cast
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.scores import draw, score_steps, scores, shift_errors
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rotary import cos_sin, rotate
 
 QUERIES = np.array([3.0, 500.0, 100_000.0])
 KEYS = np.array([1.0, 0.0, 99_000.0])

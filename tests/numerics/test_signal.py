@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.numerics.chain import Spectrum
-from ropelab.numerics.formats import FORMATS
-from ropelab.numerics.scores import draw, score_steps
-from ropelab.numerics.signal import largest_step, score_and_step, signals
-from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.chain import Spectrum
+from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.scores import draw, score_steps
+from ropelab.math.numerics.signal import largest_step, score_and_step, signals
 
 DISTANCES = np.array([0.0, 1.0, 7.0, 100.0])
 SLOW = np.full(16, 2 * math.pi / 1e6)

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.numerics.accuracy import TableSample
-from ropelab.numerics.casts import STAGES, CastPlan, alone, everything
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.formats import FORMATS
-from ropelab.numerics.phase import worst_by_octave
-from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.ranges import span
-from ropelab.numerics.table_error import WITHIN, worst_table_error
-from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.accuracy import TableSample
+from ropelab.math.numerics.casts import STAGES, CastPlan, alone, everything
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.phase import worst_by_octave
+from ropelab.math.numerics.presets import PRESETS
+from ropelab.math.numerics.ranges import span
+from ropelab.math.numerics.table_error import WITHIN, worst_table_error
 
 PLANS = {
     **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:4] for f in list(FORMATS)[1:]},

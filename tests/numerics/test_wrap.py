@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.numerics.wrap import distinct_positions, first_repeat, returns_after, whole_period
-from ropelab.rope.frequencies import inverse_frequencies
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.wrap import distinct_positions, first_repeat, returns_after, whole_period
 
 CHANNELS = ("cos", "sin", "pair")
 HALF = Fraction(1, 2)

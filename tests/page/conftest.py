@@ -87,7 +87,7 @@ def results(tmp_path_factory):
 @pytest.fixture(scope="session")
 def report(results):
     """The page of those runs."""
-    from ropelab.page.report import write_report
-    from ropelab.page.shown import find_runs
+    from ropelab.show.page.report import write_report
+    from ropelab.show.page.shown import find_runs
 
     return write_report(find_runs([results]), results / "index.html")

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from ropelab.manifest import write_manifest
-from ropelab.tables import write_tables
+from ropelab.runs.manifest import write_manifest
+from ropelab.runs.tables import write_tables
 
 NASTY = "<script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>"
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ropelab.methods.language import parse_scaling
-from ropelab.methods.registry import FREQUENCIES
-from ropelab.numerics.casts import alone
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.formats import FORMATS, round_to
-from ropelab.page.explore import NOT_HERE, TOLERANCE, write_explore
-from ropelab.rope.bounds import Similarity
-from ropelab.rope.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.bounds import Similarity
+from ropelab.math.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.numerics.casts import alone
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.methods.registry import FREQUENCIES
+from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
 
 KNOBS = {
     "pi": "factor={f}",

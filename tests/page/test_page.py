@@ -11,14 +11,14 @@ import pytest
 from made import NASTY, accuracies, claims, write_run
 
 from ropelab.errors import InputError
-from ropelab.manifest import write_manifest
-from ropelab.page.columns import for_script, labelled
-from ropelab.page.disagreements import disagreements
-from ropelab.page.document import as_data, write_page
-from ropelab.page.ledger import notes_of
-from ropelab.page.report import write_report
-from ropelab.page.shown import Shown, find_runs
-from ropelab.page.views import HINTS, intervals, kinds_of, views_of
+from ropelab.runs.manifest import write_manifest
+from ropelab.show.page.columns import for_script, labelled
+from ropelab.show.page.disagreements import disagreements
+from ropelab.show.page.document import as_data, write_page
+from ropelab.show.page.ledger import notes_of
+from ropelab.show.page.report import write_report
+from ropelab.show.page.shown import Shown, find_runs
+from ropelab.show.page.views import HINTS, intervals, kinds_of, views_of
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ropelab.page.pictures import COLORS, WIDTH, embedded
+from ropelab.show.page.pictures import COLORS, WIDTH, embedded
 
 
 def drawn(path, inches):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from made import NASTY, accuracies
 
-from ropelab.page.report import write_report
-from ropelab.page.shown import find_runs
-from ropelab.stats import mean_interval
+from ropelab.runs.stats import mean_interval
+from ropelab.show.page.report import write_report
+from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FIRST = "toy-00000001"

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
-from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
-from ropelab.rope.bounds.bisection import Open, finished
-from ropelab.rope.bounds.cells import Tangents, excluded, excluded_upto, value_and_slope
-from ropelab.rope.bounds.hunt import promising
+from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
+from ropelab.math.bounds.bisection import Open, finished
+from ropelab.math.bounds.cells import Tangents, excluded, excluded_upto, value_and_slope
+from ropelab.math.bounds.hunt import promising
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(

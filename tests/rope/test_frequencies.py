@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
-from ropelab.rope.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.frequencies import Geometry, inverse_frequencies, turns, wavelengths
 
 DIMS = st.integers(1, 128).map(lambda pairs: 2 * pairs)
 BASES = st.floats(1.001, 1e12)

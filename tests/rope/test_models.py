@@ -20,9 +20,9 @@ from transformers import (
 from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 
 from ropelab.errors import InputError
-from ropelab.methods.language import parse_scaling
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.models import MODELS, model_named
+from ropelab.math.frequencies import Geometry
+from ropelab.math.models import MODELS, model_named
+from ropelab.models.methods.language import parse_scaling
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

@@ -6,8 +6,8 @@ import pytest
 from scipy.special import sici
 
 from ropelab.errors import InputError
-from ropelab.rope.bounds import rules
-from ropelab.rope.frequencies import Geometry, inverse_frequencies, wavelengths
+from ropelab.math.bounds import rules
+from ropelab.math.frequencies import Geometry, inverse_frequencies, wavelengths
 
 LLAMA2 = Geometry(128, 1e4, 4096)
 LLAMA3 = Geometry(128, 5e5, 8192)

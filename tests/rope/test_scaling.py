@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
-from ropelab.methods.language import parse_scaling
-from ropelab.methods.registry import FREQUENCIES
-from ropelab.rope.frequencies import Geometry, turns, wavelengths
-from ropelab.rope.scaling import (
+from ropelab.math.frequencies import Geometry, turns, wavelengths
+from ropelab.math.scaling import (
     NtkAware,
     RopePlan,
     Yarn,
@@ -21,6 +19,8 @@ from ropelab.rope.scaling import (
     ntk_base,
     roles,
 )
+from ropelab.models.methods.language import parse_scaling
+from ropelab.models.methods.registry import FREQUENCIES
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
 GEOMETRIES = st.builds(

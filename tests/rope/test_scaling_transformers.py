@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, modeling_rope_utils
 
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import (
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
     LongRope,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.rope.bounds import Similarity, Walk, certified_from, first_negative
-from ropelab.rope.bounds.boxes import Boxes, cells, lowest_sums, threatened
+from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative
+from ropelab.math.bounds.boxes import Boxes, cells, lowest_sums, threatened
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from ropelab.audit.audit import audit, report
+from ropelab.audit.runtimes.document import MOST_BYTES, Document, from_json, load
 from ropelab.errors import InputError
-from ropelab.experiments.audit import audit, report
-from ropelab.runtimes.document import MOST_BYTES, Document, from_json, load
 
 MUTATIONS = 10_000
 VALUES = (

@@ -4,8 +4,8 @@ import re
 from itertools import combinations
 from pathlib import Path
 
-from ropelab.runtimes.ollama import WRITERS
-from ropelab.runtimes.registry import RUNTIMES
+from ropelab.audit.runtimes.ollama import WRITERS
+from ropelab.audit.runtimes.registry import RUNTIMES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
 

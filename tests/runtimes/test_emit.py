@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ropelab.audit.emit import Request, wanted_spec
+from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.emit import TARGETS, differences, emit
+from ropelab.audit.runtimes.flags import parse_flags
+from ropelab.audit.runtimes.forms import usual_attention
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.errors import InputError
-from ropelab.experiments.emit import Request, wanted_spec
-from ropelab.rope.scaling import (
+from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
     LongRope,
@@ -20,11 +25,6 @@ from ropelab.rope.scaling import (
     Unscaled,
     Yarn,
 )
-from ropelab.runtimes import registry
-from ropelab.runtimes.emit import TARGETS, differences, emit
-from ropelab.runtimes.flags import parse_flags
-from ropelab.runtimes.forms import usual_attention
-from ropelab.runtimes.spec import RopeSpec
 
 MODEL = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
 factors = st.sampled_from((1.5, 2.0, 4.0, 8.0, 16.0))

@@ -7,11 +7,11 @@ import gguf
 import numpy as np
 import pytest
 
+from ropelab.audit.audit import audit
+from ropelab.audit.runtimes.document import load
+from ropelab.audit.runtimes.gguf import Length, read_header
+from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.errors import InputError
-from ropelab.experiments.audit import audit
-from ropelab.runtimes.document import load
-from ropelab.runtimes.gguf import Length, read_header
-from ropelab.runtimes.registry import RUNTIMES, read
 
 MUTATIONS = 2000
 

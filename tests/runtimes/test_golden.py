@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from ropelab.runtimes.registry import RUNTIMES, read
+from ropelab.audit.runtimes.registry import RUNTIMES, read
 
 RUN = [name for name, runtime in RUNTIMES.items() if runtime.proof == "run"]
 ROUNDING = 2e-6

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.experiments.audit import Options, audit
-from ropelab.runtimes.document import Document
-from ropelab.runtimes.registry import RUNTIMES, read
+from ropelab.audit.audit import Options, audit
+from ropelab.audit.runtimes.document import Document
+from ropelab.audit.runtimes.registry import RUNTIMES, read
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

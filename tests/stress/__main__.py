@@ -12,7 +12,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from ropelab.store import surroundings
+from ropelab.runs.store import surroundings
 from tests.stress import bench
 
 IDEAS = ("faults", "kills", "limits", "corruption", "together", "corpora", "mutations")

@@ -15,12 +15,13 @@ import pandas as pd
 import typer
 from matplotlib.figure import Figure
 
-from ropelab import cli, experiments
-from ropelab.config import Base, Config
-from ropelab.context import Context, Needs
-from ropelab.estimate import Estimate
+from ropelab import experiments
+from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
-from ropelab.folders import replaced_file
+from ropelab.runs.config import Base, Config
+from ropelab.runs.context import Context, Needs
+from ropelab.runs.estimate import Estimate
+from ropelab.runs.folders import replaced_file
 
 NAME = "bench"
 STEPS = 3

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.lm.corpus import LARGEST
+from ropelab.models.lm.corpus import LARGEST
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from ropelab import cli, experiments, lab
+from ropelab import experiments, lab
+from ropelab.cli import app as cli
 from ropelab.errors import InputError
-from ropelab.trials import corpora
+from ropelab.models.tasks import corpora
 from tests.runtimes.test_bad_input import mutated
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropelab import store
+from ropelab.runs import store
 from tests.stress.bench import NAME, Told
 
 HIDDEN = (".new", ".old")

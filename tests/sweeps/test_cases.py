@@ -6,7 +6,7 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.lab import Lab
-from ropelab.sweeps.cases import MOST, read_sweep, read_sweeps
+from ropelab.runs.sweeps.cases import MOST, read_sweep, read_sweeps
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ropelab import estimate
 from ropelab.lab import Lab
-from ropelab.sweeps.cases import read_sweep
+from ropelab.runs import estimate
+from ropelab.runs.sweeps.cases import read_sweep
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture

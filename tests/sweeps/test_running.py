@@ -7,17 +7,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab import estimate, store
-from ropelab.context import InThisProcess
-from ropelab.estimate import Estimate
 from ropelab.experiments import Experiment
-from ropelab.figures.sweep import Parts, draw, parts_of
 from ropelab.lab import Lab
-from ropelab.lookahead import cells_ahead
-from ropelab.manifest import read_manifest
-from ropelab.page.shown import find_runs
-from ropelab.sweeps.ahead import look_ahead, name_of, share_of
-from ropelab.sweeps.cases import read_sweeps
+from ropelab.runs import estimate, store
+from ropelab.runs.context import InThisProcess
+from ropelab.runs.estimate import Estimate
+from ropelab.runs.lookahead import cells_ahead
+from ropelab.runs.manifest import read_manifest
+from ropelab.runs.sweeps.ahead import look_ahead, name_of, share_of
+from ropelab.runs.sweeps.cases import read_sweeps
+from ropelab.show.figures.sweep import Parts, draw, parts_of
+from ropelab.show.page.shown import find_runs
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture

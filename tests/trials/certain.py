@@ -3,8 +3,8 @@
 from torch import nn
 from torch.nn.functional import one_hot
 
-from ropelab.encoding.base import Encoding
-from ropelab.lm.matcher import ngram_predictions
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm.matcher import ngram_predictions
 
 
 class Certain(nn.Module):

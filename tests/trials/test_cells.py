@@ -7,8 +7,6 @@ from shutil import copytree
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropelab.config import build
-from ropelab.context import Context
 from ropelab.errors import MachineError
 from ropelab.experiments.base_empirical import plan as bases
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
@@ -20,12 +18,14 @@ from ropelab.experiments.extrapolate.given import plan as given
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.frequencies import plan as frequencies
 from ropelab.experiments.frequencies.config import FrequenciesConfig
-from ropelab.lm.source import Mixture
-from ropelab.lm.trained import Training
-from ropelab.trials.cells import Trained, ask_all, train_all
-from ropelab.trials.corpora import CorpusRef
-from ropelab.trials.grid import Place
-from ropelab.trials.retrieval import Matched, Retrieval
+from ropelab.models.lm.source import Mixture
+from ropelab.models.lm.trained import Training
+from ropelab.models.tasks.cells import Trained, ask_all, train_all
+from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.retrieval import Matched, Retrieval
+from ropelab.runs.config import build
+from ropelab.runs.context import Context
 from tests.hf.tiny import reader_of_bytes
 from tests.small import SMALL
 

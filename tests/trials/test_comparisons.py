@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from ropelab.stats import crossed_mean, crossed_proportion
-from ropelab.trials.comparisons import Pair, compared, difference, said
+from ropelab.models.tasks.comparisons import Pair, compared, difference, said
+from ropelab.runs.stats import crossed_mean, crossed_proportion
 
 
 def values(*seeds: list[float]) -> pd.Series:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from ropelab.trials import grid
+from ropelab.models.tasks import grid
 
 
 @pytest.mark.parametrize(("train", "test"), [(2048, 8192), (64, 64), (512, 700), (64, 4096)])

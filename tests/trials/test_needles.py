@@ -8,13 +8,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropelab.errors import InputError
-from ropelab.hf.model import HuggingFaceModel
-from ropelab.trials.answers import answered
-from ropelab.trials.copying import Copying
-from ropelab.trials.grid import Place
-from ropelab.trials.needles import WORDINGS, Needles, hide
-from ropelab.trials.readers import AsShipped
-from ropelab.trials.tokens import TokenText
+from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.tasks.answers import answered
+from ropelab.models.tasks.copying import Copying
+from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.needles import WORDINGS, Needles, hide
+from ropelab.models.tasks.readers import AsShipped
+from ropelab.models.tasks.tokens import TokenText
 from tests.hf.tiny import reader_of_bytes, tokens
 from tests.trials.certain import looking_back, matching
 

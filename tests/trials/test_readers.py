@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.encoding.learned import Learned
-from ropelab.lm.evaluation import token_losses
-from ropelab.lm.model import LanguageModel, ModelSize
-from ropelab.methods.language import parse_methods
-from ropelab.rope.frequencies import Geometry
-from ropelab.trials import grid
-from ropelab.trials.corpora import CorpusRef
-from ropelab.trials.readers import AsTrained, Sliding, Under
-from ropelab.trials.retrieval import Retrieval
-from ropelab.trials.text import Texts
+from ropelab.math.frequencies import Geometry
+from ropelab.models.encoding.learned import Learned
+from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.methods.language import parse_methods
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.readers import AsTrained, Sliding, Under
+from ropelab.models.tasks.retrieval import Retrieval
+from ropelab.models.tasks.text import Texts
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 

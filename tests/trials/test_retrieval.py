@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.context import Context
-from ropelab.lm.matcher import ngram_predictions
-from ropelab.lm.source import KEY
-from ropelab.trials.corpora import CorpusRef
-from ropelab.trials.grid import Place, distances, places, retrieval_contexts
-from ropelab.trials.readers import AsTrained, Sliding
-from ropelab.trials.retrieval import GRAMS, TASKS, Matched, Retrieval
-from ropelab.trials.text import SEARCH_SEED
+from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.lm.source import KEY
+from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
+from ropelab.models.tasks.readers import AsTrained, Sliding
+from ropelab.models.tasks.retrieval import GRAMS, TASKS, Matched, Retrieval
+from ropelab.models.tasks.text import SEARCH_SEED
+from ropelab.runs.context import Context
 from tests.trials.certain import Certain, looking_back
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))

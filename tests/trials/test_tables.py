@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.stats import crossed_proportion
-from ropelab.trials.tables import accuracies, losses
+from ropelab.models.tasks.tables import accuracies, losses
+from ropelab.runs.stats import crossed_proportion
 
 
 def test_accuracy_counts_all_sequences():

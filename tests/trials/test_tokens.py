@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from ropelab.errors import InputError, MachineError
-from ropelab.trials.tokens import TokenText
+from ropelab.models.tasks.tokens import TokenText
 from tests.hf.tiny import reader_of_bytes, saved, write_byte_tokenizer
 
 BOS = 256

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
-from ropelab.rope.models import model_named
+from ropelab.math.models import model_named
+from ropelab.runs.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
 
 QUESTION = "Which base fits this context length, and what do the theories disagree on?"
 CANNOT_SHOW = (

@@ -2,9 +2,9 @@
 
 from math import isqrt
 
-from ropelab.estimate import Estimate
 from ropelab.experiments.base.config import BaseConfig
-from ropelab.rope.bounds.survey import BLOCK
+from ropelab.math.bounds.survey import BLOCK
+from ropelab.runs.estimate import Estimate
 
 LIBRARIES = 0.3e9
 """Bytes of Python with NumPy, SciPy, pandas and matplotlib, and of sums held at once."""

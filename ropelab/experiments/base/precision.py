@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ropelab.numerics.formats import FloatFormat, spacing
+from ropelab.math.numerics.formats import FloatFormat, spacing
 
 Grid = Float[np.ndarray, "bases"]
 Lost = Bool[np.ndarray, "bases"]

@@ -4,8 +4,8 @@ import math
 
 import pandas as pd
 
-from ropelab.literature.arithmetic.base_bound import Printed
-from ropelab.tables import Tables
+from ropelab.claims.arithmetic.base_bound import Printed
+from ropelab.runs.tables import Tables
 
 
 def answer(tables: Tables) -> str:

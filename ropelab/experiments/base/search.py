@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 
-from ropelab.context import Context
 from ropelab.experiments.base.estimate import seconds_of
-from ropelab.rope.bounds import Similarity, Walk, first_negative
+from ropelab.math.bounds import Similarity, Walk, first_negative
+from ropelab.runs.context import Context
 
 Interval = tuple[float, float]
 

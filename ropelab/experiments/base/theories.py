@@ -9,8 +9,8 @@ import pandas as pd
 from ropelab.experiments.base.plan import Plan
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.search import Bound
-from ropelab.rope.bounds import first_negative, rules
-from ropelab.rope.frequencies import Geometry
+from ropelab.math.bounds import first_negative, rules
+from ropelab.math.frequencies import Geometry
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Bases, Count
-from ropelab.trials.config import (
+from ropelab.models.tasks.config import (
     CorpusPath,
     Documents,
     Heads,
@@ -30,9 +29,10 @@ from ropelab.trials.config import (
     TrainLen,
     Width,
 )
+from ropelab.runs.config import AsList, Bases, Count
 
 if TYPE_CHECKING:
-    from ropelab.rope.bounds import Similarity
+    from ropelab.math.bounds import Similarity
 
 QUESTION = "Does the bound on the base predict where retrieval fails while text loss stays low?"
 CANNOT_SHOW = (
@@ -90,7 +90,7 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     def similarity(self) -> "Similarity":
         """The sum of cosines that the bound is about."""
-        from ropelab.rope.bounds import Similarity
+        from ropelab.math.bounds import Similarity
 
         return Similarity.of_head(self.head_dim)
 

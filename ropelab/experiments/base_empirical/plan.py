@@ -3,14 +3,14 @@
 from functools import partial
 from itertools import product
 
-from ropelab.encoding.rope import Rope
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.lm.trained import Training
-from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.rope.scaling import RopePlan
-from ropelab.trials.cells import Asked
-from ropelab.trials.plans import inside_training, learned, model_size, recipe_of
-from ropelab.trials.readers import AsTrained
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.scaling import RopePlan
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.trained import Training
+from ropelab.models.tasks.cells import Asked
+from ropelab.models.tasks.plans import inside_training, learned, model_size, recipe_of
+from ropelab.models.tasks.readers import AsTrained
 
 
 def questions(config: BaseEmpiricalConfig) -> list[Asked]:

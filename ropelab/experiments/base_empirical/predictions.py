@@ -7,9 +7,9 @@ import pandas as pd
 
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.tables import failures, reach
-from ropelab.rope.frequencies import inverse_frequencies
-from ropelab.stats import Mean, discovery_rates
-from ropelab.trials import comparisons
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.models.tasks import comparisons
+from ropelab.runs.stats import Mean, discovery_rates
 
 COLUMNS = [
     "task",

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from ropelab.literature.trained.base_bound import Outcome, tally
-from ropelab.tables import Tables
+from ropelab.claims.trained.base_bound import Outcome, tally
+from ropelab.runs.tables import Tables
 
 
 def answer(tables: Tables) -> str:

@@ -2,14 +2,14 @@
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.claims.trained.base_bound import first_fails, judge
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.plan import questions
 from ropelab.experiments.base_empirical.predictions import predictions
 from ropelab.experiments.base_empirical.tables import accuracy
-from ropelab.literature.trained.base_bound import first_fails, judge
-from ropelab.trials.cells import ask_all, train_all
-from ropelab.trials.tables import BUCKET, losses
+from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.models.tasks.tables import BUCKET, losses
+from ropelab.runs.context import Context
 
 
 def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.context import Advance, Supply
-from ropelab.lm.evaluation import Readable
-from ropelab.lm.model import Attention, Cache, LanguageModel, Layer, norm
-from ropelab.trials.cells import Trial
-from ropelab.trials.readers import Reader, defined_length
+from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, norm
+from ropelab.models.tasks.cells import Trial
+from ropelab.models.tasks.readers import Reader, defined_length
+from ropelab.runs.context import Advance, Supply
 
 TEXTS = 4
 """Texts on which caches and shuffled orders are tried."""

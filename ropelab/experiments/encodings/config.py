@@ -15,9 +15,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Count, Names
 from ropelab.errors import unknown_name
-from ropelab.trials.config import (
+from ropelab.models.tasks.config import (
     CorpusPath,
     Documents,
     FirstWindow,
@@ -34,6 +33,7 @@ from ropelab.trials.config import (
     TrainLen,
     Width,
 )
+from ropelab.runs.config import AsList, Count, Names
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (

@@ -9,17 +9,17 @@ from dataclasses import replace
 import pandas as pd
 import torch
 
-from ropelab.encoding.base import unfused
-from ropelab.encoding.registry import ENCODINGS, make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import shape_of
-from ropelab.lm.batch import Batch
-from ropelab.lm.corpus import VOCABULARY
-from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.training import batch_loss
-from ropelab.trials.plans import model_size
-from ropelab.trials.readers import defined_length
+from ropelab.models.encoding.base import unfused
+from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.corpus import VOCABULARY
+from ropelab.models.lm.model import Cache, LanguageModel
+from ropelab.models.lm.training import batch_loss
+from ropelab.models.tasks.plans import model_size
+from ropelab.models.tasks.readers import defined_length
 
 PLAIN = "nope"
 MEMORY_LENGTHS = (1024, 2048)

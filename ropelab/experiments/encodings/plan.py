@@ -7,14 +7,14 @@ then differ by what the encodings do, and short windows are trained faster.
 from functools import partial
 from itertools import product
 
-from ropelab.encoding.base import Encoding, unfused
-from ropelab.encoding.registry import make_encoding
-from ropelab.encoding.shape import Shape
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.lm.trained import Training
-from ropelab.trials.cells import Asked
-from ropelab.trials.plans import beyond_training, learned, model_size, recipe_of
-from ropelab.trials.readers import AsTrained
+from ropelab.models.encoding.base import Encoding, unfused
+from ropelab.models.encoding.registry import make_encoding
+from ropelab.models.encoding.shape import Shape
+from ropelab.models.lm.trained import Training
+from ropelab.models.tasks.cells import Asked
+from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of
+from ropelab.models.tasks.readers import AsTrained
 
 LEARNING_VERSION = 3
 """Raise it when an encoding starts or learns differently: its models are then trained anew."""

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from ropelab.literature.record import Verdict
-from ropelab.literature.thresholds import LEARNED
-from ropelab.tables import Tables
-from ropelab.trials.comparisons import said
-from ropelab.trials.documents import worth_of_context
+from ropelab.claims.record import Verdict
+from ropelab.claims.thresholds import LEARNED
+from ropelab.models.tasks.comparisons import said
+from ropelab.models.tasks.documents import worth_of_context
+from ropelab.runs.tables import Tables
 
 TEXT, COPY = "text loss", "copy accuracy"
 

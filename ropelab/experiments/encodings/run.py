@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.claims.judge import judged
 from ropelab.experiments.encodings import tables
 from ropelab.experiments.encodings.behaviour import Behaviour
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs, memory
 from ropelab.experiments.encodings.plan import questions
 from ropelab.experiments.encodings.times import times
-from ropelab.literature.judge import judged
-from ropelab.trials.cells import ask_all, train_all
+from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.runs.context import Context
 
 BASELINE = "rope"
 ROUNDS = 5

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from ropelab.claims.trained.encodings import PAIRS
 from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.literature.trained.encodings import PAIRS
-from ropelab.trials import grid
-from ropelab.trials.comparisons import Pair, compared, difference
-from ropelab.trials.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.comparisons import Pair, compared, difference
+from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 
 TEXT, COPY = "text loss", "copy accuracy"
 ROW = ["encoding", "seed"]

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from ropelab.context import Advance
-from ropelab.encoding.registry import make_encoding
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import PLAIN
 from ropelab.experiments.encodings.plan import encoding_of, shape_of
-from ropelab.lm.batch import Batch
-from ropelab.lm.corpus import VOCABULARY
-from ropelab.lm.model import Cache, LanguageModel
-from ropelab.lm.source import periodic_batch
-from ropelab.lm.training import make_optimizers, one_step
-from ropelab.trials.plans import model_size, recipe_of
-from ropelab.trials.readers import defined_length
+from ropelab.models.encoding.registry import make_encoding
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.corpus import VOCABULARY
+from ropelab.models.lm.model import Cache, LanguageModel
+from ropelab.models.lm.source import periodic_batch
+from ropelab.models.lm.training import make_optimizers, one_step
+from ropelab.models.tasks.plans import model_size, recipe_of
+from ropelab.models.tasks.readers import defined_length
+from ropelab.runs.context import Advance
 
 DECODED = 16
 """Tokens decoded between two readings of the clock."""

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from ropelab.config import AsList, Base, Config, Count, Names, Natural
 from ropelab.experiments.extrapolate.given.config import ASKED, GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
-from ropelab.methods.registry import named
-from ropelab.trials.config import (
+from ropelab.models.methods.registry import named
+from ropelab.models.tasks.config import (
     CorpusPath,
     Documents,
     In,
@@ -31,10 +30,11 @@ from ropelab.trials.config import (
     TrainLen,
     TrialConfig,
 )
+from ropelab.runs.config import AsList, Base, Config, Count, Names, Natural
 
 if TYPE_CHECKING:
-    from ropelab.methods.method import Method
-    from ropelab.rope.frequencies import Geometry
+    from ropelab.math.frequencies import Geometry
+    from ropelab.models.methods.method import Method
 
 QUESTION = ASKED.format(2048, 8192)
 CANNOT_SHOW = (
@@ -148,7 +148,7 @@ class ExtrapolateConfig(TrialConfig):
 
     def geometry(self) -> "Geometry":
         """What the models were trained with."""
-        from ropelab.rope.frequencies import Geometry
+        from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
@@ -158,7 +158,7 @@ class ExtrapolateConfig(TrialConfig):
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         """The methods, each once, in the order given."""
-        from ropelab.methods.language import parse_methods
+        from ropelab.models.methods.language import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
 

@@ -1,8 +1,8 @@
 """What a run of the extrapolate experiment costs, where its cells cannot say it."""
 
-from ropelab.estimate import Estimate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.runs.estimate import Estimate
 
 
 def estimate(config: ExtrapolateConfig | GivenConfig) -> Estimate | None:

@@ -5,9 +5,9 @@ from itertools import combinations
 
 import pandas as pd
 
-from ropelab.labels import row_labels
-from ropelab.trials.comparisons import Pair, difference
-from ropelab.trials.tables import NLL, PLACE
+from ropelab.models.tasks.comparisons import Pair, difference
+from ropelab.models.tasks.tables import NLL, PLACE
+from ropelab.runs.labels import row_labels
 
 ROW = ["method", "factor", "seed", "arm"]
 """The columns that tell rows apart."""

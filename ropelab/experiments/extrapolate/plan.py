@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.labels import SEARCHED, WINDOW
-from ropelab.lm.model import ModelSize
-from ropelab.lm.source import Mixture
-from ropelab.lm.trained import Task, Training
-from ropelab.lm.training import Recipe
-from ropelab.methods.attention import UNSCALED
-from ropelab.methods.knobs import Searched, has_knobs
-from ropelab.methods.method import PAIRING, Method, Reading, Scaled
-from ropelab.methods.search import LongRopeSearch
-from ropelab.rope.frequencies import Geometry
-from ropelab.trials.cells import Asked, Trial
-from ropelab.trials.plans import beyond_training, learned
-from ropelab.trials.readers import Reader, Sliding, Under
-from ropelab.trials.retrieval import Retrieval
-from ropelab.trials.text import Texts
+from ropelab.math.frequencies import Geometry
+from ropelab.models.lm.model import ModelSize
+from ropelab.models.lm.source import Mixture
+from ropelab.models.lm.trained import Task, Training
+from ropelab.models.lm.training import Recipe
+from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.methods.knobs import Searched, has_knobs
+from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
+from ropelab.models.methods.search import LongRopeSearch
+from ropelab.models.tasks.cells import Asked, Trial
+from ropelab.models.tasks.plans import beyond_training, learned
+from ropelab.models.tasks.readers import Reader, Sliding, Under
+from ropelab.models.tasks.retrieval import Retrieval
+from ropelab.models.tasks.text import Texts
+from ropelab.runs.labels import SEARCHED, WINDOW
 
 LONGER = "trained_at_test_len"
 GENTLER = 0.25

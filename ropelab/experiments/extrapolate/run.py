@@ -14,20 +14,20 @@ literature     what was published and this run speaks about, judged
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.claims.judge import judged
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.given import run as given
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, retrieval_pairs, text_pairs
 from ropelab.experiments.extrapolate.plan import questions, trial
-from ropelab.literature.judge import judged
-from ropelab.methods.attention import UNSCALED
-from ropelab.trials import corpora
-from ropelab.trials.cells import ask_all, train_all
-from ropelab.trials.comparisons import Pair, compared
-from ropelab.trials.documents import told_apart
-from ropelab.trials.retrieval import Matched, Retrieval
-from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.tasks import corpora
+from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.models.tasks.comparisons import Pair, compared
+from ropelab.models.tasks.documents import told_apart
+from ropelab.models.tasks.retrieval import Matched, Retrieval
+from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.context import Context
 
 
 def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, pd.DataFrame]:

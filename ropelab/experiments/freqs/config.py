@@ -12,9 +12,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.config import AsSequence, Base, Config, Count, EvenCount, Real
-from ropelab.methods.registry import FREQUENCIES, named
-from ropelab.rope.models import Layout, model_named
+from ropelab.math.models import Layout, model_named
+from ropelab.models.methods.registry import FREQUENCIES, named
+from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (

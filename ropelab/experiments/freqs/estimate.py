@@ -1,7 +1,7 @@
 """What a run of the freqs experiment costs."""
 
-from ropelab.estimate import Estimate
 from ropelab.experiments.freqs.config import FreqsConfig
+from ropelab.runs.estimate import Estimate
 
 LIBRARIES = 0.2e9
 """Bytes of Python with NumPy, pandas and matplotlib."""

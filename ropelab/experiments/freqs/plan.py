@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ropelab.config import LARGEST
 from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
-from ropelab.methods.language import parse_scaling
-from ropelab.rope.axes import axis_names, axis_of_pairs
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import RopePlan, Scaling
+from ropelab.math.axes import axis_names, axis_of_pairs
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import RopePlan, Scaling
+from ropelab.models.methods.language import parse_scaling
+from ropelab.runs.config import LARGEST
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from ropelab.tables import Tables
+from ropelab.runs.tables import Tables
 
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from ropelab.context import Context
 from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.experiments.freqs.plan import Plan, plan
-from ropelab.rope.frequencies import Geometry, turns, wavelengths
-from ropelab.rope.models import MODELS
-from ropelab.rope.scaling import RopePlan, kept_weights, roles
+from ropelab.math.frequencies import Geometry, turns, wavelengths
+from ropelab.math.models import MODELS
+from ropelab.math.scaling import RopePlan, kept_weights, roles
+from ropelab.runs.context import Context
 
 
 def run(config: FreqsConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.config import AsList, Base, Count, Names
-from ropelab.trials.config import (
+from ropelab.models.tasks.config import (
     CorpusPath,
     Documents,
     FirstWindow,
@@ -33,10 +32,11 @@ from ropelab.trials.config import (
     TrainLen,
     Width,
 )
+from ropelab.runs.config import AsList, Base, Count, Names
 
 if TYPE_CHECKING:
-    from ropelab.rope.frequencies import Geometry
-    from ropelab.rope.scaling import Scaling
+    from ropelab.math.frequencies import Geometry
+    from ropelab.math.scaling import Scaling
 
 QUESTION = "One frequency or many: what can be told apart, and what does a model learn with it?"
 CANNOT_SHOW = (
@@ -128,7 +128,7 @@ class FrequenciesConfig(ShapedConfig):
 
     def geometry(self) -> "Geometry":
         """What unscaled models are trained with; schemes change its frequencies."""
-        from ropelab.rope.frequencies import Geometry
+        from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
@@ -138,7 +138,7 @@ class FrequenciesConfig(ShapedConfig):
         Raises:
             InputError: one cannot be read, or does not fit the width of a head.
         """
-        from ropelab.methods.language import parse_scaling
+        from ropelab.models.methods.language import parse_scaling
 
         parsed = [parse_scaling(text) for text in self.schemes]
         for scheme in parsed:

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from functools import partial
 
-from ropelab.encoding.base import Encoding, unfused
 from ropelab.experiments.frequencies.config import FrequenciesConfig
-from ropelab.lm.trained import Training
-from ropelab.methods.method import PAIRING, Scaled
-from ropelab.rope.frequencies import Geometry
-from ropelab.rope.scaling import Scaling, Without
-from ropelab.trials.cells import Asked
-from ropelab.trials.plans import beyond_training, learned, model_size, recipe_of
-from ropelab.trials.readers import Reader, Under
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import Scaling, Without
+from ropelab.models.encoding.base import Encoding, unfused
+from ropelab.models.lm.trained import Training
+from ropelab.models.methods.method import PAIRING, Scaled
+from ropelab.models.tasks.cells import Asked
+from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of
+from ropelab.models.tasks.readers import Reader, Under
 
 LEARNING_VERSION = 1
 """Raise it when a scheme starts or learns differently: its models are then trained anew."""

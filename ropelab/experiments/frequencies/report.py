@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from ropelab.claims.thresholds import LEARNED
 from ropelab.experiments.frequencies.plan import KEPT
 from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
-from ropelab.labels import roughly
-from ropelab.literature.thresholds import LEARNED
-from ropelab.tables import Tables
-from ropelab.trials.comparisons import said
+from ropelab.models.tasks.comparisons import said
+from ropelab.runs.labels import roughly
+from ropelab.runs.tables import Tables
 
 
 def answer(tables: Tables) -> str:

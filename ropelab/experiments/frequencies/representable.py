@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.frequencies.config import FrequenciesConfig
-from ropelab.numerics.formats import format_named
-from ropelab.numerics.signal import signals
-from ropelab.numerics.wrap import returns_after
-from ropelab.rope.frequencies import wavelengths
-from ropelab.rope.scaling import Scaling
+from ropelab.math.frequencies import wavelengths
+from ropelab.math.numerics.formats import format_named
+from ropelab.math.numerics.signal import signals
+from ropelab.math.numerics.wrap import returns_after
+from ropelab.math.scaling import Scaling
 
 FORMATS = ("float32", "float16", "bfloat16")
 SEED = 0

@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.claims.judge import judged
 from ropelab.experiments.frequencies import tables
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.experiments.frequencies.plan import questions
 from ropelab.experiments.frequencies.representable import representable, schemes_table
-from ropelab.literature.judge import judged
-from ropelab.trials.cells import ask_all, train_all
+from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.runs.context import Context
 
 
 def run(config: FrequenciesConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -12,17 +12,17 @@ from jaxtyping import Float
 
 from ropelab.experiments.precision.config import OF_ONE_FREQUENCY
 from ropelab.experiments.precision.plan import Plan
-from ropelab.numerics.accuracy import sample_positions
-from ropelab.numerics.casts import CastPlan
-from ropelab.numerics.chain import Chain, Spectrum
-from ropelab.numerics.code import Channel, Code, neighbour_steps
-from ropelab.numerics.distinct import keys_of
-from ropelab.numerics.formats import FloatFormat, spacing
-from ropelab.numerics.resolution import HELD, Census, take_census
-from ropelab.numerics.scores import draw, score_steps, unchanged
-from ropelab.numerics.signal import signals
-from ropelab.numerics.wrap import distinct_positions, first_repeat, whole_period
-from ropelab.stats import Interval, proportion_interval
+from ropelab.math.numerics.accuracy import sample_positions
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.code import Channel, Code, neighbour_steps
+from ropelab.math.numerics.distinct import keys_of
+from ropelab.math.numerics.formats import FloatFormat, spacing
+from ropelab.math.numerics.resolution import HELD, Census, take_census
+from ropelab.math.numerics.scores import draw, score_steps, unchanged
+from ropelab.math.numerics.signal import signals
+from ropelab.math.numerics.wrap import distinct_positions, first_repeat, whole_period
+from ropelab.runs.stats import Interval, proportion_interval
 
 Advance = Callable[[float], object]
 FLOAT64 = 53

@@ -2,12 +2,12 @@
 
 from math import log2
 
-from ropelab.estimate import Estimate
 from ropelab.experiments.precision.config import PrecisionConfig
-from ropelab.numerics.casts import STAGES
-from ropelab.numerics.phase import STRETCH
-from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.resolution import HELD
+from ropelab.math.numerics.casts import STAGES
+from ropelab.math.numerics.phase import STRETCH
+from ropelab.math.numerics.presets import PRESETS
+from ropelab.math.numerics.resolution import HELD
+from ropelab.runs.estimate import Estimate
 
 LIBRARIES = 0.3e9
 """Bytes of Python with NumPy, SciPy, pandas and matplotlib."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from ropelab.numerics.chain import Spectrum
-from ropelab.numerics.formats import FloatFormat, round_to, spacing
+from ropelab.math.numerics.chain import Spectrum
+from ropelab.math.numerics.formats import FloatFormat, round_to, spacing
 
 
 def explain_table(

@@ -7,17 +7,17 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision.plan import Plan
-from ropelab.numerics.accuracy import ScoreSample, earlier_keys, sample_positions
-from ropelab.numerics.casts import STAGES, CastPlan, alone, everything
-from ropelab.numerics.chain import Chain
-from ropelab.numerics.code import Channel, Code
-from ropelab.numerics.formats import FORMATS
-from ropelab.numerics.phase import Worst, first_beyond, worst_by_octave
-from ropelab.numerics.presets import PRESETS
-from ropelab.numerics.resolution import count_distinct
-from ropelab.numerics.scores import draw, shift_errors
-from ropelab.numerics.table_error import worst_table_error
-from ropelab.stats import mean_interval
+from ropelab.math.numerics.accuracy import ScoreSample, earlier_keys, sample_positions
+from ropelab.math.numerics.casts import STAGES, CastPlan, alone, everything
+from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.code import Channel, Code
+from ropelab.math.numerics.formats import FORMATS
+from ropelab.math.numerics.phase import Worst, first_beyond, worst_by_octave
+from ropelab.math.numerics.presets import PRESETS
+from ropelab.math.numerics.resolution import count_distinct
+from ropelab.math.numerics.scores import draw, shift_errors
+from ropelab.math.numerics.table_error import worst_table_error
+from ropelab.runs.stats import mean_interval
 
 Advance = Callable[[float], object]
 SCORED = 16

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.labels import roughly
-from ropelab.literature.arithmetic.incidents import Match
-from ropelab.numerics.casts import STAGES
-from ropelab.tables import Tables
+from ropelab.claims.arithmetic.incidents import Match
+from ropelab.math.numerics.casts import STAGES
+from ropelab.runs.labels import roughly
+from ropelab.runs.tables import Tables
 
 TITLES = {
     "single": "One frequency",

@@ -15,16 +15,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from ropelab.claims.arithmetic.incidents import judge
 from ropelab.errors import InputError, unknown_name
-from ropelab.literature.arithmetic.incidents import judge
-from ropelab.numerics.accuracy import TableSample
-from ropelab.numerics.casts import CastPlan
-from ropelab.numerics.chain import Chain
-from ropelab.numerics.code import Code
-from ropelab.numerics.formats import spacing
-from ropelab.numerics.phase import worst, wrapped
-from ropelab.numerics.ranges import blocks, span
-from ropelab.numerics.resolution import take_census
+from ropelab.math.numerics.accuracy import TableSample
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.code import Code
+from ropelab.math.numerics.formats import spacing
+from ropelab.math.numerics.phase import worst, wrapped
+from ropelab.math.numerics.ranges import blocks, span
+from ropelab.math.numerics.resolution import take_census
 
 Positions = Float[np.ndarray, "n"]
 _REPORTED = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*=\s*(\S+)\s*")

@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from ropelab.context import Context
 from ropelab.experiments.precision.codes import (
     code_tables,
     codes,
@@ -15,8 +14,9 @@ from ropelab.experiments.precision.explain import explain_table
 from ropelab.experiments.precision.ladder import drift_table, ladder_tables
 from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.reported import Range, reported_table
-from ropelab.numerics.casts import CastPlan
-from ropelab.numerics.chain import Chain
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import Chain
+from ropelab.runs.context import Context
 
 
 def run(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:

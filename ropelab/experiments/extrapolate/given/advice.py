@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.labels import AS_SHIPPED, WINDOW, method_label, row_labels
-from ropelab.tables import Tables
-from ropelab.trials.tables import NLL
+from ropelab.models.tasks.tables import NLL
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label, row_labels
+from ropelab.runs.tables import Tables
 
 BETTER, KEPT, OPEN, UNDECIDABLE = "better", "as_shipped", "open", "undecidable"
 """The best row is better than as shipped; it is the model as shipped; it is not told from it; the

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.config import SPELLINGS, AsList, Config, Count, Names, Naturals, read_number
-from ropelab.trials.config import On, TestLen
+from ropelab.models.tasks.config import On, TestLen
+from ropelab.runs.config import SPELLINGS, AsList, Config, Count, Names, Naturals, read_number
 
 if TYPE_CHECKING:
-    from ropelab.hf.facts import ModelFacts
-    from ropelab.methods.method import Method
-    from ropelab.rope.frequencies import Geometry
-    from ropelab.trials.given import Given
-    from ropelab.trials.tokens import TokenText
+    from ropelab.math.frequencies import Geometry
+    from ropelab.models.methods.method import Method
+    from ropelab.models.released.facts import ModelFacts
+    from ropelab.models.tasks.given import Given
+    from ropelab.models.tasks.tokens import TokenText
 
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 TaskName = Literal["text", "copy", "passkey", "multiquery"]
@@ -85,7 +85,7 @@ class GivenConfig(Config):
     @classmethod
     def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Refuse what the model answers itself or what only training has; fill in the length."""
-        from ropelab.hf.facts import facts_of
+        from ropelab.models.released.facts import facts_of
 
         hf = values.get("hf")
         if not isinstance(hf, str):
@@ -140,39 +140,39 @@ class GivenConfig(Config):
     @cached_property
     def facts(self) -> "ModelFacts":
         """What the model's configuration says."""
-        from ropelab.hf.facts import facts_of
+        from ropelab.models.released.facts import facts_of
 
         return facts_of(self.hf)
 
     def geometry(self) -> "Geometry":
         """What the model was trained with."""
-        from ropelab.rope.frequencies import Geometry
+        from ropelab.math.frequencies import Geometry
 
         return Geometry(self.facts.rotary_dim, self.facts.base, self.facts.train_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         """The methods, each once, in the order given."""
-        from ropelab.methods.language import parse_methods
+        from ropelab.models.methods.language import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
 
     def given(self) -> "Given":
         """The model as its files are now."""
-        from ropelab.trials.given import Given
+        from ropelab.models.tasks.given import Given
 
         spread = None if self.device_map == "none" else self.device_map
         return Given.at(self.hf, self.dtype, self.device, spread)
 
     def text(self) -> "TokenText":
         """The corpus in the model's tokens."""
-        from ropelab.trials.tokens import TokenText
+        from ropelab.models.tasks.tokens import TokenText
 
         return TokenText.of(self.corpus, self.hf, self.bos, self.packed)
 
 
 def _reads_as_trained(method: "Method") -> bool:
     """Whether a method needs neither training nor a search."""
-    from ropelab.methods.method import Reading
+    from ropelab.models.methods.method import Reading
 
     return isinstance(method, Reading) and not method.recalibration
 
@@ -184,7 +184,7 @@ def _agree(name: str, value: object, fact: float) -> None:
 
 def _checkpoint_dtype(hf: str) -> str:
     """The number format that the configuration names, `auto` where it names none of ours."""
-    from ropelab.hf.facts import configuration
+    from ropelab.models.released.facts import configuration
 
     named = str(getattr(configuration(Path(hf)), "dtype", None)).removeprefix("torch.")
     return named if named in get_args(Format) else "auto"

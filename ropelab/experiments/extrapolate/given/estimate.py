@@ -13,18 +13,18 @@ from typing import Any
 import psutil
 import torch
 
-from ropelab.context import Cell, Context
 from ropelab.errors import InputError
-from ropelab.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.given.plan import question
-from ropelab.lm.evaluation import LOGITS_PER_CHUNK, token_losses
-from ropelab.notices import say
-from ropelab.trials.copying import Copying
-from ropelab.trials.given import AskedOfGiven
-from ropelab.trials.needles import Needles
-from ropelab.trials.readers import Reader, Sliding
-from ropelab.trials.text import Texts
+from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK, token_losses
+from ropelab.models.tasks.copying import Copying
+from ropelab.models.tasks.given import AskedOfGiven
+from ropelab.models.tasks.needles import Needles
+from ropelab.models.tasks.readers import Reader, Sliding
+from ropelab.models.tasks.text import Texts
+from ropelab.runs.context import Cell, Context
+from ropelab.runs.estimate import Estimate, refuse_beyond, size, slowness, told
+from ropelab.runs.notices import say
 
 SHORT, LONGER = 256, 1024
 """Tokens of the passes that are timed."""

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.labels import AS_SHIPPED, WINDOW
-from ropelab.methods.attention import UNSCALED
-from ropelab.trials import grid
-from ropelab.trials.copying import Copying
-from ropelab.trials.given import AskedOfGiven
-from ropelab.trials.needles import Needles
-from ropelab.trials.readers import AsShipped, Reader, Sliding, Under
-from ropelab.trials.text import Texts
+from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.copying import Copying
+from ropelab.models.tasks.given import AskedOfGiven
+from ropelab.models.tasks.needles import Needles
+from ropelab.models.tasks.readers import AsShipped, Reader, Sliding, Under
+from ropelab.models.tasks.text import Texts
+from ropelab.runs.labels import AS_SHIPPED, WINDOW
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given.advice import BETTER, KEPT, UNDECIDABLE
-from ropelab.labels import AS_SHIPPED, WINDOW, row_labels
-from ropelab.tables import Tables
-from ropelab.trials.comparisons import said
+from ropelab.models.tasks.comparisons import said
+from ropelab.runs.labels import AS_SHIPPED, WINDOW, row_labels
+from ropelab.runs.tables import Tables
 
 DOES = {
     "text": "reads text",

@@ -19,26 +19,20 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.context import Context
+from ropelab.claims.thresholds import KNOWN
 from ropelab.experiments.extrapolate.given import estimate
 from ropelab.experiments.extrapolate.given.advice import UNDECIDABLE, recommendation
 from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.given.plan import cells, probe, window_of
-from ropelab.experiments.extrapolate.pairs import (
-    ABOUT,
-    ROW,
-    pairs_of,
-    retrieval_pairs,
-    text_pairs,
-)
-from ropelab.labels import AS_SHIPPED
-from ropelab.literature.thresholds import KNOWN
-from ropelab.trials import grid
-from ropelab.trials.cells import ask_all
-from ropelab.trials.comparisons import Pair, compared
-from ropelab.trials.documents import told_apart
-from ropelab.trials.given import WithOneModel
-from ropelab.trials.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, pairs_of, retrieval_pairs, text_pairs
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.cells import ask_all
+from ropelab.models.tasks.comparisons import Pair, compared
+from ropelab.models.tasks.documents import told_apart
+from ropelab.models.tasks.given import WithOneModel
+from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.context import Context
+from ropelab.runs.labels import AS_SHIPPED
 
 LOG_PROBABILITY = "log_probability_nats"
 DEPTH = ["depth_percent", "context_tokens"]

@@ -1,0 +1,91 @@
+"""The command line of a server, read for what it says about rotation."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropelab.audit.runtimes.document import parse
+from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
+from ropelab.errors import InputError, unknown_name
+from ropelab.runs.config import read_number
+
+OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
+LENGTHS = ("--max-model-len", "--context-length")
+TGI = {"--rope-factor": "rope_factor"}
+KOBOLD = "--ropeconfig"
+KNOWN = (*LLAMACPP, *OVERRIDES, *LENGTHS, *TGI, KOBOLD, "--contextsize")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Settings by the reader's names, and keys that replace the configuration's, by runtime."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The configuration as that runtime sees it behind its flags."""
+        changes = self.overrides.get(runtime)
+        if not changes:
+            return config
+        result = {**config, **changes}
+        if "rope_parameters" in changes and "rope_scaling" not in changes:
+            result.pop("rope_scaling", None)
+        if runtime == "sglang" and isinstance(changes.get("rope_scaling"), Mapping):
+            result["rope_scaling"] = {
+                **(config.get("rope_scaling") or {}),
+                **changes["rope_scaling"],
+            }
+        return result
+
+
+def parse_flags(text: str) -> Flags:
+    """Flags as they are typed behind a server's name; `--flag value` and `--flag=value`.
+
+    Raises:
+        InputError: an unknown flag, one without its value, or an override that is not JSON.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--flags cannot be read: {error}") from None
+    settings: dict[str, Any] = {}
+    overrides: dict[str, Mapping[str, Any]] = {}
+    for name, value in pairs(words):
+        if name in OVERRIDES:
+            overrides[OVERRIDES[name]] = parse(name, value.encode())
+        elif name == KOBOLD:
+            scale, _, base = value.partition(" ")
+            settings |= {"rope_freq_scale": setting(name, scale)}
+            settings |= {"rope_freq_base": setting(name, base)} if base else {}
+        elif name in LLAMACPP or name in TGI:
+            settings[{**LLAMACPP, **TGI}[name]] = setting(name, value)
+    return Flags(settings, overrides)
+
+
+def pairs(words: list[str]) -> list[tuple[str, str]]:
+    """Flags with their values."""
+    found, rest = [], list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name not in KNOWN:
+            raise unknown_name("flag", name, KNOWN)
+        if not equals:
+            if not rest:
+                raise InputError(f"{name} needs a value")
+            value = rest.pop(0)
+            if name == KOBOLD and rest and not rest[0].startswith("-"):
+                value = f"{value} {rest.pop(0)}"
+        found.append((name, value))
+    return found
+
+
+def setting(name: str, value: str) -> Any:
+    """A word for --rope-scaling, else a number."""
+    if name == "--rope-scaling":
+        return value
+    try:
+        return read_number(value)
+    except ValueError as error:
+        raise InputError(f"{name} {error}, got '{value}'") from None

@@ -1,0 +1,214 @@
+"""The header of a GGUF file, read within bounds: scalars, sizes of arrays, and the rope tensors.
+
+A vocabulary of a hundred thousand strings is stepped over, not built, so that a file of any size is
+read as fast as its header. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
+"""
+
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.audit.runtimes.document import Document
+from ropelab.errors import InputError
+
+SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
+STRING, ARRAY = 8, 9
+LONGEST_STRING = 2**16
+"""Bytes of a string that is kept; names, templates and the like may be longer and are cut."""
+MOST_KEYS = 2**16
+MOST_TENSORS = 2**20
+MOST_DEPTH = 4
+LONGEST_NAME = 2**12
+ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+FLOAT32 = 0
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a GGUF file says before its weights.
+
+    ``fields``: scalars and strings by key; of an array its length, as `Length`. ``tensors``: the
+    rope tensors by name, float64. ``tensor_count``: all tensors of the file.
+    """
+
+    version: int
+    fields: Mapping[str, Any]
+    tensors: Mapping[str, Float[np.ndarray, " pairs"]]
+    tensor_count: int
+
+    @property
+    def architecture(self) -> str:
+        """general.architecture, the prefix of the model's keys."""
+        name = self.fields.get("general.architecture", "")
+        return name if isinstance(name, str) else ""
+
+
+@dataclass(frozen=True)
+class Length:
+    """An array that was stepped over."""
+
+    count: int
+
+
+class _Cursor:
+    """A file that refuses to be read beyond its end."""
+
+    def __init__(self, file: BinaryIO, size: int, name: str) -> None:
+        self.file, self.size, self.name = file, size, name
+
+    def fail(self, what: str) -> InputError:
+        return InputError(f"{self.name} is not a readable GGUF file: {what}")
+
+    def left(self) -> int:
+        return self.size - self.file.tell()
+
+    def take(self, count: int) -> bytes:
+        if count > self.left():
+            raise self.fail("it ends before its header does")
+        return self.file.read(count)
+
+    def skip(self, count: int) -> None:
+        if count > self.left():
+            raise self.fail("an array or a string is longer than the file")
+        self.file.seek(count, os.SEEK_CUR)
+
+    def scalar(self, code: str) -> Any:
+        return struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
+
+    def text(self, most: int = LONGEST_STRING) -> str:
+        length = self.scalar("Q")
+        kept = self.take(min(length, most))
+        self.skip(length - len(kept))
+        return kept.decode("utf-8", errors="replace")
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file.
+
+    Raises:
+        InputError: not GGUF, another version or byte order, or counts that the file cannot hold.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read(_Cursor(file, path.stat().st_size, str(path)))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _read(cursor: _Cursor) -> Header:
+    if cursor.take(4) != b"GGUF":
+        raise cursor.fail("it does not begin with GGUF")
+    version = cursor.scalar("I")
+    if version not in (2, 3):
+        raise cursor.fail(f"version {version} or another byte order; known are 2 and 3")
+    tensors, keys = cursor.scalar("Q"), cursor.scalar("Q")
+    if keys > MOST_KEYS or tensors > MOST_TENSORS:
+        raise cursor.fail(f"{keys} keys and {tensors} tensors are more than any model has")
+    fields: dict[str, Any] = {}
+    for _ in range(keys):
+        name = cursor.text(LONGEST_NAME)
+        fields[name] = _value(cursor, cursor.scalar("I"))
+    places = dict(_tensor(cursor) for _ in range(tensors))
+    alignment = fields.get("general.alignment", 32)
+    found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
+    return Header(version, fields, found, tensors)
+
+
+def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
+    if kind in SCALARS:
+        return cursor.scalar(SCALARS[kind])
+    if kind == STRING:
+        return cursor.text()
+    if kind != ARRAY or depth > MOST_DEPTH:
+        raise cursor.fail(f"unknown value type {kind}")
+    return _array(cursor, depth)
+
+
+def _array(cursor: _Cursor, depth: int) -> Length:
+    """Step over an array; only its length is kept."""
+    kind, count = cursor.scalar("I"), cursor.scalar("Q")
+    if kind in SCALARS:
+        cursor.skip(count * struct.calcsize(SCALARS[kind]))
+        return Length(count)
+    smallest = 8 if kind == STRING else 12
+    if count * smallest > cursor.left():
+        raise cursor.fail("an array is longer than the file")
+    for _ in range(count):
+        if kind == STRING:
+            cursor.skip(cursor.scalar("Q"))
+        else:
+            _value(cursor, kind, depth + 1)
+    return Length(count)
+
+
+def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, int, int]]:
+    """Name, and number of elements, type, offset of one tensor."""
+    name = cursor.text(LONGEST_NAME)
+    dimensions = cursor.scalar("I")
+    if dimensions > 4:
+        raise cursor.fail(f"a tensor with {dimensions} dimensions")
+    elements = 1
+    for _ in range(dimensions):
+        elements *= cursor.scalar("Q")
+    return name, (elements, cursor.scalar("I"), cursor.scalar("Q"))
+
+
+def _rope_tensors(
+    cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
+) -> dict[str, Float[np.ndarray, " pairs"]]:
+    """The divisors of pairs, one float32 each."""
+    if not 1 <= alignment <= 2**20:
+        raise cursor.fail(f"an alignment of {alignment}")
+    start = -(-cursor.file.tell() // alignment) * alignment
+    found = {}
+    for name in ROPE_TENSORS:
+        if name not in places:
+            continue
+        elements, kind, offset = places[name]
+        if kind != FLOAT32 or not 1 <= elements <= 2**12:
+            raise cursor.fail(f"{name} is not a short list of float32")
+        if start + offset > cursor.size:
+            raise cursor.fail(f"{name} lies beyond the end")
+        cursor.file.seek(start + offset)
+        found[name] = np.frombuffer(cursor.take(4 * elements), "<f4").astype(np.float64)
+    return found
+
+
+def document(path: Path) -> Document:
+    """A GGUF file as a document; its keys lose the architecture's prefix.
+
+    Raises:
+        InputError: unreadable, or without the keys of a model with rotary positions.
+    """
+    header = read_header(path)
+    prefix = f"{header.architecture}."
+    fields = {
+        name.removeprefix(prefix): value
+        for name, value in header.fields.items()
+        if name.startswith(prefix) and not isinstance(value, Length)
+    }
+    if "attention.head_count" not in fields or "embedding_length" not in fields:
+        arrays = [n for n, v in header.fields.items() if isinstance(v, Length)]
+        if f"{prefix}attention.head_count" not in arrays:
+            raise InputError(f"{path} has no attention heads: no model with rotary positions")
+    tensors = {name: values.tolist() for name, values in header.tensors.items()}
+    config = {"model_type": header.architecture, **fields, **tensors}
+    return Document(str(path), "gguf", config)

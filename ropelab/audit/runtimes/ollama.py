@@ -1,0 +1,265 @@
+"""ollama: what its converter makes of a configuration; the file is then read by llama.cpp.
+
+Read from convert/convert.go, convert_llama.go, convert_mixtral.go, convert_qwen2.go,
+convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and llm/llama_server.go of ollama fb30760
+(2026-08-21). Nothing of it was run. Its server starts llama.cpp without any flag for rotation.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ropelab.audit.runtimes import llamacpp, llamacpp_file, parts
+from ropelab.audit.runtimes.llamacpp_file import LONG, SHORT, Fields
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    numbers,
+    short,
+)
+from ropelab.audit.runtimes.trace import Trace
+
+USUAL = {
+    "llama": "LlamaForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+}
+"""The architecture of a model type, for a part of a file that names none."""
+
+BLOCK = "rope_scaling"
+
+
+def read(trace: Trace) -> dict[str, RopeSpec]:
+    """One spec, as llama.cpp reads the file that was written; its flags are not ollama's."""
+    fields = writer_of(trace)(trace)
+    return llamacpp.of_fields(Trace(trace.whole), fields)
+
+
+def writer_of(trace: Trace) -> Callable[[Trace], Fields]:
+    """The converter of the first architecture; `rope_parameters` is read by none of these."""
+    named = trace.whole.get("architectures") or [USUAL.get(trace.model_type)]
+    first = named[0] if isinstance(named, list) else None
+    writer = WRITERS.get(first) if isinstance(first, str) else None
+    if writer is None:
+        kind = short(first) if first else f"model type {short(trace.model_type)}"
+        raise NotModelledError(f"no converter for {kind}, or one that was not read")
+    return writer
+
+
+def size(trace: Trace, *paths: str) -> int:
+    """The first of the keys that is not 0, as Go reads a 32-bit whole number; 0 without any."""
+    for path in paths:
+        value = trace.get(path)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+            trace.mark(path, "refused")
+            raise RefusedError(f"{path} must be written as a whole number, not {short(value)}")
+        if value:
+            return value
+    return 0
+
+
+def real(trace: Trace, path: str) -> float:
+    """A number rounded to float32; 0 where it is missing."""
+    value = trace.get(path)
+    if value is None:
+        return 0.0
+    given = number(value, path)
+    if abs(given) > float(np.finfo(np.float32).max):
+        raise RefusedError(f"{path} does not fit into 32 bits")
+    return float(np.float32(given))
+
+
+def word(trace: Trace, path: str) -> str:
+    """A string; empty where it is missing."""
+    value = trace.get(path, status="ignored")
+    if value is not None and not isinstance(value, str):
+        trace.mark(path, "refused")
+        raise RefusedError(f"{path} must be a string, not {short(value)}")
+    return value or ""
+
+
+def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
+    """The scaling type under one of its two names, marked by whether it counts there."""
+    if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
+        raise RefusedError("rope_scaling must be a dict")
+    kind = word(trace, f"{BLOCK}.{name}")
+    if kind in known:
+        trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
+    elif kind:
+        trace.mark(f"{BLOCK}.{name}", "ignored", note)
+    return kind
+
+
+def head_width(trace: Trace, *heads: str) -> int:
+    """hidden_size / heads, whatever head_dim says."""
+    hidden, count = size(trace, "hidden_size"), size(trace, *heads)
+    if not hidden or not count or hidden < count:
+        raise RefusedError("hidden_size or the number of heads is missing")
+    if hidden // count > parts.WIDEST:
+        raise RefusedError(f"a head of {hidden // count} features")
+    return hidden // count
+
+
+def base_of(trace: Trace) -> float:
+    """rope_theta at top level, 0 where it is missing."""
+    base = real(trace, "rope_theta")
+    if base:
+        trace.mark("rope_theta", "translated", "written as rope.freq_base")
+    return base
+
+
+def written_base(trace: Trace) -> float:
+    """The base of a converter that writes it in any case."""
+    base = base_of(trace)
+    if not base:
+        raise NotModelledError("rope_theta is not at top level, and a base of 0 is written")
+    return base
+
+
+def context(trace: Trace, *paths: str) -> int:
+    """The context length, without which llama.cpp loads no file."""
+    length = size(trace, *paths)
+    if not length:
+        raise RefusedError(f"{paths[0]} is missing, and llama.cpp needs a context length")
+    return length
+
+
+def llama(trace: Trace) -> Fields:
+    """linear counts under `type` only, llama3 under `rope_type` only; all else is dropped.
+
+    The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose width is not that
+    of its head.
+    """
+    width = head_width(trace, "num_attention_heads", "n_head")
+    head_dim = size(trace, "head_dim") or width
+    if head_dim != width:
+        trace.mark("head_dim", "refused")
+        raise RefusedError(f"a width of {width} is written for heads of {head_dim} features")
+    fields: Fields = {
+        "context_length": context(trace, "max_position_embeddings", "n_ctx"),
+        "attention.key_length": head_dim,
+        "rope.dimension_count": width,
+    }
+    if base := base_of(trace):
+        fields["rope.freq_base"] = base
+    older = typed(trace, "type", ("linear",), "only linear is read under this name")
+    newer = typed(trace, "rope_type", ("llama3",), "only llama3 is read under this name")
+    if older == "linear":
+        fields["rope.scaling.type"] = "linear"
+        fields["rope.scaling.factor"] = from_block(trace, "factor")
+    if newer == "llama3" and base:
+        fields |= llama3(trace, fields)
+    return fields
+
+
+def from_block(trace: Trace, name: str) -> float:
+    """A number of the block that ends up in the file."""
+    value = real(trace, f"{BLOCK}.{name}")
+    trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
+    return value
+
+
+def llama3(trace: Trace, fields: Fields) -> Fields:
+    """One divisor per pair, with defaults for what is missing or 0."""
+    defaults = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    block: dict[str, Any] = {n: from_block(trace, n) or usual for n, usual in defaults.items()}
+    name = "original_max_position_embeddings"
+    block[name] = size(trace, f"{BLOCK}.{name}") or 8192
+    return llamacpp_file.llama3(trace, BLOCK, block, fields)
+
+
+def qwen2(trace: Trace) -> Fields:
+    """No scaling, or none at all: the factor is declared as a list, which no file gives.
+
+    yarn without a factor fails as well: the list has a type of its own that cannot be written.
+    """
+    width = head_width(trace, "num_attention_heads")
+    kind = typed(trace, "type", ("mrope", "default"), "")
+    if kind not in ("", "mrope", "default"):
+        trace.mark(f"{BLOCK}.type", "refused")
+        raise RefusedError(f"scaling type '{short(kind)}' cannot be written for Qwen2")
+    factor = trace.get(f"{BLOCK}.factor", status="ignored")
+    if factor is not None and not isinstance(factor, list):
+        trace.mark(f"{BLOCK}.factor", "refused")
+        raise RefusedError("rope_scaling.factor is read as a list for Qwen2, and a number stops it")
+    return {
+        "context_length": context(trace, "max_position_embeddings"),
+        "attention.key_length": width,
+        "rope.freq_base": written_base(trace),
+    }
+
+
+def phi3(trace: Trace) -> Fields:
+    """Two tensors in any case, empty or not; the whole head turns; lengths at top level only."""
+    width = head_width(trace, "num_attention_heads", "n_head")
+    known = ("su", "longrope", "yarn")
+    kind = typed(trace, "type", known, "")
+    if kind not in ("", *known):
+        trace.mark(f"{BLOCK}.type", "refused")
+        raise RefusedError(f"scaling type '{short(kind)}' is unknown for Phi-3")
+    fields: Fields = {
+        "context_length": context(trace, "max_position_embeddings"),
+        "attention.key_length": width,
+        "rope.dimension_count": width,
+        "rope.freq_base": written_base(trace),
+        LONG: table(trace, "long_factor"),
+        SHORT: table(trace, "short_factor"),
+    }
+    trained = size(trace, "original_max_position_embeddings")
+    if trained:
+        fields["rope.scaling.original_context_length"] = trained
+    if not kind:
+        return fields
+    if trained < 2:
+        raise NotModelledError("an attention factor without original_max_position_embeddings")
+    stretch = fields["context_length"] / trained
+    usual = parts.magnitude(stretch)
+    attention = usual if kind == "yarn" else parts.longrope_attention(stretch, trained)
+    return {**fields, "rope.scaling.attn_factor": attention}
+
+
+def table(trace: Trace, name: str) -> tuple[float, ...]:
+    """One of the two lists, empty where it is missing."""
+    value = trace.get(f"{BLOCK}.{name}", status="translated")
+    return () if value is None else numbers(value, name)
+
+
+def gptoss(trace: Trace) -> Fields:
+    """yarn unless another type is named; the factor at top level wins; truncate is not read."""
+    kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"), "")
+    at_top, inside = real(trace, "rope_scaling_factor"), from_block(trace, "factor")
+    if at_top and inside:
+        trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
+    start = size(trace, "initial_context_length")
+    length = size(trace, "max_position_embeddings") or int(at_top * start)
+    trained = size(trace, f"{BLOCK}.original_max_position_embeddings") or start or length
+    if not length:
+        raise RefusedError("max_position_embeddings is missing, and llama.cpp needs one")
+    fields: Fields = {
+        "context_length": length,
+        "attention.key_length": size(trace, "head_dim"),
+        "rope.freq_base": written_base(trace),
+        "rope.scaling.type": kind or "yarn",
+        "rope.scaling.factor": at_top or inside,
+        "rope.scaling.original_context_length": trained,
+    }
+    for name in ("beta_fast", "beta_slow"):
+        if value := from_block(trace, name):
+            fields[f"rope.scaling.yarn_{name}"] = value
+    return fields
+
+
+WRITERS: Mapping[str, Callable[[Trace], Fields]] = {
+    "LlamaForCausalLM": llama,
+    "MixtralForCausalLM": llama,
+    "Qwen2ForCausalLM": qwen2,
+    "Phi3ForCausalLM": phi3,
+    "GptOssForCausalLM": gptoss,
+}

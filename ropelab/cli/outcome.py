@@ -1,0 +1,90 @@
+"""What surrounds a command: its streams, signals, errors as one line, and the exit status."""
+
+import errno
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ropelab.errors import RopelabError
+from ropelab.runs import interrupts
+from ropelab.runs.notices import printable
+
+INTERRUPTED = 130
+"""What a command returns that ended by KeyboardInterrupt, whichever signal it was."""
+
+
+def status_of(command: Callable[[], Any]) -> int:
+    """Run a command; its exit status. Errors are one line on stderr, never a traceback."""
+    complete_streams()
+    try:
+        with interrupts.handled():
+            status = command()
+            sys.stdout.flush()
+    except RopelabError as error:
+        return _fail(str(error), error.exit_status)
+    except typer.TyperException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except MemoryError:
+        return _fail("memory ran out; nothing half-written was left behind", 1)
+    except OSError as error:
+        return _machine_failure(error)
+    if status == INTERRUPTED:
+        # CPython remembers that a KeyboardInterrupt left some exec() of a text, as dataclasses use,
+        # and would end by SIGINT whatever the status; the next exec() makes it forget.
+        exec("")
+        message = "interrupted; finished parts are kept and the same command continues"
+        return _fail(message, interrupts.exit_status())
+    return status if isinstance(status, int) else 0
+
+
+def complete_streams() -> None:
+    """Give closed streams a place to go, and let no character be too foreign for an open one.
+
+    Otherwise the first file that is opened would take the number of a closed stream.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _machine_failure(error: OSError) -> int:
+    """Status and message of a failing machine; an error without a number is a bug and is raised."""
+    if error.errno == errno.EPIPE:
+        with suppress(OSError, ValueError):  # so that nothing is written there at the exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if error.errno is None:
+        raise error
+    where = f" ({error.filename})" if error.filename else ""
+    return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
+
+
+def _fail(message: str, status: int) -> int:
+    with suppress(OSError):
+        print(f"ropelab: {printable(' '.join(message.split()))}", file=sys.stderr)
+    return status
+
+
+def print_line(text: object) -> None:
+    """A line on stdout, with nothing in it that steers a terminal."""
+    print(printable(str(text)))
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """One JSON document on stdout, in letters that the stream has."""
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(document, ensure_ascii=ascii_only, allow_nan=False))

@@ -1,0 +1,102 @@
+"""The commands for what has been run, and for what a browser computes: report, explore, export."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ropelab.cli.flags import Results
+from ropelab.cli.outcome import print_document, print_line
+from ropelab.errors import InputError
+from ropelab.runs.notices import printable
+
+
+def report(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
+    ] = None,
+    results: Results = Path("results"),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"),
+    ] = None,
+    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Results",
+) -> None:
+    """Write one HTML page of finished runs: answers, plots, tables, comparisons; no network."""
+    from ropelab.show.page.report import write_report
+    from ropelab.show.page.shown import find_runs
+
+    path = output or (Path("report.html") if runs else results / "index.html")
+    print_line(f"page: {write_report(find_runs(runs or [results]), path, title)}")
+
+
+def explore(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")
+    ] = Path("explore.html"),
+) -> None:
+    """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle errors."""
+    from ropelab.show.page.explore import write_explore
+
+    print_line(f"page: {write_explore(output)}")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval."
+        ),
+    ] = "csv",
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="NAME", help="A table; may be given again  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."),
+    ] = None,
+) -> None:
+    """Print or write the tables of a run for another program, or for a paper."""
+    from ropelab.show import export
+    from ropelab.show.page.shown import find_runs
+
+    format_ = export.check_format(kind)
+    found, *others = find_runs([run])
+    if others:
+        raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
+    tables = export.chosen(found, table or ())
+    if output is None:
+        text = export.text_of(found, tables, format_)
+        typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
+    else:
+        for path in export.write_tables(found, tables, format_, output):
+            print_line(path)
+
+
+def models(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
+    ] = False,
+) -> None:
+    """Every model that --model takes: base, widths, lengths, scaling method, source."""
+    from ropelab.runs import store
+    from ropelab.show import listing, terminal
+
+    table = listing.models()
+    if as_json:
+        rows = store.to_records(table)
+        print_document({"tables": {"models": rows}})
+    else:
+        terminal.show_table(table, terminal.console())
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("report")(report)
+    app.command("explore")(explore)
+    app.command("export")(export)
+    app.command("models")(models)

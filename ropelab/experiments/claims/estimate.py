@@ -1,9 +1,0 @@
-"""What a run of the claims experiment costs."""
-
-from ropelab.estimate import Estimate
-from ropelab.experiments.claims.config import ClaimsConfig
-
-
-def estimate(config: ClaimsConfig) -> Estimate:
-    """The whole ledger took 3 s; runs that are made first say their own cost."""
-    return Estimate(5.0, 0.6e9)

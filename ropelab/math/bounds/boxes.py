@@ -1,0 +1,149 @@
+"""Clearing many positions and bases at once: boxes, halved until no sum in them can be negative.
+
+A box is a run of positions times an interval of u = ln b. In it the angle of a pair stays within r
+of its value phi at the centre, so its cosine is at least cos(min(|phi| + r, pi)), with phi brought
+to [-pi, pi]. A box in which these add up to 0 or more holds no failing base; any other is halved.
+
+In a wide box the fast pairs turn by more than half a turn and count as -1. What the slow ones add
+up to outweighs that nearly everywhere where few bases fail, so that most boxes are dropped while
+they are wide: of 2^20 positions, at bases between 4e9 and 9e11, some 1e5 boxes are looked at.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ropelab.math.bounds.bisection import Open
+from ropelab.math.bounds.similarity import TWO_PI, Floats, Similarity, Singles
+
+BLOCK = 1 << 9
+"""Boxes looked at in one go."""
+RUNS = 16
+"""Into how many runs the positions are cut at first, at least."""
+NARROW = 1.0
+"""Radians, added over pairs, by which the angles of one position differ in an interval that is
+left to bisection."""
+ROUNDED_UP = 1 + 1e-6
+"""Factor on r, which is computed in float32."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of one size.
+
+    ``first``, ``low``: the first position and the lowest u of each. ``run``: how many positions
+    each has, a power of two. ``width``: how wide each is in u.
+    """
+
+    first: Floats
+    low: Floats
+    run: int
+    width: float
+
+    @classmethod
+    def covering(cls, first: int, stop: int, low: float, high: float) -> "Boxes":
+        """Boxes for the positions from ``first`` to below ``stop`` and the bases in [low, high]."""
+        run = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
+        starts = np.arange(first, stop, run, dtype=np.float64)
+        return cls(starts, np.full(len(starts), low), run, high - low)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def chosen(self, which: NDArray[np.bool_]) -> "Boxes":
+        """Some of them."""
+        return Boxes(self.first[which], self.low[which], self.run, self.width)
+
+    def halves(self, shorter: bool, stop: int) -> "Boxes":
+        """Each cut in two: into shorter runs of positions below ``stop``, or narrower intervals."""
+        first, low = np.repeat(self.first, 2), np.repeat(self.low, 2)
+        if not shorter:
+            low[1::2] += self.width / 2
+            return Boxes(first, low, self.run, self.width / 2)
+        first[1::2] += self.run // 2
+        return Boxes(first, low, self.run // 2, self.width).chosen(first < stop)
+
+
+def threatened(
+    similarity: Similarity, first: int, stop: int, low: float, high: float, most: float = math.inf
+) -> Boxes | None:
+    """Single positions, in narrow intervals of bases, that are all that could have S < 0.
+
+    Looked at are the positions from ``first`` to below ``stop`` and the bases in [low, high]. None
+    where more than ``most`` boxes would have to be looked at together.
+    """
+    boxes = Boxes.covering(first, stop, low, high)
+    while 0 < len(boxes) <= most:
+        boxes = boxes.chosen(lowest_sums(similarity, boxes, stop) < 0)
+        run, width = boxes.run, boxes.width
+        if run == 1 and _spread(similarity, low, stop, 1, width) < NARROW:
+            return boxes
+        shorter = run > 1 and (
+            _spread(similarity, low, stop, run / 2, width)
+            <= _spread(similarity, low, stop, run, width / 2)
+        )
+        boxes = boxes.halves(shorter, stop)
+    return None if len(boxes) else boxes
+
+
+def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
+    """A number that S nowhere falls below, for each box.
+
+    With half a width h and half a run n, an angle grows from phi to at most
+    phi e^(a h) + n b^(-a) e^(a h), and shrinks by less.
+    """
+    lows, place = np.unique(boxes.low, return_inverse=True)
+    half = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
+    grown = np.expm1(similarity.a * half)
+    turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
+    along = (boxes.run - 1) / 2 * turns.max(axis=0) * (1 + grown)
+    still = along + boxes.first.min() * turns.min(axis=0) * grown < 0.5
+    turns, grown, along = turns[:, still], grown[still], along[still]
+    sums = np.empty(len(boxes))
+    for at in range(0, len(boxes), BLOCK):
+        some = slice(at, at + BLOCK)
+        centres = boxes.first[some] + (boxes.run - 1) / 2
+        sums[some] = _lowest_cosines(turns[place[some]] * centres[:, None], grown, along)
+    aside = len(still) - int(still.sum())
+    error = 2 * similarity.single_error + similarity.rounding_error(stop)
+    return sums + (similarity.unrotated - aside - error)
+
+
+def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
+    """The sums of the lowest cosines within phi * grown + along of phi; angles in turns.
+
+    Each within 2e-6: |phi| + r is rounded to float32 three times (1e-7 turns), then in radians
+    (3e-7), the cosine and its share in rounding the sum are those of `SINGLE_ERROR`.
+    """
+    reach = phi.astype(np.float32)
+    reach *= grown.astype(np.float32)
+    reach += along.astype(np.float32)
+    reach *= np.float32(ROUNDED_UP)
+    phi -= np.rint(phi)
+    reach += np.abs(phi.astype(np.float32))
+    np.minimum(reach, np.float32(0.5), out=reach)
+    reach *= np.float32(TWO_PI)
+    sums: Singles = np.cos(reach).sum(axis=1)
+    return sums
+
+
+def cells(similarity: Similarity, boxes: Boxes, fine: float) -> Open:
+    """The intervals of single positions, each with all that threaten it, to be bisected.
+
+    ``fine``: the width in u below which float64 decides.
+    """
+    order = np.argsort(boxes.low, kind="stable")
+    lows, owner = np.unique(boxes.low[order], return_inverse=True)
+    same = np.ones_like(lows)
+    curvature = similarity.curvature_bounds(lows)
+    width = boxes.width
+    rows = (lows, lows + width, width * same, fine * same, *curvature)
+    return Open(np.stack(rows), boxes.first[order], owner)
+
+
+def _spread(similarity: Similarity, u: float, stop: int, run: float, width: float) -> float:
+    """Radians by which angles near ``stop`` differ from a box's centre, added over pairs."""
+    reach = (run - 1) / 2 + stop * similarity.a * width / 2
+    return float(np.minimum(math.pi, similarity.inv_freq(u) * reach).sum())

@@ -1,0 +1,86 @@
+"""The rules by which people choose a base, as their authors state them. All lengths in tokens.
+
+None of these is the exact bound (``Walk``); several contradict each other. d is the rotary width,
+b the trained base, L the trained length, L' the wanted one.
+"""
+
+import math
+
+from ropelab.errors import InputError
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import ntk_base
+
+CI_ZERO = 0.6165054856
+"""First zero of the cosine integral Ci."""
+
+
+def su_asymptote(context: int) -> float:
+    """b = L' / x0, Ci(x0) = 0: the bound for d to infinity, where the sum becomes an integral.
+
+    (Ci(m) - Ci(m/b)) / ln b >= 0 needs about Ci(m/b) <= 0. Source: Su, kexue.fm/archives/10122.
+    """
+    return context / CI_ZERO
+
+
+def men_fit(context: int) -> float:
+    """b = 0.0424 L'^1.628, the fit through the paper's own values (arXiv:2405.14591, figure 1)."""
+    return 0.0424 * context**1.628
+
+
+def critical_dimension(geometry: Geometry) -> int:
+    """d_c = 2 ceil((d/2) log_b(L / 2 pi)): features whose pairs complete a turn in training.
+
+    Source: Liu et al. 2023, arXiv:2310.05209, theorem 1.
+    """
+    d, b, length = geometry.rotary_dim, geometry.base, geometry.trained_len
+    if length <= 2 * math.pi:
+        raise InputError(f"the critical dimension needs more than 6 trained tokens, not {length}")
+    return min(d, 2 * math.ceil(d / 2 * math.log(length / (2 * math.pi), b)))
+
+
+def critical_base(geometry: Geometry, context: int) -> float:
+    """b' = b^(log_{L/2pi}(L'/2pi)): the pair that just completes a turn in L does so in L'.
+
+    Source: arXiv:2310.05209, theorem 2. koboldcpp (pull request 910) computes the same number as
+    b^(ln(L'/2pi) / ln(L/2pi)) and calls it the logarithmic rule.
+    """
+    trained = math.log(geometry.trained_len / (2 * math.pi))
+    if trained <= 0:
+        raise InputError(
+            f"the critical base needs more than 6 trained tokens, not {geometry.trained_len}"
+        )
+    return float(geometry.base ** (math.log(context / (2 * math.pi)) / trained))
+
+
+def extrapolation_limit(geometry: Geometry, base: float) -> float:
+    """T_extra = 2 pi base^(d_c/d): the context that tuning at a larger ``base`` supports.
+
+    d_c is the critical dimension of the trained geometry. Source: arXiv:2310.05209, theorem 1.
+    """
+    return 2 * math.pi * base ** (critical_dimension(geometry) / geometry.rotary_dim)
+
+
+def small_bases(geometry: Geometry) -> tuple[float, float, float]:
+    """2 T/pi, T/pi and T/(2 pi) for T trained tokens: small bases that extrapolate when tuned.
+
+    With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
+    that part of every cosine. Source: arXiv:2310.05209, theorem 3.
+    """
+    T = geometry.trained_len
+    return 2 * T / math.pi, T / math.pi, T / (2 * math.pi)
+
+
+def ntk_aware(geometry: Geometry, context: int) -> float:
+    """b' = b (L'/L)^(d/(d-2)), at most without a change below L (arXiv:2309.00071, eq. 16)."""
+    return ntk_base(geometry, max(1.0, context / geometry.trained_len))
+
+
+def one_turn_base(rotary_dim: int, context: int) -> float:
+    """The base at which the slowest pair turns exactly once in ``context``: (L'/2pi)^(d/(d-2)).
+
+    Above it some pairs never show all their angles in training at that length. Infinite for a
+    single pair, which turns by a radian per token whatever the base.
+    """
+    if rotary_dim < 4:
+        return math.inf
+    return float((context / (2 * math.pi)) ** (rotary_dim / (rotary_dim - 2)))

@@ -1,0 +1,172 @@
+"""A cast plan applied to frequencies: what is stored for every position, and how far off it is."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
+
+_FLOAT32 = FORMATS["float32"]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The frequencies of a position code, radians per token, and the spacing they come from.
+
+    inv_freq:  what the code turns by, after any scaling method (float64).
+    base, rotary_dim:  of the unscaled frequencies base^(-2i/rotary_dim); None where there is no
+        such thing (a single frequency), and then both rules of a plan mean 'rounded once'.
+    """
+
+    inv_freq: Float[np.ndarray, "pairs"]
+    base: float | None = None
+    rotary_dim: int | None = None
+
+    @property
+    def pairs(self) -> int:
+        """The number of frequencies."""
+        return self.inv_freq.size
+
+    @cached_property
+    def exponents(self) -> Float[np.ndarray, "pairs"]:
+        """2i/d, the exponent of pair i."""
+        assert self.rotary_dim is not None
+        return np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
+
+    @cached_property
+    def scaling(self) -> Float[np.ndarray, "pairs"]:
+        """Scaled frequency over unscaled frequency; 1 where nothing was scaled."""
+        assert self.base is not None
+        return self.inv_freq * np.power(self.base, self.exponents)
+
+
+def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, " pairs"]:
+    """1 / base^(2i/d), each step rounded to float32; a scaled frequency inherits the error."""
+    if spectrum.base is None:
+        return spectrum.inv_freq
+    exponents = round_to(spectrum.exponents, _FLOAT32)
+    base = round_to(np.array(spectrum.base), _FLOAT32)
+    power = round_to(np.power(base, exponents), _FLOAT32)
+    unscaled = np.power(spectrum.base, -spectrum.exponents)
+    ours = round_to(1 / power, _FLOAT32)
+    return np.where(ours == unscaled, spectrum.inv_freq, spectrum.inv_freq * (ours / unscaled))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One plan on one spectrum. Positions are whole numbers in float64; pairs are indices."""
+
+    plan: CastPlan
+    spectrum: Spectrum
+
+    @cached_property
+    def inv_freq(self) -> Float[np.ndarray, " pairs"]:
+        """The frequencies as stored."""
+        exact = self.spectrum.inv_freq
+        computed = float32_pow(self.spectrum) if self._by_pow else exact
+        return round_to(computed, self.plan.inv_freq)
+
+    @property
+    def _by_pow(self) -> bool:
+        return self.plan.frequencies == "float32_pow"
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether angles go from pair to pair instead of being products."""
+        return self.plan.angles == "recurrence" and self.spectrum.base is not None
+
+    def positions(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The positions as stored."""
+        return round_to(positions, self.plan.position)
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def angles(
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
+    ) -> Float[np.ndarray, "pairs n"]:
+        """The angles as stored, in radians, not reduced."""
+        stored = self.positions(positions)
+        if self.recurrent:
+            return self._recurrence(stored)[pairs]
+        return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
+
+    def _recurrence(self, stored: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
+        """angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; then the scaling method."""
+        assert self.spectrum.base is not None and self.spectrum.rotary_dim is not None
+        exact = self.spectrum.base ** (-2 / self.spectrum.rotary_dim)
+        scale = round_to(np.array(exact), self.plan.inv_freq)
+        angles = [round_to(stored, self.plan.angle)]
+        for _ in range(self.spectrum.pairs - 1):
+            angles.append(round_to(angles[-1] * scale, self.plan.angle))
+        unscaled = np.stack(angles)
+        factor = self.spectrum.scaling[:, None]
+        return np.where(
+            np.abs(factor - 1) < 1e-14, unscaled, round_to(unscaled * factor, self.plan.angle)
+        )
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def angle_errors(
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
+    ) -> Float[np.ndarray, "pairs n"]:
+        """Stored angle minus m * theta_i in radians, not wrapped; not finite where it overflowed.
+
+        Assembled from the error of each stage, so that nothing is lost to cancellation.
+        """
+        exact = self.spectrum.inv_freq[pairs, None]
+        if self.recurrent:
+            return self.angles(positions)[pairs] - exact * positions
+        theta = self.inv_freq[pairs, None]
+        stored = self.positions(positions)
+        error = (theta - exact) * positions
+        if self.plan.position.precision < 53:
+            error += theta * (stored - positions)
+        if self.plan.angle.precision < 53:
+            product = theta * stored
+            error += round_to(product, self.plan.angle) - product
+        return error
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def table(
+        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
+    ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
+        """cos and sin as stored."""
+        angles = self.angles(positions, pairs)
+        return (
+            round_to(np.cos(angles), self.plan.table),
+            round_to(np.sin(angles), self.plan.table),
+        )
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def error_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
+        """For each pair, no angle error at any position up to m is larger than this.
+
+        Nondecreasing in m; infinite where something overflows or no bound is known.
+        """
+        skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
+        return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def rounding_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
+        """The same for the distance from m times the stored frequency: half a last place for every
+        rounding. For the recurrence no bound is known."""
+        theta = self.inv_freq[:, None]
+        if self.recurrent:
+            return np.full((theta.size, positions.size), math.inf)
+        slip = _half_step(positions, self.plan.position, whole=True)
+        moved = np.where(theta == 0, 0.0, theta * slip)  # where it is stored as 0, nothing moves
+        return moved + _half_step(theta * positions + moved, self.plan.angle)
+
+
+def _half_step(
+    x: Float[np.ndarray, "..."], fmt: FloatFormat, *, whole: bool = False
+) -> Float[np.ndarray, "..."]:
+    """The largest error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""
+    if fmt.precision == 53:
+        return np.zeros(1)
+    half = spacing(x, fmt) / 2
+    if whole:
+        half = np.where(half <= 0.5, 0.0, half)
+    return np.where(x > fmt.largest, math.inf, half)

@@ -1,0 +1,101 @@
+"""Methods that treat all pairs by one rule: none, linear, a new base."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ropelab.errors import InputError
+from ropelab.math.frequencies import Geometry, check_base, inverse_frequencies
+from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscaled(Scaling):
+    """theta'_i = theta_i: the model as it was trained."""
+
+    name: ClassVar[str] = "unscaled"
+    source: ClassVar[str] = "Su et al. 2021, arXiv:2104.09864"
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(geometry.inv_freq)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionInterpolation(Stretching):
+    """theta'_i = theta_i / factor: positions squeezed into the trained range ("linear")."""
+
+    name: ClassVar[str] = "pi"
+    source: ClassVar[str] = "Chen et al. 2023, arXiv:2306.15595"
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        return RopePlan(geometry.inv_freq / stretch, stretch=stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NtkAware(Stretching):
+    """base' = base * factor^(d/(d-2)): the first pair stays, the last is divided by ``factor``."""
+
+    name: ClassVar[str] = "ntk"
+    source: ClassVar[str] = "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16"
+    # Good to about half of its factor only, so twice the reach is tried as well.
+    factors_tried: ClassVar[tuple[float, ...]] = (1.0, 2.0)
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        base = ntk_base(geometry, stretch)
+        return RopePlan(inverse_frequencies(geometry.rotary_dim, base), stretch=stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNtk(NtkAware):
+    """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
+
+    Computed as 1 + factor * (length/L - 1), which is exactly 1 at L.
+
+    Up to L it is the identity (the bracket would fall below 1, and further down turn negative,
+    which careless code answers with a complex base). With ``factor`` 1 it follows length / L;
+    hence here, as in the runtimes, factor 1 is not the identity beyond the trained length.
+    """
+
+    name: ClassVar[str] = "dynamic_ntk"
+    source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
+    factor_means: ClassVar[str] = "what length/L - 1 is multiplied by; 1 stretches by length/L"
+    factors_tried: ClassVar[tuple[float, ...]] = ()
+
+    def stretch(self, geometry: Geometry, length: int) -> float:
+        excess = max(length, geometry.trained_len) / geometry.trained_len - 1
+        return 1 + self.factor * excess
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdjustedBase(Scaling):
+    """theta'_i = base^(-2 i / d) with another ``base``, to be followed by training ("ABF")."""
+
+    base: float = 500_000.0
+
+    name: ClassVar[str] = "abf"
+    source: ClassVar[str] = "Xiong et al. 2023, arXiv:2309.16039"
+
+    def __post_init__(self) -> None:
+        check_base(self.base)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
+        return RopePlan(inv_freq, stretch=float(geometry.inv_freq[-1] / inv_freq[-1]))
+
+
+def ntk_base(geometry: Geometry, factor: float) -> float:
+    """base * factor^(d/(d-2)), the base that divides the slowest of d/2 frequencies by ``factor``.
+
+    Undefined for a single pair (d = 2), whose frequency is 1 whatever the base, and where float64
+    has no such number: InputError.
+    """
+    d = geometry.rotary_dim
+    if d < 4:
+        raise InputError(
+            "NTK-aware scaling needs a rotary_dim of at least 4: one pair ignores the base"
+        )
+    try:
+        return geometry.base * factor ** (d / (d - 2))
+    except OverflowError:
+        raise InputError(
+            f"NTK-aware scaling by {factor:g} needs a base larger than float64 holds"
+        ) from None

@@ -1,0 +1,132 @@
+"""Reading beyond the trained length by changing attention itself, not the frequencies.
+
+LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and
+SelfExtend never let a distance occur that was not trained: near keys keep their exact distance, far
+ones get a bounded one, which needs two scores per pair of tokens and hence no fused kernel.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ropelab.models.encoding.base import (
+    Embeddings,
+    Encoding,
+    Heads,
+    KeyPositions,
+    Keys,
+    Positions,
+    Queries,
+    QueryPositions,
+    Scores,
+)
+from ropelab.models.encoding.rope import Rope
+
+
+class LogN(Encoding):
+    """Logits times max(1, ln n / ln L), n = the number of tokens a query sees, around any encoding.
+
+    Keeps the entropy of attention from growing with the context (Su 2021, kexue.fm/archives/8823;
+    the same form is learned by SSMax, arXiv:2501.19399).
+
+    Args:
+        inner: the encoding whose queries are scaled.
+        trained_len: L, up to which nothing changes.
+    """
+
+    name: ClassVar[str] = "log_n"
+
+    def __init__(self, inner: Encoding, trained_len: int) -> None:
+        super().__init__()
+        self.inner, self.trained_len = inner, trained_len
+        self.fused, self.max_position = inner.fused, inner.max_position
+
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
+        return self.inner.embed(x, positions)
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        seen = (positions + 1).float()
+        scale = (seen.log() / math.log(self.trained_len)).clamp(min=1.0)
+        return self.inner.query(q, positions) * scale[:, None].to(q.dtype)
+
+    def key(self, k: Heads, positions: Positions) -> Heads:
+        return self.inner.key(k, positions)
+
+    def scores(
+        self,
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
+        return self.inner.scores(q, k, q_positions, k_positions)
+
+
+class Dropped(Encoding):
+    """No positions, logits times a constant: a model read after DroPE (arXiv:2512.12167).
+
+    Args:
+        sharper: what the logits are multiplied by.
+    """
+
+    name: ClassVar[str] = "drope"
+
+    def __init__(self, sharper: float = 1.0) -> None:
+        super().__init__()
+        self.sharper = sharper
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        return q * self.sharper
+
+
+class SelfExtend(Encoding):
+    """Exact distances below `window`; beyond it those of positions divided by `group`.
+
+    A far pair (i, j) gets the distance floor(i/g) + w - floor(w/g) - floor(j/g), which continues
+    the near ones (arXiv:2401.01325, section 3.2). The largest distance of T tokens is about
+    w + (T - w)/g, to be kept below the trained length.
+
+    Args:
+        rope: the rotation the model was trained with.
+        window: w, in tokens.
+        group: g.
+    """
+
+    name: ClassVar[str] = "self_extend"
+    fused = False
+
+    def __init__(self, rope: Rope, window: int, group: int) -> None:
+        super().__init__()
+        self.rope, self.window, self.group = rope, window, group
+
+    def scores(
+        self,
+        q: Queries,
+        k: Keys,
+        q_positions: QueryPositions,
+        k_positions: KeyPositions,
+    ) -> Scores:
+        near = self._rotated_scores(q, k, q_positions, k_positions)
+        shift = self.window - self.window // self.group
+        far = self._rotated_scores(
+            q, k, q_positions // self.group + shift, k_positions // self.group
+        )
+        distance = q_positions[:, None] - k_positions[None, :]
+        return torch.where(distance < self.window, near, far)
+
+    def _rotated_scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+        return super().scores(self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k)
+
+
+class ReRope(SelfExtend):
+    """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708).
+
+    The limit of SelfExtend where all far keys are in one group.
+    """
+
+    name: ClassVar[str] = "rerope"
+
+    def __init__(self, rope: Rope, window: int) -> None:
+        super().__init__(rope, window, group=2**40)

@@ -1,0 +1,114 @@
+"""Checkpoints of a training run: one safetensors file, there whole or not at all.
+
+It holds everything the rest of the run depends on (weights, optimizer state, the losses so far;
+their number is the step), because batches and learning rates are functions of the step. A run that
+was killed at any moment therefore continues to the same weights, bit for bit. One tensor is the
+hash of all others: a checkpoint that is not as it was written is not used.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ropelab.errors import MachineError
+from ropelab.runs.folders import remove, replaced_file
+from ropelab.runs.notices import say
+
+FILE = "checkpoint.safetensors"
+HASH = "sha256"
+"""The name of the tensor that the others are checked by."""
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
+) -> None:
+    """Write the state after `len(losses)` steps, replacing the previous one in a single rename.
+
+    A finished run needs its optimizers no longer: none are given, none are stored.
+
+    Raises:
+        MachineError: the disk did not take it; the previous checkpoint is then untouched.
+    """
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for place, optimizer in enumerate(optimizers):
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{index}.{name}": state[name] for name in state}
+    tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
+    kept = {name: value.contiguous().cpu() for name, value in tensors.items()}
+    path = folder / FILE
+    try:
+        with replaced_file(path) as fresh:
+            fresh.write_bytes(save({**kept, HASH: hash_of(kept)}))
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+
+
+def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
+    """Restore the state of the last checkpoint in place; the losses so far, empty without one.
+
+    One that is damaged is removed, and said: training begins again.
+
+    Raises:
+        MachineError: the file cannot be read or belongs to another model.
+    """
+    path = folder / FILE
+    if not os.path.lexists(path):
+        return []
+    tensors = _undamaged(path)
+    if tensors is None:
+        say(f"{path} is not what was written: training begins again")
+        remove(path)
+        return []
+    try:
+        model.load_state_dict(_below(tensors, "model."))
+        for place, optimizer in enumerate(optimizers):
+            _restore(optimizer, _below(tensors, f"optimizer.{place}."))
+    except (RuntimeError, KeyError) as error:
+        message = f"cannot continue from {path} (delete it to start over): {error}"
+        raise MachineError(message) from None
+    return tensors["losses"].tolist()
+
+
+def _undamaged(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a checkpoint as they were written, None where they are not."""
+    if not path.is_file():
+        return None
+    try:
+        tensors = load_file(path)
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from None
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        return None
+    written = tensors.pop(HASH, None)
+    return tensors if written is not None and torch.equal(written, hash_of(tensors)) else None
+
+
+def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
+    """The sha256 over names, types, shapes and values of tensors in main memory, as 32 bytes."""
+    code = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        code.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        code.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return torch.frombuffer(bytearray(code.digest()), dtype=torch.uint8)
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Hand the optimizer its moments back; hyperparameters stay as the caller built them."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".")
+        states.setdefault(int(index), {})[name] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": states, "param_groups": groups})

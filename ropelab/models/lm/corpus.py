@@ -1,0 +1,297 @@
+"""Real text as bytes: the running Python's standard library, or one's own files.
+
+Documents are whole files. Which half a file belongs to follows from a hash of its content, and of
+files that are near-duplicates (tables of character sets, versions of one module) only one is kept,
+so no document, nor most of it under another name, is in both halves. A single file is cut instead:
+its beginning is learned from, its end is measured.
+"""
+
+import errno
+import hashlib
+import os
+import sysconfig
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ropelab.errors import InputError
+from ropelab.models.lm.batch import EVALUATION, TRAINING, Batch
+from ropelab.models.lm.duplicates import without_near_duplicates
+from ropelab.runs.files import read_regular
+
+VOCABULARY = 256
+HELD_OUT = 0.2
+"""The share that is measured and never learned from: of the files, or of a single file's bytes."""
+SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
+BINARY_PROBE = 8192
+"""How many first bytes are looked at: text has no zero byte in them."""
+LARGEST = 2**30
+"""Bytes of all files together: they are held in memory, and compared with each other."""
+SINGLE = "text"
+"""The kind of the documents that a single file was cut into."""
+PROSE = {".md", ".rst", ".txt"}
+SOURCE = ".source"
+"""A hidden file in a folder of text: its first line says where the text is from."""
+LONGEST_SOURCE = 4096
+"""Bytes of that file at most."""
+
+
+class Origin(NamedTuple):
+    """Which document it is, and of which kind: results may be told apart by both."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text, its kind, and its path in the corpus (of a piece of a single file, its number)."""
+
+    text: bytes
+    kind: str = SINGLE
+    name: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """What is said of it beside its text."""
+        return Origin(self.name, self.kind)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents to learn from and documents to measure on.
+
+    Attributes:
+        name: what it is, for messages.
+        training, held_out: bytes of each document, in an order that depends on content only.
+        origins: what each held-out document is called, and its kind ("tests", "code", ...).
+        fingerprint: sha256 over both halves; it changes whenever any result could.
+    """
+
+    name: str
+    training: tuple[bytes, ...]
+    held_out: tuple[bytes, ...]
+    origins: tuple[Origin, ...]
+    fingerprint: str
+
+    def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
+        """The training batch of one step: windows from inside documents, any byte equally likely.
+
+        A pure function of its arguments. Everything but the first byte is scored.
+        """
+        random = np.random.default_rng((TRAINING, seed, step))
+        long_enough = [text for text in self.training if len(text) >= window]
+        places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
+        draws = random.integers(places[-1], size=rows)
+        documents = np.searchsorted(places, draws, side="right") - 1
+        picked = [
+            np.frombuffer(long_enough[document], np.uint8, window, draw - places[document])
+            for document, draw in zip(documents, draws, strict=True)
+        ]
+        tokens = torch.from_numpy(np.stack(picked).astype(np.int64))
+        scored = (torch.arange(window) > 0).expand(rows, window)
+        return Batch(tokens, scored)
+
+    def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
+        """One window of `length` bytes from each of `documents` held-out documents.
+
+        The window starts at a place drawn once per document, so that not only heads of files
+        (licences, imports) are measured.
+
+        Raises:
+            InputError: fewer than `documents` are that long.
+        """
+        texts = [text for text in self.held_out if len(text) >= length]
+        if len(texts) < documents:
+            raise InputError(
+                f"{self.name} has {len(texts)} held-out documents of at least {length} bytes, "
+                f"{documents} are needed; give more or longer text, or ask for fewer documents"
+            )
+        random = np.random.default_rng((EVALUATION, length))
+        starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
+        windows = [
+            np.frombuffer(text, np.uint8, length, start)
+            for text, start in zip(texts, starts, strict=False)
+        ]
+        return torch.from_numpy(np.stack(windows).astype(np.int64))
+
+    def held_out_origins(self, length: int, documents: int) -> tuple[Origin, ...]:
+        """Name and kind of each document of `held_out_windows` with the same arguments."""
+        long_enough = zip(self.held_out, self.origins, strict=True)
+        return tuple(origin for text, origin in long_enough if len(text) >= length)[:documents]
+
+    def check(self, window: int, length: int, documents: int) -> None:
+        """Raise InputError unless windows of training and of evaluation can be drawn."""
+        if not any(len(text) >= window for text in self.training):
+            raise InputError(
+                f"{self.name} has no document of at least {window} bytes to learn from; "
+                "give longer text or shorten the training length"
+            )
+        self.held_out_windows(length, documents)
+
+
+def read_corpus(path: Path | None, piece: int) -> Corpus:
+    """Read a corpus.
+
+    Args:
+        path: a text file, a folder of them, or None for the standard library of this Python.
+        piece: into how many bytes the held-out end of a single file is cut (one document each).
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
+    name, documents = read_documents(path)
+    if path is None or path.is_dir():
+        return from_documents(name, documents)
+    return from_single(name, documents[0].text, piece)
+
+
+def read_documents(path: Path | None) -> tuple[str, list[Document]]:
+    """What a corpus is called in messages, and all of its documents; of a file there is one.
+
+    Args:
+        path: as for `read_corpus`.
+    Raises:
+        InputError: nothing there, nothing readable, or no text in it.
+    """
+    if path is None:
+        root = Path(sysconfig.get_path("stdlib"))
+        return "the standard library", _documents(_library_files(root), root, kind_of)
+    try:
+        single = not path.is_dir()
+        files = [path] if single else _text_files(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the corpus {path}: {error}") from None
+    if single and not os.path.lexists(path):
+        raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
+    documents = _documents(files, _holding(files), folder_or_kind)
+    return f"the corpus {path}", _not_empty(path, documents)
+
+
+def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
+    """Divide whole documents by the hash of their content, dropping near-duplicates.
+
+    Of near-duplicates in both halves the one in the training half is kept.
+    """
+    by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
+    border = int(HELD_OUT * 2**64).to_bytes(8, "big")
+    learned = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] >= border]
+    measured = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] < border]
+    new = without_near_duplicates([document.text for document in (*learned, *measured)])
+    training = [d for d, keep in zip(learned, new, strict=False) if keep]
+    held_out = [d for d, keep in zip(measured, new[len(learned) :], strict=True) if keep]
+    return _corpus(name, [document.text for document in training], held_out)
+
+
+def from_single(name: str, text: bytes, piece: int) -> Corpus:
+    """Cut one text: its beginning is learned from, the rest measured in pieces of `piece` bytes."""
+    cut = len(text) - int(len(text) * HELD_OUT)
+    pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
+    documents = [Document(each, name=f"piece {number}") for number, each in enumerate(pieces)]
+    return _corpus(name, [text[:cut]], documents)
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its path inside a library: tests, a character set, code, prose, ..."""
+    if any("test" in part for part in path.parts):
+        return "tests"
+    if "encodings" in path.parts:
+        return "character sets"
+    if path.suffix in PROSE or "pydoc_data" in path.parts:
+        return "prose"
+    return "code" if path.suffix == ".py" else path.suffix or "no suffix"
+
+
+def folder_or_kind(path: Path) -> str:
+    """What a file of one's own is: the subfolder in which it lies, or what it is without one."""
+    return path.parts[0] if len(path.parts) > 1 else kind_of(path)
+
+
+def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) -> Corpus:
+    measured = [document.text for document in held_out]
+    digest = hashlib.sha256()
+    for half in (training, measured):
+        digest.update(len(half).to_bytes(8, "big"))
+        for text in half:
+            digest.update(len(text).to_bytes(8, "big") + text)
+    origins = tuple(document.origin for document in held_out)
+    return Corpus(name, tuple(training), tuple(measured), origins, digest.hexdigest())
+
+
+def source_of(place: Path) -> str:
+    """What a folder of text says of where it is from; empty if it says nothing or is a file.
+
+    Raises:
+        InputError: it says so in more than LONGEST_SOURCE bytes.
+    """
+    file = place / SOURCE
+    try:
+        lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        raise InputError(f"cannot read {file}, where the text is from: {error.strerror}") from None
+    return lines[0].strip() if lines else ""
+
+
+def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change of every file, which tell without reading what has changed.
+
+    Args:
+        path: as for `read_corpus`.
+    """
+    if path is None:
+        files = _library_files(Path(sysconfig.get_path("stdlib")))
+    else:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = ((str(file), file.stat()) for file in files if file.exists())
+    return tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats)
+
+
+def _library_files(root: Path) -> list[Path]:
+    files: list[Path] = []
+    for folder, inside, names in os.walk(root):
+        inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
+        files += [Path(folder, name) for name in names if name.endswith(".py")]
+    return sorted(files)
+
+
+def _text_files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file() and not _hidden(p, folder))
+
+
+def _hidden(path: Path, root: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _holding(files: Sequence[Path]) -> Path:
+    """The deepest folder in which all of these files lie."""
+    return Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+
+
+def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:
+    """Those files that are text: not empty, no zero byte near the start."""
+    documents, left = [], LARGEST
+    for path in paths:
+        try:
+            text = read_regular(path, left)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise InputError(f"{path} is too large: {LARGEST >> 20} MiB at most") from None
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+        left -= len(text)
+        if text and b"\0" not in text[:BINARY_PROBE]:
+            inside = path.relative_to(root)
+            documents.append(Document(text, kind(inside), inside.as_posix()))
+    return documents
+
+
+def _not_empty(path: Path, documents: list[Document]) -> list[Document]:
+    if not documents:
+        raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
+    return documents

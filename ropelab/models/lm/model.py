@@ -1,0 +1,244 @@
+"""The small language model that the experiments train: one file, read from top to bottom.
+
+A decoder-only transformer, and what is unusual about it:
+
+- it carries no positions of its own: an `Encoding` is handed in and called at its hooks, and
+  another one may be put in its place after training (`model.encoding = ...`), which is how a
+  context is extended without fine-tuning;
+- the width of a head is free (`heads * head_dim` need not be `width`), because the geometry of a
+  rotary code depends on the head and should stay that of real models when the rest is small;
+- norms have no parameters, the feed-forward part is relu(x)^2, embedding and output are untied;
+- there is no global dtype: parameters are float32, and whoever wants bfloat16 says so around the
+  call (`torch.autocast`), as training does.
+
+Sizes in shapes: batch, tokens, width, heads, head_dim, vocabulary.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
+
+from ropelab.models.encoding.base import Encoding
+
+SCORES_PER_BLOCK = 2**23
+"""How many scores an encoding without a fused kernel may hold at once (32 MiB in float32)."""
+QUERIES_PER_BLOCK = 128
+"""And for how many queries: in short blocks fewer scores of later keys are made to be masked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSize:
+    """The shape of a model; with a seed and an encoding it determines the untrained weights."""
+
+    vocabulary: int
+    layers: int
+    width: int
+    heads: int
+    head_dim: int
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens seen so far, per layer, and how many tokens these are."""
+
+    tokens: int = 0
+    layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the keys and values of new tokens to one layer; returns all of that layer."""
+        if layer in self.layers:
+            old_k, old_v = self.layers[layer]
+            k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
+        self.layers[layer] = (k, v)
+        return k, v
+
+
+def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+    """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013).
+
+    Not the root-mean-square norm that models of today have: torch computes this one in a single
+    pass on a CPU and that one in several, which took three times as long.
+    """
+    return layer_norm(x, (x.shape[-1],))
+
+
+class SquaredRelu(Function):
+    """relu(x)^2 (arXiv:2109.08668), keeping one tensor for the backward pass instead of two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """relu(x)^2."""
+        positive = relu(x)
+        ctx.save_for_backward(positive)
+        return positive * positive  # square() is a power, at three times the cost
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """2 relu(x) times the gradient."""
+        (positive,) = ctx.saved_tensors
+        return (grads[0] * positive).mul_(2)
+
+
+def causal_mask(q_positions: Int[Tensor, " queries"], k_positions: Int[Tensor, " keys"]) -> Tensor:
+    """True where a query may look: at itself and at what came before. Shape [queries, keys]."""
+    return k_positions[None, :] <= q_positions[:, None]
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal softmax(q k^T / sqrt(head_dim)) v; the queries are the last ones of the keys."""
+    if q.shape[2] == k.shape[2]:
+        return scaled_dot_product_attention(q, k, v, is_causal=True)
+    if q.shape[2] == 1:
+        return scaled_dot_product_attention(q, k, v)
+    keys = torch.arange(k.shape[2], device=q.device)
+    mask = causal_mask(keys[-q.shape[2] :], keys)
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention through `scores` and `mix`, some queries and their visible keys at a time.
+
+    At most SCORES_PER_BLOCK scores exist at once (one row of them in the extreme), so that 8192
+    tokens need megabytes and not gigabytes.
+    """
+    batch, heads, queries, _ = q.shape
+    keys = torch.arange(k.shape[2], device=q.device)
+    seen = k.shape[2] - queries
+    size = min(QUERIES_PER_BLOCK, max(1, SCORES_PER_BLOCK // (batch * heads * k.shape[2])))
+    out = []
+    for start in range(0, queries, size):
+        rows = keys[seen + start : seen + min(start + size, queries)]
+        visible = keys[: seen + start + len(rows)]
+        block = q[:, :, start : start + len(rows)]
+        scores = encoding.scores(block, k[:, :, : len(visible)], rows, visible)
+        # float32, whatever the autocast: bfloat16 scores of long contexts tie and round to nothing.
+        scores = scores.float().masked_fill(~causal_mask(rows, visible), float("-inf"))
+        weights = scores.softmax(dim=-1).to(v.dtype)
+        out.append(encoding.mix(weights, v[:, :, : len(visible)], rows, visible))
+    return torch.cat(out, dim=2)
+
+
+class Attention(nn.Module):
+    """Causal self-attention of one layer, with the encoding's hooks around it."""
+
+    def __init__(self, size: ModelSize) -> None:
+        super().__init__()
+        self.heads, self.head_dim = size.heads, size.head_dim
+        inner = size.heads * size.head_dim
+        self.qkv = nn.Linear(size.width, 3 * inner, bias=False)
+        self.out = nn.Linear(inner, size.width, bias=False)
+
+    def forward(
+        self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
+    ) -> Float[Tensor, "batch tokens width"]:
+        batch, tokens, _ = x.shape
+        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
+        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        q, k = encoding.query(q, positions), encoding.key(k, positions)
+        if cache is not None:
+            k, v = cache.extend(layer, k, v)
+        out = fused_attention(q, k, v) if encoding.fused else blocked_attention(encoding, q, k, v)
+        return self.out(out.transpose(1, 2).reshape(batch, tokens, -1))
+
+
+class FeedForward(nn.Module):
+    """relu(x W1)^2 W2 with four times the width inside."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(SquaredRelu.apply(self.up(x)))
+
+
+class Layer(nn.Module):
+    """Attention, then feed-forward, each on the normalised stream and added to it."""
+
+    def __init__(self, size: ModelSize) -> None:
+        super().__init__()
+        self.attention = Attention(size)
+        self.feed_forward = FeedForward(size.width)
+
+    def forward(
+        self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
+    ) -> Float[Tensor, "batch tokens width"]:
+        x = x + self.attention(norm(x), positions, encoding, layer, cache)
+        return x + self.feed_forward(norm(x))
+
+
+class LanguageModel(nn.Module):
+    """Tokens to logits of the next token.
+
+    Args:
+        size: the shape.
+        encoding: where positions come from; may be exchanged later through the attribute.
+        seed: of the initial weights, drawn on the CPU, so that every device starts the same.
+    """
+
+    encoding: Encoding
+
+    def __init__(self, size: ModelSize, encoding: Encoding, seed: int = 0) -> None:
+        super().__init__()
+        self.size = size
+        self.embedding = nn.Embedding(size.vocabulary, size.width)
+        self.layers = nn.ModuleList(Layer(size) for _ in range(size.layers))
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
+        self.encoding = encoding
+        self._draw_weights(seed)
+
+    @torch.no_grad()
+    def _draw_weights(self, seed: int) -> None:
+        """Embedding N(0, 1), matrices uniform of variance 1/fan-in, writers into the stream 0.
+
+        With the writers at zero every layer starts as the identity, and the logits start at zero:
+        the first loss is exactly ln(vocabulary). The encoding's own parameters are left alone.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        self.embedding.weight.normal_(generator=generator)
+        self.head.weight.zero_()
+        for layer in self.matrices_by_layer():
+            for name, weight in layer.items():
+                bound = 0.0 if name in ("out", "down") else (3.0 / weight.shape[1]) ** 0.5
+                weight.uniform_(-bound, bound, generator=generator)
+
+    def matrices_by_layer(self) -> Iterator[dict[str, Tensor]]:
+        """The four matrices of each layer by name, in order."""
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            yield {
+                "qkv": layer.attention.qkv.weight,
+                "out": layer.attention.out.weight,
+                "up": layer.feed_forward.up.weight,
+                "down": layer.feed_forward.down.weight,
+            }
+
+    def hidden(
+        self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        """The normalised stream after the last layer; `cache` is extended by these tokens."""
+        first = 0 if cache is None else cache.tokens
+        positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
+        x = self.encoding.embed(norm(self.embedding(tokens)), positions)
+        for index, layer in enumerate(self.layers):
+            x = layer(x, positions, self.encoding.for_layer(index), index, cache)
+        if cache is not None:
+            cache.tokens += tokens.shape[1]
+        return norm(x)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
+    ) -> Float[Tensor, "batch tokens vocabulary"]:
+        """Logits of the next token at every position. With a `cache`, `tokens` continue it."""
+        return self.head(self.hidden(tokens, cache))
+
+    def parameter_count(self) -> int:
+        """How many numbers training may change, those of the encoding included."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)

@@ -1,0 +1,145 @@
+"""Sequences with exact answers at exact distances, in contexts that are full of something else.
+
+Each is a pure function of its arguments, the same for every model and method. The questions end the
+row. Before them stand distractors everywhere: random symbols, or the tokens one gives (real text)
+with the symbols hidden among them. What is asked for occurs once more, `distance` tokens before the
+question; in `nearer_trials` its key occurs a third time, further back, with another value.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ropelab.models.lm.batch import EVALUATION, Batch
+from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
+
+QUESTIONS = 256
+"""Tokens at the end of a row that hold the questions; fewer where the distance is shorter."""
+HIDDEN = 64
+"""As many in a background of other tokens: it should stay most of what there is."""
+
+Background = Int[Tensor, "rows length"]
+
+
+def copy_trials(
+    seed: int, distance: int, length: int, rows: int, background: Background | None = None
+) -> Batch:
+    """A stretch of symbols whose only other occurrence lies exactly `distance` back.
+
+    Its first CUE tokens are not scored: they tell which stretch is copied.
+
+    Args:
+        background: the tokens around both; None: random symbols.
+    Raises:
+        ValueError: a row is too short for both, the distance is too short for anything to be
+            scored, or the background has another shape.
+    """
+    size = min(distance, length - distance, _questions(background))
+    if size <= CUE:
+        raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
+    random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
+    tokens = _context(random, rows, length, background)
+    stretch = random_symbols(random, rows, size)
+    tokens[:, _places(length, size, 0)] = stretch
+    tokens[:, _places(length, size, distance)] = stretch
+    return _batch(tokens, np.arange(length) >= length - size + CUE)
+
+
+def recall_trials(
+    seed: int, distance: int, length: int, rows: int, background: Background | None = None
+) -> Batch:
+    """Records, a key and a value, asked for exactly `distance` back; the value is scored.
+
+    Every second record at the end of a row repeats the one `distance` back; those between are new,
+    or the repeats together would be a copied stretch.
+
+    Args:
+        background: the tokens around both; None: random symbols.
+    Raises:
+        ValueError: a row is too short for both, or the background has another shape.
+    """
+    return _look_ups(seed, distance, None, length, rows, background)
+
+
+def nearer_trials(
+    seed: int,
+    distance: int,
+    further: int,
+    length: int,
+    rows: int,
+    background: Background | None = None,
+) -> Batch:
+    """Look-ups whose key stands `distance` and `further` back: the nearer one's value is scored.
+
+    The value at the further one, at `tokens[:, t - further]`, is always another.
+
+    Args:
+        further: a greater distance.
+        background: the tokens around all three; None: random symbols.
+    Raises:
+        ValueError: a row is too short, too little lies between the two, or the background has
+            another shape.
+    """
+    return _look_ups(seed, distance, further, length, rows, background)
+
+
+def _look_ups(
+    seed: int,
+    distance: int,
+    further: int | None,
+    length: int,
+    rows: int,
+    background: Background | None,
+) -> Batch:
+    furthest = distance if further is None else further
+    between = distance if further is None else min(distance, further - distance)
+    size = min(between, length - furthest, _questions(background)) // RECORD * RECORD
+    random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
+    tokens = _context(random, rows, length, background)
+    records = random_symbols(random, rows, size)
+    asked = np.arange(size) % (2 * RECORD) < RECORD
+    value = np.arange(size) % RECORD == KEY
+    if further is not None:
+        older = np.where(value, _other(random, records), records)
+        tokens[:, _places(length, size, further)] = older
+    tokens[:, _places(length, size, distance)] = records
+    tokens[:, _places(length, size, 0)] = np.where(
+        asked, records, random_symbols(random, rows, size)
+    )
+    scored = np.zeros(length, np.bool_)
+    scored[_places(length, size, 0)] = asked & value
+    return _batch(tokens, scored)
+
+
+def _other(random: np.random.Generator, symbols: np.ndarray) -> np.ndarray:
+    """Symbols of which each differs from the given one, all others being equally probable."""
+    steps = random.integers(1, len(ALPHABET), size=symbols.shape)
+    numbers = np.searchsorted(ALPHABET, symbols)
+    return ALPHABET[(numbers + steps) % len(ALPHABET)]
+
+
+def _places(length: int, size: int, distance: int) -> slice:
+    """The last `size` places of a row, `distance` earlier."""
+    start = length - size - distance
+    if start < 0 or size < RECORD:
+        raise ValueError(f"{length} tokens do not hold a question and its answer {distance} back")
+    return slice(start, start + size)
+
+
+def _questions(background: Background | None) -> int:
+    return QUESTIONS if background is None else HIDDEN
+
+
+def _context(
+    random: np.random.Generator, rows: int, length: int, background: Background | None
+) -> np.ndarray:
+    if background is None:
+        return random_symbols(random, rows, length)
+    if background.shape != (rows, length):
+        raise ValueError(f"the background is {tuple(background.shape)}, not {(rows, length)}")
+    return background.numpy().copy()
+
+
+def _batch(tokens: np.ndarray, scored: np.ndarray) -> Batch:
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(tokens.shape))

@@ -1,0 +1,257 @@
+"""What the models learn from: real text in stretches, with quotations, symbols and look-ups.
+
+A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
+copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
+records that stood among the symbols. The text then goes on where it stopped. So what is to be found
+always lies among much that is irrelevant, at every distance, and one model learns to read, to copy
+and to look up. Text alone does not teach a model of this size to look far back.
+
+Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
+in the mixture only with luck.
+
+Everything is a pure function of (seed, step, window, rows).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ropelab.models.lm.batch import TRAINING, Batch
+from ropelab.models.lm.corpus import Corpus
+from ropelab.models.lm.matcher import ngram_predictions
+
+ALPHABET = np.frombuffer(
+    b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
+).astype(np.int64)
+"""The 64 symbols of random stretches and records, ascending: those of base64."""
+CUE = 4
+"""The first tokens of a quotation, which are not scored: they tell what is quoted."""
+KEY = 3
+"""Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance."""
+RECORD = KEY + 1
+"""A key and its value, one symbol."""
+
+TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixture:
+    """What windows are made of; the shares are of stretches, and the rest is text.
+
+    Attributes:
+        quotations: share of copies of an earlier stretch; where nothing of that length stands
+            before, text takes the place.
+        symbols: share of random symbols.
+        look_ups: share of look-ups, each a record whose value is scored.
+        contested: share of the records whose key also stands at an earlier record, with another
+            value: the nearer one counts.
+        shortest: tokens in the shortest stretch; the longest is `longest` of the window.
+        longest: as a share of the window.
+        far: share of quotations and look-ups whose distance is uniform instead of log-uniform.
+        periodic_steps: first steps, in which rows are periodic symbols.
+        periodic_window: tokens in such a row at most; there are more rows then. In rows of 16
+            copying is found in a third of the steps that it takes in rows of 64.
+    """
+
+    quotations: float = 0.35
+    symbols: float = 0.3
+    look_ups: float = 0.15
+    contested: float = 0.5
+    shortest: int = 8
+    longest: float = 1 / 2
+    far: float = 0.3
+    periodic_steps: int = 160
+    periodic_window: int = 16
+
+    def __post_init__(self) -> None:
+        shares = (self.quotations, self.symbols, self.look_ups)
+        if min(shares) < 0 or sum(shares) > 1 + 1e-9:
+            raise ValueError(f"the shares {shares} of a mixture must be 0 or more and 1 at most")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The training batches of a mixture over a corpus."""
+
+    corpus: Corpus
+    mixture: Mixture = Mixture()
+
+    def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
+        """The batch of one step: `rows` rows of `window` tokens (bytes), and more rows at first."""
+        random = np.random.default_rng((TRAINING, seed, step, window, rows))
+        if step < self.mixture.periodic_steps:
+            shorter = min(window, self.mixture.periodic_window)
+            return periodic_batch(random, shorter, rows * window // shorter)
+        text = self.corpus.windows(seed, step, window, rows).tokens.numpy()
+        return mixed_batch(self.mixture, random, text)
+
+
+def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
+    """Symbols drawn independently, of equal probability."""
+    return ALPHABET[random.integers(len(ALPHABET), size=shape)]
+
+
+def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
+    """Rows that repeat a segment of their own to the end; only the repeats are scored.
+
+    Lengths of segments are log-uniform from a record to three quarters of the window.
+    """
+    periods = log_uniform(random.random((rows, 1)), RECORD, max(RECORD, 3 * window // 4))
+    places = np.arange(window)
+    tokens = np.take_along_axis(random_symbols(random, rows, window), places % periods, axis=1)
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(places >= periods))
+
+
+def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
+    """Whole numbers from `low` to `high`, both included, log-uniform for uniform shares in [0, 1).
+
+    Where `high` is below `low`, the result is `low`.
+    """
+    high = np.maximum(high, low)
+    return np.clip((low * ((high + 1) / low) ** share).astype(np.int64), low, high)
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Every token's stretch, in arrays of shape [rows, window].
+
+    Attributes:
+        number: which of its row it is.
+        kind: TEXT, QUOTATION, SYMBOLS or LOOK_UPS.
+        start: the place of its first token.
+        length: in tokens, those included that the end of the window cuts off.
+    """
+
+    number: np.ndarray
+    kind: np.ndarray
+    start: np.ndarray
+    length: np.ndarray
+
+    @property
+    def inside(self) -> np.ndarray:
+        """The place of every token in its stretch."""
+        return np.arange(self.start.shape[1]) - self.start
+
+    def records(self, kind: int) -> np.ndarray:
+        """The first tokens of whole records, in stretches of one kind read as records.
+
+        Returns:
+            Places in the flattened batch, ascending.
+        """
+        whole = np.arange(self.start.shape[1]) + RECORD <= self.start + self.length
+        whole[:, 1 - RECORD :] = False
+        return np.flatnonzero((self.kind == kind) & whole & (self.inside % RECORD == 0))
+
+
+def draw_stretches(
+    mixture: Mixture, random: np.random.Generator, rows: int, window: int
+) -> Stretches:
+    """Cut every row into stretches and draw the kind of each."""
+    count = math.ceil(window / mixture.shortest)
+    longest = max(mixture.shortest, int(mixture.longest * window))
+    lengths = log_uniform(random.random((rows, count)), mixture.shortest, longest)
+    starts = np.cumsum(lengths, axis=1) - lengths
+    first = np.zeros((rows, window), np.int64)
+    within = starts < window
+    first[np.nonzero(within)[0], starts[within]] = 1
+    number = np.cumsum(first, axis=1) - 1
+
+    borders = np.cumsum([mixture.quotations, mixture.symbols, mixture.look_ups])
+    drawn = np.searchsorted(borders, random.random((rows, count)), side="right")
+    kinds = np.array([QUOTATION, SYMBOLS, LOOK_UPS, TEXT])[drawn]
+    kinds[(kinds == QUOTATION) & (lengths > starts)] = TEXT
+    return Stretches(
+        number, *(np.take_along_axis(each, number, axis=1) for each in (kinds, starts, lengths))
+    )
+
+
+def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray) -> Batch:
+    """Windows of the mixture, over rows of text that are as long as the window.
+
+    Every token first gets the place that it is taken from: its own, that of a quoted token, or that
+    of a record's. Then places are followed to their origin, and text and symbols filled in there.
+    """
+    rows, window = text.shape
+    stretches = draw_stretches(mixture, random, rows, window)
+    distance = quoted_distances(mixture, random, stretches)
+    origin = np.arange(rows * window) - distance.ravel()
+    answers = add_look_ups(mixture, random, stretches, origin)
+
+    is_text = stretches.kind == TEXT
+    tokens = random_symbols(random, rows, window)
+    going_on = np.cumsum(is_text, axis=1) - 1
+    tokens[is_text] = np.take_along_axis(text, going_on, axis=1)[is_text]
+    filled = torch.from_numpy(tokens.ravel()[followed(origin)].reshape(rows, window))
+
+    scored = is_text | ((stretches.kind == QUOTATION) & (stretches.inside >= CUE))
+    # Quoted since, or drawn twice by chance, a key may have another nearest value: not asked then.
+    known = ngram_predictions(filled, KEY) == filled
+    return Batch(filled, torch.from_numpy(scored) | (torch.from_numpy(answers) & known))
+
+
+def quoted_distances(
+    mixture: Mixture, random: np.random.Generator, stretches: Stretches
+) -> np.ndarray:
+    """How far back each token of a quotation is taken from, 0 for others; [rows, window].
+
+    From the length of the quotation to all that stands before it.
+    """
+    share, which = (
+        np.take_along_axis(random.random(stretches.number.shape), stretches.number, axis=1)
+        for _ in range(2)
+    )
+    distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
+    return np.where(stretches.kind == QUOTATION, distance, 0)
+
+
+def drawn_distance(
+    mixture: Mixture, share: np.ndarray, which: np.ndarray, low: np.ndarray | int, high: np.ndarray
+) -> np.ndarray:
+    """Whole numbers from `low` to `high`: uniform in a share `far` of cases, else log-uniform."""
+    uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
+    return np.where(which < mixture.far, uniform, log_uniform(share, low, high))
+
+
+def followed(origin: np.ndarray) -> np.ndarray:
+    """Places followed until they point at themselves: quotations of quotations are chains."""
+    while True:
+        further = origin[origin]
+        if np.array_equal(further, origin):
+            return origin
+        origin = further
+
+
+def add_look_ups(
+    mixture: Mixture, random: np.random.Generator, stretches: Stretches, origin: np.ndarray
+) -> np.ndarray:
+    """Let look-ups be taken from records among the symbols before them, by changing `origin`.
+
+    The records of a row go in pairs. The second of a pair may be asked for, and where its key is
+    contested, the first of the same or of an earlier pair gets that key too.
+
+    Args:
+        origin: the place that every token of the flattened batch is taken from.
+    Returns:
+        Which tokens are the values of look-ups; [rows, window].
+    """
+    rows, window = stretches.kind.shape
+    records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)
+    first = np.searchsorted(records, questions // window * window)
+    pairs = (np.searchsorted(records, questions) - first) // 2
+    questions, first, pairs = (each[pairs > 0] for each in (questions, first, pairs))
+
+    share, which, contest, other = random.random((4, len(questions)))
+    pair = pairs - drawn_distance(mixture, share, which, 1, pairs)
+    asked = records[first + 2 * pair + 1]
+    for offset in range(RECORD):
+        origin[questions + offset] = asked + offset
+
+    contested = contest < mixture.contested
+    older = records[first + 2 * (other * (pair + 1)).astype(np.int64)]
+    for offset in range(KEY):
+        origin[older[contested] + offset] = asked[contested] + offset
+    answers = np.zeros(rows * window, np.bool_)
+    answers[questions + KEY] = True
+    return answers.reshape(rows, window)

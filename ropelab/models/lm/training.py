@@ -1,0 +1,257 @@
+"""Training a small model so that it can be trusted: seeded, resumable, and loud when it diverges.
+
+The window grows by doubling from FIRST_WINDOW to the trained length over the first half of the
+steps, at a constant number of tokens a step. That is a curriculum and a saving at once: a model
+that is shown 2048 tokens from the start does not learn to copy in the same time, and short
+windows cost little attention.
+
+Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
+state, and a continued run ends in the same weights as an uninterrupted one.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import AdamW, Optimizer
+
+from ropelab.errors import MachineError
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.checkpoints import load_checkpoint, save_checkpoint
+from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.lm.muon import Muon
+from ropelab.runs import interrupts
+from ropelab.runs.context import Advance
+from ropelab.runs.machine import DtypeName, computing_in
+
+FIRST_WINDOW = 64
+SECONDS_BETWEEN_CHECKPOINTS = 20.0
+FINAL_RATE = 0.05
+"""The learning rate of the last step, as a share of the highest one."""
+LARGEST_GRADIENT = 1.0
+"""Gradients are scaled down to this norm: where a model discovers copying they can be steep."""
+DIVERGED = 3.0
+"""A loss so many times that of a model that knows nothing is not training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything about a training run except the model, the data and the seed.
+
+    Attributes:
+        steps: optimizer steps in all.
+        window: the trained length, in tokens.
+        tokens_per_step: tokens in a batch; the rows follow from the window of the step.
+        matrix_rate: the highest learning rate of the matrices (Muon) and of biases (AdamW).
+        other_rate: the highest learning rate of everything else (AdamW).
+        warmup: steps over which it rises from 0.
+        weight_decay: decoupled, of the matrices only (arXiv:1711.05101).
+        first_window: where the window starts; equal to `window`, there is no curriculum.
+    """
+
+    steps: int
+    window: int
+    tokens_per_step: int = 4096
+    matrix_rate: float = 0.02
+    other_rate: float = 6e-3
+    warmup: int = 20
+    weight_decay: float = 0.01
+    first_window: int = FIRST_WINDOW
+
+    def window_at(self, step: int) -> int:
+        """The window of a step: equal shares of the first half for each length before the last."""
+        stage = int(2 * step / self.steps * self.doublings)
+        return self.window if stage >= self.doublings else self.first_window << stage
+
+    @property
+    def doublings(self) -> int:
+        """How often the window grows."""
+        return max(0, math.ceil(math.log2(self.window / self.first_window)))
+
+    def stages(self) -> Iterator[tuple[int, int]]:
+        """(window, number of steps), from the first window to the last."""
+        shares = 2 * self.doublings
+        edges = [-(-self.steps * stage // shares) for stage in range(self.doublings)]
+        edges = [*edges, -(-self.steps // 2) if self.doublings else 0, self.steps]
+        windows = [*(self.first_window << stage for stage in range(self.doublings)), self.window]
+        for window, (start, stop) in zip(windows, pairwise(edges), strict=True):
+            yield window, stop - start
+
+    def rate_at(self, step: int) -> float:
+        """Share of the highest rates: linear warm-up, then half a cosine down to FINAL_RATE."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        share = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
+
+
+class Data(Protocol):
+    """Where batches come from: a pure function of the step and the shape."""
+
+    def __call__(self, step: int, window: int, rows: int) -> Batch: ...
+
+
+def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
+    """Mean cross-entropy, in nats, over the scored tokens, each predicted from those before it."""
+    scored = batch.scored[:, 1:]
+    hidden = model.hidden(batch.tokens[:, :-1])[scored]
+    return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
+
+
+def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> list[Optimizer]:
+    """Muon for the matrices of the layers, AdamW for everything else.
+
+    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With it models discover copying
+    sooner than with AdamW where steps are small (4096 tokens); `rate_at` scales all rates.
+
+    What an encoding adds to scores as it is (biases per distance, vectors added to keys) learns at
+    the rate of the matrices, the layers inside an encoding at that of the embedding. At the lower
+    rate a bias of T5, which has to reach some units before far keys are left out, moves by less
+    than one in all of a short training; at the higher one DeBERTa's projections diverge.
+    """
+    matrices = [matrix for layer in model.matrices_by_layer() for matrix in layer.values()]
+    biases = list(_bare_parameters(model.encoding))
+    known = {id(parameter) for parameter in (*matrices, *biases)}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in known]
+    optimizers: list[Optimizer] = [
+        Muon(
+            matrices,
+            lr=recipe.matrix_rate,
+            weight_decay=recipe.weight_decay,
+            dtype=getattr(torch, dtype),
+        ),
+        _adamw(others, recipe.other_rate),
+    ]
+    return [*optimizers, _adamw(biases, recipe.matrix_rate)] if biases else optimizers
+
+
+def _bare_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
+    """Parameters that belong to no layer of torch's own (Linear, Embedding), each once."""
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Embedding)]
+    inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    return (parameter for parameter in module.parameters() if id(parameter) not in inside)
+
+
+def _adamw(parameters: list[nn.Parameter], rate: float) -> AdamW:
+    return AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+
+
+def train(
+    model: LanguageModel,
+    data: Data,
+    recipe: Recipe,
+    folder: Path,
+    progress: Callable[[float], AbstractContextManager[Advance]],
+    dtype: DtypeName = "float32",
+) -> list[float]:
+    """Train `model` in place, continuing from the checkpoint in `folder` if there is one.
+
+    The folder holds the state every SECONDS_BETWEEN_CHECKPOINTS, at the end, and when the run is
+    interrupted. A finished run is loaded and no step is made.
+
+    Args:
+        progress: opens a progress line for an amount of work, in steps of average length.
+        dtype: the number format of matrix products; the weights are float32.
+    Returns:
+        The loss of every step, those of earlier runs included.
+    Raises:
+        MachineError: the loss is no longer finite, or the disk is full.
+    """
+    optimizers = make_optimizers(model, recipe, dtype)
+    losses = load_checkpoint(folder, model, optimizers)
+    if len(losses) >= recipe.steps:
+        return losses
+    work = work_of_steps(model.size, recipe)
+    with progress(sum(work[len(losses) :])) as advance, interrupts.held() as interrupted:
+        saved = time.monotonic()
+        while len(losses) < recipe.steps:
+            step = len(losses)
+            losses.append(one_step(model, optimizers, data, recipe, step, dtype))
+            check_finite(losses, model.size.vocabulary)
+            advance(work[step], note=f"loss {losses[-1]:.3f}")
+            if interrupted() or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                save_checkpoint(folder, model, optimizers, losses)
+                saved = time.monotonic()
+            if interrupted():
+                raise KeyboardInterrupt
+    save_checkpoint(folder, model, [], losses)
+    return losses
+
+
+def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
+    """How much work each step is, in steps of average length, so that the time left can be told.
+
+    Without it, the short windows of the beginning promise an end that the long ones do not keep.
+    """
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    operations = [operations_per_token(size, window) for window in windows]
+    average = sum(operations) / recipe.steps
+    return [each / average for each in operations]
+
+
+def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
+    """Operations of all steps; at once, however many there are."""
+    return sum(
+        steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
+        for window, steps in recipe.stages()
+    )
+
+
+def operations_per_token(size: ModelSize, window: int) -> int:
+    """Operations of a forward and a backward pass over a window, per token.
+
+    Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of attention,
+    half of the window on average, since later keys do not count; backward twice as many.
+    """
+    inner = size.heads * size.head_dim
+    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
+    weights += size.vocabulary * size.width
+    return 6 * (weights + size.layers * inner * window)
+
+
+def one_step(
+    model: LanguageModel,
+    optimizers: list[Optimizer],
+    data: Data,
+    recipe: Recipe,
+    step: int,
+    dtype: DtypeName = "float32",
+) -> float:
+    """One optimizer step, its matrix products in `dtype`; returns its loss."""
+    device = model.head.weight.device
+    window = recipe.window_at(step)
+    rows = max(1, recipe.tokens_per_step // window)
+    batch = data(step=step, window=window, rows=rows).to(device)
+    with computing_in(dtype, device.type):
+        loss = batch_loss(model, batch)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = optimizer.defaults["lr"] * recipe.rate_at(step)
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item()
+
+
+def check_finite(losses: list[float], vocabulary: int) -> None:
+    """Raise MachineError when the last loss is not a number or far above knowing nothing.
+
+    Not above the first loss: a fine-tuned model starts low, and a single hard sequence is
+    no divergence.
+    """
+    nothing = math.log(vocabulary)
+    if not losses[-1] <= DIVERGED * nothing:
+        raise MachineError(
+            f"training diverged at step {len(losses)}: loss {losses[-1]:.4g}, when knowing nothing "
+            f"gives {nothing:.4g}; lower the learning rate"
+        )

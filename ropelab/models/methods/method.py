@@ -1,0 +1,130 @@
+"""What a method is: a way to read a long context with a model trained at a shorter length.
+
+A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is always measured
+as a prompt of that length would be read: all of its tokens under the plan of its full length. So
+every bucket of positions and every retrieval distance is measured with the plan of the context that
+ends there, in a pass of its own where the plans differ.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from typing import ClassVar, Literal, Self
+
+from ropelab.math.frequencies import Geometry
+from ropelab.math.rotary import Pairing
+from ropelab.math.scaling import Scaling
+from ropelab.math.scaling.plan import as_typed
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.rope import Rope
+
+PAIRING: Pairing = "interleaved"
+"""Which features of a head form a pair; trained weights belong to one of the two layouts."""
+
+ActsOn = Literal["frequencies", "attention", "weights"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """What a user can type: a way to read, or one that has yet to be found for a trained model.
+
+    A subclass holds only its own knobs as fields and is checked when built (InputError).
+
+    Attributes:
+        name: what users type.
+        source: where it comes from.
+        acts_on: what it changes; a model given by `--hf` lets frequencies and attention be changed,
+            and its weights not.
+        factor_means: what its factor does, empty if it has none.
+        factors_tried: as `Scaling.factors_tried`.
+        is_tunable: whether a model can be fine-tuned under it.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    acts_on: ClassVar[ActsOn] = "attention"
+    factor_means: ClassVar[str] = ""
+    factors_tried: ClassVar[tuple[float, ...]] = ()
+    is_tunable: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        """As it would be typed, without the factor, which tables hold in a column of its own."""
+        return as_typed(self)
+
+    @property
+    def reach(self) -> float:
+        """The factor, 1 where it has no such knob."""
+        return 1.0
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        """The same method with its open knobs set for a model and a length to be read.
+
+        Raises:
+            InputError: it does not fit that geometry.
+        """
+        return self
+
+    @abstractmethod
+    def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
+        """The method for a model that has the loss `loss_under` when it reads by a method."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Method):
+    """A method that is known before a model is looked at."""
+
+    @property
+    def recalibration(self) -> int:
+        """Steps at the trained length that belong to the method; 0: the model stays as trained."""
+        return 0
+
+    def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
+        return self
+
+    @abstractmethod
+    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+        """The encoding with which a context of `length` tokens is read."""
+
+    def signature(self, geometry: Geometry, length: int) -> Hashable:
+        """Equal for two lengths exactly when their contexts are read with the same encoding."""
+        return None
+
+    def passes(
+        self, geometry: Geometry, lengths: Sequence[int]
+    ) -> Iterator[tuple[Encoding, list[int]]]:
+        """Rising lengths in groups that share an encoding: one pass over the longest serves all."""
+        for _, group in groupby(lengths, lambda length: self.signature(geometry, length)):
+            ends = list(group)
+            yield self.encoding(geometry, ends[-1]), ends
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Reading):
+    """Rotary frequencies changed by a scaling method; it is typed by the name of the scaling."""
+
+    scaling: Scaling
+    acts_on: ClassVar[ActsOn] = "frequencies"
+
+    @property
+    def label(self) -> str:
+        if any(knob.name == "factor" for knob in fields(self.scaling)):
+            return replace(self.scaling, factor=1.0).label  # type: ignore[call-arg]
+        return self.scaling.label
+
+    @property
+    def reach(self) -> float:
+        return float(getattr(self.scaling, "factor", 1.0))
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        self.scaling.plan(geometry, test_len)
+        return self
+
+    def encoding(self, geometry: Geometry, length: int) -> Rope:
+        multiplier = self.scaling.softmax_multiplier or 1.0
+        return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
+
+    def signature(self, geometry: Geometry, length: int) -> Hashable:
+        plan = self.scaling.plan(geometry, length)
+        return (*plan.inv_freq.tolist(), plan.attention_factor)

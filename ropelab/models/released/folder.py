@@ -1,0 +1,149 @@
+"""What can be said of a model's folder before transformers opens it; light.
+
+A folder comes from somewhere else. Anything in it that is not a plain file could be read for ever
+(a pipe, a device), and a configuration may ask for more than any machine has.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ropelab.errors import InputError
+
+MOST_CONFIG_BYTES = 2**20
+MOST_JSON_BYTES = 2**28
+"""Of a tokenizer or an index of weights; the largest in use have some 30 MB."""
+MOST_LAYERS = 10_000
+MOST_EXPERTS = 100_000
+MOST = 2**40
+"""No size in a configuration is larger."""
+ADAPTER = "adapter_config.json"
+"""Names a model elsewhere, which would be loaded in the place of this one."""
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
+
+
+def located(path: Path) -> Path:
+    """The folder of a model: the path itself, or where the local cache of the Hub has that id.
+
+    Raises:
+        InputError: neither is there.
+    """
+    if path.exists() or path.is_symlink() or len(path.parts) != 2 or path.is_absolute():
+        return path
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(path.as_posix(), local_files_only=True))
+    except (ImportError, OSError, ValueError):
+        raise InputError(
+            f"there is no folder {path}, and no model of that name in the local cache of the Hub "
+            f"(hf download {path} puts it there)"
+        ) from None
+
+
+def checked_config(folder: Path) -> dict[str, Any]:
+    """config.json of a folder in which every file is a plain one and every size is possible.
+
+    Raises:
+        InputError: there is none, or something in the folder must not be read.
+    """
+    from ropelab.audit.runtimes.document import parse  # reads with NumPy; help texts do without
+
+    path = folder / "config.json"
+    if not path.is_file() and not (path.exists() or path.is_symlink()):
+        raise InputError(f"no readable {path}; give a folder that save_pretrained wrote")
+    for file in files(folder):
+        _check_size(file)
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    config = parse(str(path), raw)
+    for name, size in numbers(config):
+        _check_number(path, name, size)
+    return config
+
+
+def files(folder: Path) -> list[Path]:
+    """The files of a folder by name, subfolders left out.
+
+    Raises:
+        InputError: one is a pipe, a device, a socket or a broken link, or cannot be looked at.
+    """
+    try:
+        found = sorted(folder.iterdir())
+        modes = [path.stat().st_mode for path in found]
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename}: {error.strerror}") from None
+    for path, mode in zip(found, modes, strict=True):
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{path} is not a plain file, so nothing in its folder is read")
+        if stat.S_ISREG(mode) and not os.access(path, os.R_OK):
+            raise InputError(f"cannot read {path}: Permission denied")
+    return [path for path, mode in zip(found, modes, strict=True) if stat.S_ISREG(mode)]
+
+
+def stamp(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Changes when a file of the folder does; what was read of it may be kept until then."""
+    stats = [(path, path.stat()) for path in files(folder)]
+    return tuple((path.name, s.st_size, s.st_mtime_ns, s.st_ino) for path, s in stats)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold weights.
+
+    Raises:
+        InputError: there are none, or they are not all that a model is made of.
+    """
+    found = [path for path in files(folder) if path.name.endswith(WEIGHTS)]
+    if not found:
+        raise InputError(f"no weights in {folder}: there is no file *.safetensors or *.bin")
+    if (folder / ADAPTER).exists():
+        raise InputError(f"{folder} holds an adapter ({ADAPTER}); merge it into its model first")
+    for index in folder.glob("*.index.json"):
+        _check_index(index)
+    return found
+
+
+def numbers(config: dict[str, Any]) -> Iterator[tuple[str, int | float]]:
+    """Every number of a configuration under its nearest name."""
+    waiting: list[tuple[str, Any]] = list(config.items())
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += [(name, item) for item in value]
+        elif isinstance(value, int | float):
+            yield name, value
+
+
+def _check_size(path: Path) -> None:
+    most = MOST_CONFIG_BYTES if path.name == "config.json" else MOST_JSON_BYTES
+    if path.suffix == ".json" and path.stat().st_size > most:
+        raise InputError(f"{path} is larger than {most >> 20} MiB, which no such file is")
+
+
+def _check_number(path: Path, name: str, size: float) -> None:
+    most = MOST
+    if "layer" in name:
+        most = MOST_LAYERS
+    elif "expert" in name:
+        most = MOST_EXPERTS
+    if size > most:
+        raise InputError(f"{path}: {name} is {size:,}, more than any model has (at most {most:,})")
+
+
+def _check_index(path: Path) -> None:
+    """Refuse an index that leads out of the folder: what it names would not be fingerprinted."""
+    try:
+        named = json.loads(path.read_bytes()).get("weight_map", {}).values()
+        beside = {file.name for file in files(path.parent)}
+        elsewhere = [name for name in named if name not in beside]
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        raise InputError(f"{path} is no index of weights") from None
+    if elsewhere:
+        raise InputError(f"{path} names {str(elsewhere[0])[:80]!r}, which is not a file beside it")

@@ -1,0 +1,153 @@
+"""A causal language model of transformers behind the interface that evaluation uses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ropelab.errors import InputError
+from ropelab.math.scaling.plan import RopePlan
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.encoding.extended import SelfExtend
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.released.attention import Attention
+from ropelab.models.released.exchange import Exchange, Positions, taken_apart
+from ropelab.models.released.facts import facts_of
+from ropelab.models.released.folder import located
+from ropelab.models.released.head import Head
+from ropelab.models.released.library import refusing
+from ropelab.models.released.load import ModelDtype, load
+from ropelab.models.released.passes import Passes
+from ropelab.models.released.shipped import AS_SHIPPED, AsShipped
+from ropelab.models.released.tried import Tried
+
+
+@dataclass(frozen=True)
+class Size:
+    """What evaluation needs to know of a model's shape."""
+
+    vocabulary: int
+
+
+class HuggingFaceModel:
+    """A causal language model whose rotary frequencies can be exchanged.
+
+    As loaded it reads as shipped. `model.encoding = Rope(...)` exchanges the frequencies, the
+    attention factor and the softmax factor, `LogN`, `ReRope` and `SelfExtend` change attention as
+    well; `model.encoding = AS_SHIPPED` puts back what the checkpoint has. The weights and the
+    windows of layers never change.
+
+    Args:
+        path: the folder that `save_pretrained` wrote, or an id in the local cache of the Hub.
+        device: where it computes, unless `device_map` spreads it.
+        dtype: the number format of its weights; rotary angles are float32 in any.
+    Attributes:
+        facts: what its configuration says about positions.
+        closed: why no method can be put in; empty where one can.
+        tried: what else it lets be done.
+    Raises:
+        InputError: transformers is missing, the folder cannot be read, or the architecture has no
+            rotary frequencies or cannot be taken apart.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str = "cpu",
+        dtype: ModelDtype = "float32",
+        device_map: str | None = None,
+    ) -> None:
+        self.path = path = located(path)
+        self.facts = facts_of(str(path))
+        self.size = Size(self.facts.vocabulary)
+        self.lm = load(path, device, dtype, device_map)
+        self.text = self.lm.config.get_text_config(decoder=True)
+        self.positions = Positions(self.lm, self.text)
+        if not self.positions.holders:
+            raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
+        with refusing("cannot take apart the model in", path):
+            self._take_apart()
+        self.encoding = AS_SHIPPED
+
+    def _take_apart(self) -> None:
+        geometry = self.facts.geometry()
+        self.head, self.passes = Head(self.lm), Passes(self.lm, self.text)
+        self.closed = self.positions.objection(geometry)
+        self.tried = Tried(
+            self.lm,
+            self.head,
+            self.passes,
+            self.positions,
+            RopePlan(geometry.inv_freq),
+            self.size.vocabulary,
+        )
+        if said := self.tried.objection():
+            raise InputError(f"{self.path}: {said}")
+        self.tried.in_parts()
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding last put in.
+
+        Raises:
+            InputError: when it is set to one that this model does not take.
+        """
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, encoding: Encoding) -> None:
+        if isinstance(encoding, AsShipped):
+            longest = self.positions.longest
+            encoding = AsShipped(longest - 1 if longest else None)
+        exchange = taken_apart(encoding)
+        if said := self._objection_to(exchange):
+            raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
+        self._encoding, self._exchange = encoding, exchange
+
+    def _objection_to(self, exchange: Exchange) -> str:
+        if exchange.plan is not None and self.closed:
+            return self.closed
+        if exchange.attends and not self.tried.sharpens:
+            return "its layers do not call transformers' attention interface"
+        if exchange.far is not None and self.tried.layout is None:
+            return "its own rotation of queries and keys cannot be taken over"
+        return ""
+
+    def shipped_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Put AS_SHIPPED in, and group rising lengths that one pass over the longest serves.
+
+        A checkpoint whose scaling follows the length (dynamic NTK, LongRoPE) reads each context
+        as one of its own length. Lengths beyond what the checkpoint is defined for are left out.
+        """
+        self.encoding = AS_SHIPPED
+        longest = self.positions.longest
+        defined = [length for length in lengths if longest is None or length <= longest]
+        for _, group in groupby(defined, self.positions.signature):
+            yield list(group)
+
+    def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
+        """What the head turns into logits.
+
+        Raises:
+            InputError: more tokens than the checkpoint is defined for as shipped.
+        """
+        last, length = self.encoding.max_position, tokens.shape[1]
+        if last is not None and length > last + 1:
+            raise InputError(f"{self.path}: as shipped it reads no more than {last + 1} tokens")
+        with self.positions.put_in(self._exchange, length):
+            return self.passes.read(tokens, self._attention())
+
+    def _attention(self) -> Attention | None:
+        """What layers attend by, None where they do as they always did."""
+        exchange, layout = self._exchange, self.tried.layout if self._exchange.far else None
+        if not exchange.attends:
+            return None
+        if exchange.far is None or exchange.plan is None or layout is None:
+            return Attention(exchange.sharpened_from)
+        rope = Rope(exchange.plan, layout.pairing)
+        far = SelfExtend(rope, exchange.far.window, exchange.far.group)
+        by_layer_type = self.positions.by_layer_type
+        return Attention(exchange.sharpened_from, far, by_layer_type, layout.last)

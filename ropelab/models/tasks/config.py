@@ -1,0 +1,109 @@
+"""What the configs of experiments that train models share: fields, checks, the corpus. Light."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Naturals
+
+if TYPE_CHECKING:
+    from ropelab.models.tasks.corpora import CorpusRef
+
+TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
+TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
+Seeds = Annotated[Naturals, Field(description="training seeds; each is a model of its own")]
+Documents = Annotated[Count, Field(description="held-out documents the text is measured on")]
+Layers = Annotated[Count, Field(description="layers of the model")]
+Width = Annotated[EvenCount, Field(description="width of the model")]
+Heads = Annotated[Count, Field(description="heads of a layer")]
+HeadDim = Annotated[EvenCount, Field(description="width of one head")]
+RotatedHeadDim = Annotated[EvenCount, Field(description="width of one head, all of it rotated")]
+Steps = Annotated[Count, Field(description="training steps")]
+TokensPerStep = Annotated[Count, Field(description="tokens in one training step")]
+FirstWindow = Annotated[
+    Count,
+    Field(description="tokens in a window when training begins; doubled up to train_len"),
+]
+CorpusPath = Annotated[
+    str,
+    Field(description="text file or folder to use; empty: the standard library of this Python"),
+]
+On = Annotated[Device, Field(description="where tensors are computed")]
+In = Annotated[
+    Dtype,
+    Field(
+        description="number format of training; auto: bfloat16 where the processor has matrix "
+        "units for it, else float32"
+    ),
+]
+
+
+class TrialConfig(Config):
+    """A config of an experiment that trains models and measures them on text and retrieval."""
+
+    if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
+        tasks: tuple[str, ...]
+        train_len: int
+        test_len: int
+        documents: int
+        sequences: int
+        corpus: str
+
+    @property
+    def longest(self) -> int:
+        """The longest context that is read, in tokens."""
+        return self.test_len
+
+    def inputs(self) -> dict[str, str]:
+        """The fingerprint of the corpus, and where it is from, if its folder says so.
+
+        Raises:
+            InputError: there is no such corpus, or it is too short for these lengths.
+        """
+        from ropelab.models.lm.corpus import source_of
+
+        source = source_of(Path(self.corpus)) if self.corpus else ""
+        told = {"corpus_source": source} if source else {}
+        return {"corpus": self.corpus_at().fingerprint, **told}
+
+    def corpus_at(self) -> "CorpusRef":
+        """The corpus, known to be long enough for these lengths and this number of documents.
+
+        Raises:
+            InputError: it is not, or there is none.
+        """
+        return self._checked_corpus
+
+    @cached_property
+    def _checked_corpus(self) -> "CorpusRef":
+        """Read once: every cell of a run refers to the text that was checked."""
+        from ropelab.models.tasks import corpora
+
+        path, length = self.corpus, self.longest + 1
+        corpus = corpora.read(path, length)
+        corpus.check(self.train_len + 1, length, self.documents)
+        return corpora.CorpusRef(path, length, corpus.fingerprint)
+
+    def check_lengths(self, shortest: int) -> None:
+        """Raise ValueError unless the trained length is at least `shortest` and at most tested."""
+        train_len = self.train_len
+        if train_len < shortest:
+            raise ValueError(f"train_len must be at least {shortest}, got {train_len}")
+        if self.longest < train_len:
+            raise ValueError(
+                f"test_len must be at least train_len ({train_len}), got {self.longest}"
+            )
+
+
+class ShapedConfig(TrialConfig):
+    """A config that also gives the shape of its models, and how long they are trained."""
+
+    if TYPE_CHECKING:
+        layers: int
+        width: int
+        heads: int
+        head_dim: int
+        steps: int
+        tokens_per_step: int

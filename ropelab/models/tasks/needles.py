@@ -1,0 +1,240 @@
+"""Pass keys hidden in natural text, asked for at its end: by depth and length of the context.
+
+passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
+multiquery  a key at every depth, each with a name, all asked for one after another, as in the
+            needles with several queries of RULER (Hsieh et al. 2024, arXiv:2404.06654)
+
+The haystack is the corpus, the wording is ours. What is scored is the whole answer: whether greedy
+decoding gives it, and its log-probability. Earlier questions stand with their right answers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from ropelab.errors import InputError
+from ropelab.models.lm.batch import EVALUATION
+from ropelab.models.lm.evaluation import Readable
+from ropelab.models.tasks.answers import answered
+from ropelab.models.tasks.readers import Reader
+from ropelab.models.tasks.tokens import TokenText
+from ropelab.runs.context import Advance
+
+NeedleName = Literal["passkey", "multiquery"]
+NAMES = (
+    *("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet"),
+    *("jungle", "kettle", "lotus", "mirror", "nickel", "oyster", "pepper", "quartz"),
+)
+"""What keys are told apart by where there are several."""
+LEAST_TEXT = 0.5
+"""The least share of a context that has to be text of the corpus."""
+
+
+class Key(NamedTuple):
+    """A number to be found: its depth in percent of the text, and what it is called."""
+
+    depth: int
+    name: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What is said about a key, for one key or several."""
+
+    introduction: str
+    hidden: str
+    question: str
+
+    def of(self, what: Literal["hidden", "question"], key: Key) -> str:
+        """One of its texts, about a key."""
+        return getattr(self, what).format(name=key.name, value=key.value)
+
+
+WORDINGS = {
+    "passkey": Wording(
+        "A pass key is hidden in the text below. Remember it: it is asked for at the end.\n\n",
+        "\nThe pass key is {value}. Remember it: {value} is the pass key.\n",
+        "\nWhat is the pass key? The pass key is",
+    ),
+    "multiquery": Wording(
+        "Pass keys are hidden in the text below. Remember them: they are asked for at the end.\n\n",
+        "\nThe pass key of {name} is {value}. Remember it: {value} is the pass key of {name}.\n",
+        "\nWhat is the pass key of {name}? The pass key of {name} is",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer in a row.
+
+    Attributes:
+        depth: of its key, in percent of the text.
+        start: the place of its first token.
+        size: how many tokens it has.
+        distance: how many tokens before it the key begins.
+    """
+
+    depth: int
+    start: int
+    size: int
+    distance: int
+
+
+@dataclass(frozen=True)
+class Needle:
+    """One row: a context, and the answers that it asks for, the last one at its end.
+
+    Attributes:
+        tokens: [1, context + 1].
+    """
+
+    tokens: Int[Tensor, "1 length"]
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needles:
+    """Keys to be found.
+
+    Attributes:
+        name: one key in a row, or one at every depth.
+        contexts: how many tokens are read before the last one of the answer.
+        depths: where the key is hidden, in percent of the text; 0 is its beginning.
+        sequences: how many for each depth and context, each in other text.
+        text: what they are hidden in.
+    """
+
+    name: NeedleName
+    contexts: tuple[int, ...]
+    depths: tuple[int, ...]
+    sequences: int
+    text: TokenText
+    version: ClassVar[int] = 1
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What the values depend on besides the model, which has its tokenizer, and the reader."""
+        return {
+            "contexts": self.contexts,
+            "depths": self.depths,
+            "sequences": self.sequences,
+            **self.text.stream_key,
+        }
+
+    @property
+    def steps(self) -> int:
+        """How many times a measurement advances."""
+        return len(self.contexts) * self.rows
+
+    @property
+    def rows(self) -> int:
+        """How many rows are read for each context."""
+        return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
+
+    @property
+    def wording(self) -> Wording:
+        """What is said about the keys."""
+        return WORDINGS[self.name]
+
+    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+        """`answers`: whether each was found, and the log-probability of its answer."""
+        records: list[tuple[float, ...]] = []
+        for context in self.contexts:
+            for number in range(self.rows):
+                needle = self.needle(context, number)
+                for _ in reader.passes(model, [context]):
+                    records += self._scored(model, reader, needle, context, number)
+                advance(1)
+        columns = ["context_tokens", "sequence", "depth_percent", "distance_tokens"]
+        found = pd.DataFrame(records, columns=[*columns, "correct", "log_probability_nats"])
+        return {"answers": found.assign(trials=1)}
+
+    def _scored(
+        self, model: Readable, reader: Reader, needle: Needle, context: int, number: int
+    ) -> Iterator[tuple[float, ...]]:
+        length = needle.tokens.shape[1]
+        first = needle.answers[0].start
+        losses, right = answered(model, reader.seen(needle.tokens), length - first)
+        for answer in needle.answers:
+            said = slice(answer.start - first, answer.start - first + answer.size)
+            correct, nats = int(right[0, said].all()), -float(losses[0, said].sum())
+            yield context, number, answer.depth, answer.distance, correct, nats
+
+    def needle(self, context: int, number: int) -> Needle:
+        """The row of that number; each has text and keys of its own.
+
+        Raises:
+            InputError: the context is too short for question and answer in some text.
+        """
+        keys = self._keys(context, number)
+        hidden = [self.text.ids(self.wording.of("hidden", key)) for key in keys]
+        asked = [self._question(key) for key in keys]
+        before = self.text.front + self.text.ids(self.wording.introduction)
+        room = self._room(context, sum(map(len, [before, *hidden, *chain(*asked)])))
+        text, starts = hide(self.text.stretch(number, room), hidden, [key.depth for key in keys])
+        row, answers = [*before, *text], []
+        for key, start, (question, answer) in zip(keys, starts, asked, strict=True):
+            place = len(row) + len(question)
+            answers.append(Answer(key.depth, place, len(answer), place - len(before) - start))
+            row += [*question, *answer]
+        return Needle(torch.tensor([row]), tuple(answers))
+
+    def _keys(self, context: int, number: int) -> list[Key]:
+        """The keys of a row, in the order in which they are asked for."""
+        which = list(WORDINGS).index(self.name)
+        random = np.random.default_rng((EVALUATION, which, context, number))
+        one = self.depths[number % len(self.depths)]
+        depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
+        names = random.permutation(NAMES)[: len(depths)].tolist()
+        values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
+        return [Key(*each) for each in zip(depths, names, values, strict=True)]
+
+    def _room(self, context: int, around: int) -> int:
+        """How many tokens of text a row has beside those that are said and asked.
+
+        Raises:
+            InputError: fewer than LEAST_TEXT.
+        """
+        room = context + 1 - around
+        if room < LEAST_TEXT * context:
+            raise InputError(
+                f"{context} tokens are too few for {self.name}: {around} of them are no text"
+            )
+        return room
+
+    def _question(self, key: Key) -> tuple[list[int], list[int]]:
+        """The tokens of the question, and those that the answer adds to it."""
+        question = self.wording.of("question", key)
+        alone, whole = self.text.ids(question), self.text.ids(f"{question} {key.value}")
+        same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
+        cut = min(len(alone), len(whole)) if same is None else same
+        return whole[:cut], whole[cut:]
+
+
+def hide(
+    text: Sequence[int], hidden: Sequence[Sequence[int]], depths: Sequence[float]
+) -> tuple[list[int], list[int]]:
+    """The text with each of `hidden` put in at its depth, and where each of them starts.
+
+    Args:
+        depths: in percent of the text.
+    """
+    places = [round(len(text) * depth / 100) for depth in depths]
+    filled: list[int] = []
+    starts = [0] * len(hidden)
+    before = 0
+    for number in sorted(range(len(hidden)), key=lambda n: places[n]):
+        filled += text[before : places[number]]
+        starts[number] = len(filled)
+        filled += hidden[number]
+        before = places[number]
+    return [*filled, *text[before:]], starts

@@ -1,0 +1,178 @@
+"""With which encoding a trained model reads a context of some length."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from torch import Tensor
+
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling.plan import as_typed
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.evaluation import (
+    Readable,
+    correct,
+    sliding_correct,
+    sliding_losses,
+    token_losses,
+)
+from ropelab.models.methods.method import Method, Reading, Scaled
+from ropelab.runs.labels import AS_SHIPPED
+
+
+class Reader(ABC):
+    """How a model is read; it sets the encoding of the model before each pass."""
+
+    @property
+    @abstractmethod
+    def key(self) -> dict[str, Any]:
+        """What identifies it, json-able."""
+
+    @abstractmethod
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Make the model ready for a pass that serves all lengths yielded, until none is left.
+
+        Args:
+            lengths: rising. Those for which the encoding is not defined are left out.
+        """
+
+    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+        """The loss of each token given all before it in its row; of the `last` ones alone."""
+        return token_losses(model, tokens, last)
+
+    def correct(self, model: Readable, batch: Batch) -> Tensor:
+        """Whether each scored token is the most probable one, [rows, scored]."""
+        return correct(model, batch)
+
+    def seen(self, tokens: Tensor) -> Tensor:
+        """What of rows of tokens is before the model when their last ones are predicted."""
+        return tokens
+
+    def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
+        """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
+        return self
+
+    @property
+    def evaluations(self) -> int:
+        """How often a search will ask for the loss."""
+        return 0
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What a search chose, and the losses of its first and best candidate; empty: no search."""
+        return {}
+
+
+@dataclass(frozen=True)
+class AsTrained(Reader):
+    """With the encoding the model was trained with, as far as that is defined."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {}
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        defined = [length for length in lengths if length <= defined_length(model.encoding, length)]
+        if defined:
+            yield defined
+
+
+@dataclass(frozen=True)
+class AsShipped(Reader):
+    """A model given, exactly as its configuration has it: frequencies, scaling, windows."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"method": AS_SHIPPED}
+
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
+        yield from model.shipped_passes(lengths)
+
+
+@dataclass(frozen=True)
+class Under(Reader):
+    """By a method made for contexts longer than the trained one.
+
+    tried: the losses of the candidates among which the method was searched.
+    """
+
+    method: Method
+    geometry: Geometry
+    tried: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> dict[str, Any]:
+        geometry = self.geometry
+        return {
+            "method": self.method.label,
+            "factor": self.method.reach,
+            "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
+        }
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        assert isinstance(self.method, Reading), "a method that is searched must be found first"
+        for encoding, served in self.method.passes(self.geometry, lengths):
+            model.encoding = encoding
+            yield served
+
+    @property
+    def evaluations(self) -> int:
+        return int(getattr(self.method, "budget", 0))
+
+    def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
+        tried: list[float] = []
+
+        def loss_under(method: Method) -> float:
+            tried.append(loss(model, replace(self, method=method)))
+            return tried[-1]
+
+        method = self.method.found(self.geometry, loss_under)
+        return replace(self, method=method, tried=tuple(tried))
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        if not self.tried:
+            return {}
+        scaling = self.method.scaling if isinstance(self.method, Scaled) else self.method
+        return {
+            "chosen": as_typed(scaling),
+            "evaluations": len(self.tried),
+            "first_nll_nats_per_token": self.tried[0],
+            "chosen_nll_nats_per_token": min(self.tried),
+        }
+
+
+@dataclass(frozen=True)
+class Sliding(Reader):
+    """Never more than `window` tokens at once, moved on by half of that.
+
+    So between half and all of the window is read before each token; what lies further back is not.
+    """
+
+    reader: Reader
+    window: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {**self.reader.key, "window": self.window}
+
+    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+        for _ in self.reader.passes(model, [self.window]):
+            yield list(lengths)
+
+    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+        return sliding_losses(model, tokens, self.window, self.window // 2)[:, -(last or 0) :]
+
+    def correct(self, model: Readable, batch: Batch) -> Tensor:
+        return sliding_correct(model, batch, self.window, self.window // 2)
+
+    def seen(self, tokens: Tensor) -> Tensor:
+        return tokens[:, -self.window - 1 :]
+
+
+def defined_length(encoding: Encoding, longest: int) -> int:
+    """The longest context the encoding is defined for, `longest` if there is no end before."""
+    last = encoding.max_position
+    return longest if last is None else min(longest, last + 1)

@@ -1,0 +1,48 @@
+"""The configs that come with ropelab: in `configs/` of a checkout, in the package of a wheel."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import shorten
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def folder() -> Path:
+    """Where they lie."""
+    inside = PACKAGE / "configs"
+    return inside if inside.is_dir() else PACKAGE.parent / "configs"
+
+
+def resolved(path: Path) -> Path:
+    """A path as it was typed, or the config or folder of configs of that name, if there is none.
+
+    `configs` is all that lies at the top, `precision` one of them, `incidents` a folder.
+    """
+    if path.exists():
+        return path
+    parts = path.with_suffix("").parts
+    named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))
+    options = (named, named.with_suffix(".toml"))
+    return next((option for option in options if option.exists()), path)
+
+
+def told() -> Iterator[str]:
+    """A line for each config, with its first comment, folder by folder."""
+    top = folder()
+    files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
+    names = [file.relative_to(top).with_suffix("").as_posix() for file in files]
+    width = max(map(len, names), default=0)
+    yield "Configs that come with ropelab; `ropelab run NAME` runs one, or a folder of them:"
+    for name, file in zip(names, files, strict=True):
+        yield f"  {name:<{width}}  {_about(file)}".rstrip()
+    yield "`ropelab run PATH` runs your own; `ropelab run configs` all that are in no folder."
+
+
+def _about(file: Path) -> str:
+    """What the comment at the head of a config says, shortened to a line."""
+    lines: list[str] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return shorten(" ".join(lines), 90, placeholder=" ...")

@@ -1,0 +1,315 @@
+"""One validated, frozen value per run: TOML and flags in, one clear sentence out if wrong.
+
+An experiment's config is a subclass of `Config` with one field per flag. Flags, TOML files and
+Python keywords all pass through `build`, so they are read, checked and refused in the same words.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from ropelab.errors import InputError, unknown_name
+from ropelab.runs.files import read_regular
+from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
+
+LARGEST_FILE = 2**20
+"""Bytes of a config file: a pasted table of factors is far smaller."""
+SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+NUMBER = re.compile(
+    r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*", re.IGNORECASE
+)
+
+
+def read_number(value: object) -> object:
+    """Read a number as people write it: `1e6`, `500_000`, `128k` (= 131072, k is 1024).
+
+    >>> read_number("128k"), read_number("1e6"), read_number("0.5")
+    (131072, 1000000, 0.5)
+    """
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    if not isinstance(value, str):
+        return value
+    match = NUMBER.fullmatch(value)
+    if match is None:
+        raise ValueError("must be a number such as 4096, 1e6 or 128k")
+    number = float(match[1].replace("_", "")) * SUFFIXES[match[2].lower()]
+    return int(number) if math.isfinite(number) and number == int(number) else number
+
+
+def split_list(text: str) -> list[str]:
+    """Split at the commas that stand outside brackets, and drop empty parts.
+
+    >>> split_list("yarn(factor=4, beta_fast=8), longrope(factors=[1, 2]), pi,")
+    ['yarn(factor=4, beta_fast=8)', 'longrope(factors=[1, 2])', 'pi']
+    """
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+def read_list(value: object) -> object:
+    """A list as people type it, `a,b(c=1,d=2)`, or as TOML and Python give it; or one number."""
+    if isinstance(value, str):
+        return tuple(split_list(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values without repetitions, which would count one result several times.
+
+    >>> each_once((3, 1, 3))
+    (3, 1)
+    """
+    return tuple(dict.fromkeys(values))
+
+
+def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[Any, ...]:
+    return each_once(read(read_list(value)))
+
+
+def _share(share: object, head_dim: object) -> int:
+    try:
+        part, whole = read_number(share), read_number(head_dim)
+    except ValueError as error:
+        raise ValueError(f"{PARTIAL} {error}, got {share!r}") from None
+    if not (isinstance(part, int | float) and isinstance(whole, int) and 0 < part <= 1):
+        raise ValueError(f"{PARTIAL} must be a number above 0 and up to 1, got {share!r}")
+    return int(part * whole)
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError("must be even: rotary features come in pairs")
+    return value
+
+
+def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
+    """The number format by name; `auto` is what suits the device, a field before this one."""
+    return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
+
+
+LARGEST = 2**53
+"""Whole numbers beyond this are not exact in float64, in which positions are computed."""
+WIDEST = 2**20
+"""Features of a head or a model; the widest heads in use have a few hundred."""
+Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
+EvenCount = Annotated[
+    int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
+]
+Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
+Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
+Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
+AsSequence = BeforeValidator(read_list)
+"""Marks a tuple field that may be typed as `a,b`."""
+AsList = WrapValidator(_read_each_once)
+"""Marks one in which a value that stands twice says nothing more."""
+Names = Annotated[tuple[str, ...], AsList]
+Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
+Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
+Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
+Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
+Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
+"""The number format of training and evaluation; the class has a field `device` before it."""
+
+
+SPELLINGS = {
+    "base": "rope_theta",
+    "train_len": "original_max_position_embeddings",
+    "test_len": "max_position_embeddings",
+}
+"""What a field is called in the config.json of a Hugging Face model: accepted wherever the field's
+own name is, on the command line with dashes."""
+PARTIAL = "partial_rotary_factor"
+"""Their other way to say rotary_dim: as a share of head_dim."""
+
+
+def spellings(config_class: "type[Config]") -> dict[str, str]:
+    """The other spellings of a config's fields: ours to theirs."""
+    return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in config_class.model_fields}
+
+
+class Config(BaseModel):
+    """Base of every experiment's config: frozen, complete, and without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_of_head(cls, values: Any) -> Any:
+        """rotary_dim from partial_rotary_factor, as transformers computes it."""
+        if not isinstance(values, dict) or PARTIAL not in values:
+            return values
+        others = {name: value for name, value in values.items() if name != PARTIAL}
+        head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
+        return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
+
+    @classmethod
+    def chosen_by(cls, values: Mapping[str, Any]) -> "type[Config]":
+        """The class of config that these values are meant for, where a command has several."""
+        return cls
+
+    @classmethod
+    def flags(cls) -> dict[str, FieldInfo]:
+        """The fields that the flags of the command are made of."""
+        return dict(cls.model_fields)
+
+    def asks(self, question: str) -> str:
+        """The question of the command as this config asks it."""
+        return question
+
+    def inputs(self) -> dict[str, str]:
+        """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
+        return {}
+
+    def reads(self) -> tuple[str, ...]:
+        """The experiments whose stored runs this one reads."""
+        return ()
+
+    def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Runs to make before this one: (experiment, values)."""
+        return ()
+
+    def changed(self) -> dict[str, Any]:
+        """The fields whose values differ from the defaults, in the order of the class."""
+        default = type(self)().model_dump(mode="json")
+        mine = self.model_dump(mode="json")
+        return {name: value for name, value in mine.items() if value != default[name]}
+
+    def replace(self, **changes: Any) -> Self:
+        """The same config with some fields changed, checked again as a whole."""
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+
+C = TypeVar("C", bound=Config)
+
+
+def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str) -> C:
+    """Validate `values` into a config.
+
+    Args:
+        values: field name to value, text or already typed.
+        name: how a field is called where the values came from (`head_dim` or `--head-dim`).
+    Raises:
+        InputError: one line that names every field that is wrong, and what it allows.
+    """
+    try:
+        return config_class.model_validate(_ours(config_class, values, name))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        if unknown := [p for p in problems if p["type"] == "extra_forbidden"]:
+            key = str(unknown[0]["loc"][-1])
+            raise unknown_name("key", key, config_class.model_fields) from None
+        raise InputError("; ".join(_sentence(p, name) for p in problems)) from None
+
+
+def _ours(
+    config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
+) -> dict[str, Any]:
+    """The values under our spelling."""
+    found = dict(values)
+    for ours, theirs in spellings(config_class).items():
+        if theirs in found:
+            if ours in found:
+                raise InputError(f"{name(ours)} and {name(theirs)} are the same; give one")
+            found[ours] = found.pop(theirs)
+    if PARTIAL in found and "rotary_dim" not in config_class.model_fields:
+        raise unknown_name("key", PARTIAL, config_class.model_fields)
+    if PARTIAL in found and found.get("rotary_dim") is not None:
+        raise InputError(f"{name('rotary_dim')} and {name(PARTIAL)} are the same; give one")
+    return found
+
+
+def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
+    """One problem as a person would say it."""
+    location = problem["loc"]
+    if problem["type"] == "literal_error":
+        allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
+        return str(unknown_name(name(str(location[0])), str(problem["input"]), allowed))
+    text = problem["msg"].removeprefix("Value error, ")
+    if not location:
+        return text
+    text = re.sub(r"^(Input|Value) should be", "must be", text)
+    text = re.sub(r"^(Input|Value) should have", "must have", text)
+    text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
+    text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
+    text = text.replace("a valid integer", "a whole number").replace("a valid string", "text")
+    text = text.replace("a valid boolean, unable to interpret input", "true or false")
+    text = re.sub(r"^Unable to parse input string as an integer, exceeded.*", "is too large", text)
+    text = re.sub(r"at least 1 item after.*", "at least one value", text)
+    text = text.replace("a valid number, unable to parse string as a number", "a number")
+    text = text.replace("a valid number", "a number")
+    return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
+
+
+@dataclass(frozen=True)
+class Label:
+    """How a run is called; nothing that its numbers depend on, so all labels are equal.
+
+    Attributes:
+        name: the name of its config file, for the run's folder.
+        title: heads its entry in the gallery.
+        origin: the file, and the case in it, that asked for the run: named in errors.
+    """
+
+    name: str = field(default="", compare=False)
+    title: str = field(default="", compare=False)
+    origin: str = field(default="", compare=False)
+
+
+def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
+    """The label of what a config file describes, and the values without it."""
+    title = values.get("title", "")
+    if not isinstance(title, str):
+        raise InputError(f"{path}: title must be text, got {title!r}")
+    return Label(path.stem, title, str(path)), {k: v for k, v in values.items() if k != "title"}
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """Read a config file: the `experiment` it names, and its other keys.
+
+    Raises:
+        InputError: the file is missing, is not TOML, or names no experiment.
+    """
+    try:
+        values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
+    except FileNotFoundError:
+        raise InputError(f"no config file at {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read the config file {path}: {reason}") from None
+    except ValueError as error:  # a TOMLDecodeError, or a number of more digits than Python reads
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for a config") from None
+    experiment = values.pop("experiment", None)
+    if not isinstance(experiment, str):
+        raise InputError(f'{path} must name its experiment: experiment = "precision"')
+    return experiment, values

@@ -1,0 +1,144 @@
+"""Files and folders that are there whole or not at all, whatever interrupts the writing."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from ropelab.runs.files import check_replaceable
+
+# Where a file system has no locks, files that are there while a process holds them serve as well.
+warnings.filterwarnings("ignore", "flock not supported", module="filelock")
+
+Waiting = Callable[[Path], None]
+
+
+def say_nothing(folder: Path) -> None:
+    """Wait in silence."""
+
+
+def fingerprint(value: Mapping[str, Any]) -> str:
+    """A short, stable hash of a json-able value: 8 hex digits name a run, 16 a cell."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) -> Iterator[None]:
+    """Hold `folder` for this process; a second one waits. What a dead one left is removed.
+
+    Args:
+        waiting: called once if another process holds the folder.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
+        _recover(folder)
+        yield
+
+
+@contextmanager
+def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a lock, whose file goes with it.
+
+    The file is unlinked while it is held, so whoever gets a lock on a file that has no name any
+    more (the library looks) tries again with the file of that name.
+    """
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        waiting()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()
+        lock.release()
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yield an empty sibling folder that takes the place of `folder` when the block succeeds.
+
+    The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture;
+    after a crash between the two renames `_recover` puts the old one back.
+    """
+    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    fresh.mkdir(parents=True)
+    try:
+        yield fresh
+        _flush(fresh)
+        if os.path.lexists(folder):
+            folder.rename(old)
+        fresh.rename(folder)
+    except BaseException:
+        _recover(folder)
+        raise
+    remove(old)
+
+
+def _sibling(folder: Path, role: str) -> Path:
+    return folder.with_name(f".{folder.name}.{role}")
+
+
+def _recover(folder: Path) -> None:
+    """Undo what an interrupted `replaced` left: the old folder back in place, the new one gone."""
+    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    if os.path.lexists(old) and not os.path.lexists(folder):
+        old.rename(folder)
+    remove(fresh)
+    remove(old)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole folder if it is there, as far as that is possible."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
+
+
+def _flush(folder: Path) -> None:
+    """Ask the disk for every file before the rename makes them visible."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            flush(path)
+
+
+def flush(path: Path) -> None:
+    """Ask the disk for a file; Windows does that only for one that is open for writing."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Yield the name of a sibling file that takes the place of `path` when the block succeeds.
+
+    Writers of one file wait for each other, so a sibling that is there already was left by a dead
+    one, and goes. The name is random all the same: on a file system without locks two writers may
+    be here at once, and must not share it.
+
+    Raises:
+        OSError: it cannot be written, or something other than a file is there.
+    """
+    check_replaceable(path)
+    code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+    fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
+    with _alone(path.parent / f".{code}.lock"):
+        for leftover in path.parent.glob(f".{code}-*.new"):
+            remove(leftover)
+        try:
+            yield fresh
+            flush(fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)

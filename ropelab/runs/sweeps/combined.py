@@ -1,0 +1,166 @@
+"""One table and one figure of all runs that a file asked for.
+
+They lie in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the index, the page
+and `ropelab export` find them. Its config.toml asks for the same runs again.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ropelab.lab import Lab, Run
+from ropelab.runs import store
+from ropelab.runs.config import Config, Label
+from ropelab.runs.folders import locked
+from ropelab.runs.manifest import read_manifest
+from ropelab.runs.sweeps.cases import Sweep, plain
+from ropelab.runs.tables import DamagedError, Tables, sha256_of
+from ropelab.show.figures.paper import fit_titles
+from ropelab.show.figures.style import use_style
+from ropelab.show.figures.sweep import Parts, draw, parts_of
+from ropelab.show.terminal import format_value
+
+EXPERIMENT, VERSION = "sweep", 1
+SHOWN = 24
+"""Rows that the index shows."""
+
+
+class SweepConfig(Config):
+    """The runs of a sweep: what its config.toml says."""
+
+    experiment: str = ""
+    case: tuple[dict[str, Any], ...] = ()
+
+
+def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
+    """Write the table and the figure of a sweep, unless they are there; gives its folder.
+
+    Args:
+        runs: all runs of the sweep, in its order.
+    """
+    assert lab.results is not None
+    tables = combined(sweep, runs, lab.results)
+    identity = _identity(sweep, runs, lab.results)
+    folder = identity.folder(lab.results)
+    with locked(folder, lab.waiting):
+        if lab.redraw or not _is_there(folder, identity):
+            with use_style():
+                figures = draw(tables)
+                for figure in figures.values():
+                    fit_titles(figure)
+                store.save(folder, identity, tables, figures, _about(sweep, runs, tables))
+    return folder
+
+
+def combined(sweep: Sweep, runs: Sequence[Run], results: Path) -> dict[str, pd.DataFrame]:
+    """The tables of a sweep.
+
+    sweep: the rows of every run's short table, behind the fields in which the runs differ; a
+        result of the same name as such a field is called `<name>_found`.
+    runs: case, those fields, the answer, and the run's folder below the results.
+    """
+    settings = [{key: _value(run, key) for key in sweep.keys} for run in runs]
+    parts = [
+        _behind(own, run.summary().rename(columns=lambda name: _apart(str(name), sweep.keys)))
+        for own, run in zip(settings, runs, strict=True)
+    ]
+    about = [
+        {
+            "case": number,
+            **own,
+            "answer": run.answer,
+            "folder": run.folder.relative_to(results).as_posix() if run.folder else None,
+        }
+        for number, (own, run) in enumerate(zip(settings, runs, strict=True), 1)
+    ]
+    return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
+
+
+def _value(run: Run, key: str) -> object:
+    value = getattr(run.config, key)
+    if isinstance(value, tuple):
+        return value[0] if len(value) == 1 else plain(value)
+    return value
+
+
+def _behind(own: Mapping[str, object], table: pd.DataFrame) -> pd.DataFrame:
+    """A short table behind columns that say which run it is of; shares in percent as numbers."""
+    repeated = pd.DataFrame([own] * len(table), index=table.index)
+    return repeated.join(table.apply(_shares))
+
+
+def _apart(name: str, keys: Sequence[str]) -> str:
+    return f"{name}_found" if name in keys else name
+
+
+def _shares(column: pd.Series) -> pd.Series:
+    """A column of shares as they are written for reading (`27.7%`, `4e-04`, `none`), as numbers."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column
+    texts = column.astype(str)
+    percent = texts.str.endswith("%")
+    numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
+    if numbers.isna().all() or (numbers.isna() & (texts != "none")).any():
+        return column
+    return numbers.where(~percent, numbers / 100).round(12).fillna(0.0)
+
+
+def _identity(sweep: Sweep, runs: Sequence[Run], results: Path) -> store.Identity:
+    configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
+    config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
+    inputs = {
+        run.folder.relative_to(results).as_posix(): sha256_of(run.folder / "manifest.json")
+        for run in runs
+        if run.folder
+    }
+    return store.Identity(EXPERIMENT, VERSION, config, inputs, Label(sweep.path.stem))
+
+
+def _is_there(folder: Path, identity: store.Identity) -> bool:
+    try:
+        return store.find(folder, identity) is not None
+    except DamagedError:
+        return False
+
+
+def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
+    experiment, table = runs[0].experiment, tables[EXPERIMENT]
+    over = f"{experiment.name} over {' and '.join(sweep.keys)}"
+    said = f"{len(runs)} runs of {over}"
+    return {
+        "title": sweep.title or over,
+        "question": experiment.question,
+        "cannot_show": experiment.cannot_show,
+        "answer": "; ".join(filter(None, (said, _said(tables)))) + ".",
+        "summary": store.to_records(table.head(SHOWN)),
+        "command": shlex.join(["ropelab", "run", sweep.path.as_posix()]),
+        "start": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": sum(_seconds(run) for run in runs),
+    }
+
+
+def _seconds(run: Run) -> float:
+    """How long a run took when it was made."""
+    manifest = read_manifest(run.folder) if run.folder else None
+    return float(manifest["seconds"]) if manifest else 0.0
+
+
+def _said(tables: Tables) -> str:
+    """Where the first number that was found is lowest and highest; empty where none was found."""
+    parts, table = parts_of(tables), tables[EXPERIMENT]
+    result = next((name for name in parts.results if table[name].notna().any()), None)
+    if result is None:
+        return ""
+    found = table[result].to_numpy(dtype=float)
+    ends = (("lowest", int(np.nanargmin(found))), ("highest", int(np.nanargmax(found))))
+    told = (f"{word} {found[row]:.4g} ({_where(table.iloc[row], parts)})" for word, row in ends)
+    return f"{result.replace('_', ' ')}: {', '.join(told)}"
+
+
+def _where(row: pd.Series, parts: Parts) -> str:
+    return ", ".join(f"{name} {format_value(row[name])}" for name in (parts.along, *parts.lines))

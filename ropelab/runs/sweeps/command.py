@@ -1,0 +1,112 @@
+"""What `ropelab run` does: tell what is ahead, or compute all of it, or one share of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ropelab.errors import InputError
+from ropelab.lab import Lab, Run
+from ropelab.runs.context import Engine
+from ropelab.runs.sweeps.ahead import (
+    Work,
+    compute,
+    count_of,
+    foretell,
+    left_of_share,
+    lines,
+    lines_of_share,
+    look_ahead,
+    read_shard,
+    share_of,
+)
+from ropelab.runs.sweeps.cases import Sweep, read_sweeps
+from ropelab.runs.sweeps.combined import combine
+from ropelab.runs.together import carry_out_all
+from ropelab.show.gallery import write_index
+from ropelab.show.page.report import write_report
+from ropelab.show.page.shown import find_runs
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for.
+
+    Attributes:
+        shard: `I/N`, or empty for everything.
+        show: prints a line.
+        draw_more: draws the figures of a run that were asked for beside the usual ones.
+    """
+
+    paths: Sequence[Path]
+    lab: Lab
+    shard: str
+    show: Callable[[str], object]
+    draw_more: Callable[[Run], object]
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        if self.shard and self.lab.force:
+            raise InputError("--force makes everything anew, which shards cannot share; give one")
+
+
+def tell(request: Request) -> None:
+    """List what is finished and what is to do, with its cost; nothing is computed."""
+    sweeps = read_sweeps(request.paths, request.lab)
+    told = (
+        lines_of_share(_share(request, sweeps), request.lab)
+        if request.shard
+        else lines(look_ahead(sweeps, request.lab), request.lab)
+    )
+    for line in told:
+        request.show(line)
+
+
+def carry_out(request: Request, engine: Engine, index: str) -> None:
+    """Compute what was asked for, and tell where it is."""
+    sweeps = read_sweeps(request.paths, request.lab)
+    if request.shard:
+        _compute_share(request, sweeps, engine)
+        return
+    foretell(look_ahead(sweeps, request.lab), request.lab)
+    lab = replace(request.lab, engine=engine, foretold=True)
+    runs = _all_runs(request, sweeps, lab)
+    for sweep in sweeps:
+        if sweep.keys:
+            folder = combine(sweep, [runs[plan[2].origin] for plan in sweep.plans], lab)
+            request.show(f"{sweep.path}: all runs in one table: {folder}")
+    assert lab.results is not None
+    request.show(f"index: {write_index(lab.results, index)}")
+    request.show(f"page: {write_report(find_runs([lab.results]), lab.results / 'index.html')}")
+
+
+def _all_runs(request: Request, sweeps: Sequence[Sweep], lab: Lab) -> dict[str, Run]:
+    """Every run, by what asked for it."""
+    plans = [plan for sweep in sweeps for plan in sweep.plans]
+    runs: dict[str, Run] = {}
+    for number, run in carry_out_all(lab, plans):
+        origin = plans[number][2].origin
+        runs[origin] = run
+        request.draw_more(run)
+        if not request.quiet:
+            request.show(f"[{len(runs)}/{len(plans)}] {origin}")
+            request.show(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    return runs
+
+
+def _share(request: Request, sweeps: Sequence[Sweep]) -> Work:
+    shard = read_shard(request.shard)
+    return share_of(look_ahead(sweeps, request.lab, finished_too=True), shard)
+
+
+def _compute_share(request: Request, sweeps: Sequence[Sweep], engine: Engine) -> None:
+    work = _share(request, sweeps)
+    cells, estimate = left_of_share(work, request.lab)
+    request.lab.foretell(estimate, cells)
+    counts = compute(work, replace(request.lab, engine=engine, foretold=True))
+    told = [f"{count_of(number, 'cell')} {what}" for what, number in counts.items() if number]
+    told += [count_of(len(work.plans), "whole run")] if work.plans else []
+    done = ", ".join(told) or "nothing to do"
+    request.show(
+        f"shard {request.shard}: {done}; when all shards are done, the same command without "
+        "--shard makes the tables"
+    )

@@ -1,0 +1,232 @@
+"""What a person sees: progress on stderr, then the answer, a short table and where it all is."""
+
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from ropelab.runs.context import Advance
+from ropelab.runs.estimate import duration
+from ropelab.runs.notices import printable, say
+
+UNBOUNDED = 10_000
+GAP = 2
+READABLE = 14
+SPARSELY = 30.0  # seconds between two plain progress lines
+SOON = 3.0  # seconds after which the first of them tells the time left
+ENOUGH = 0.01  # the share of some work that has to be done before its pace tells the time left
+
+
+def say_waiting(folder: Path) -> None:
+    """Another process makes the same run."""
+    say(f"waiting: another ropelab is making {folder}; its result will be used")
+
+
+class TimeLeftColumn(TimeRemainingColumn):
+    """The time left as it was told, counted down; where it was not, as rich works it out."""
+
+    def render(self, task: Task) -> Text:
+        """The text of the column."""
+        end = task.fields["end"]
+        if end is None:
+            return super().render(task)
+        left = timedelta(seconds=math.ceil(max(0.0, end - time.monotonic())))
+        return Text(str(left), style="progress.remaining")
+
+
+class Bars:
+    """Progress bars for a terminal: what is done now, how far, how long still."""
+
+    def __init__(self) -> None:
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeLeftColumn(),
+            # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
+            console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
+            transient=True,
+        )
+        self._open = 0
+        self._lock = Lock()
+
+    @contextmanager
+    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+        """Show one bar while the block runs; blocks may nest, also in several threads."""
+        self._count(1)
+        task = self._bars.add_task(printable(description), total=total, note="", end=None)
+
+        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+            self._bars.advance(task, steps)
+            if note:
+                self._bars.update(task, note=printable(note))
+            if left is not None:
+                self._bars.update(task, end=time.monotonic() + left)
+
+        try:
+            yield advance
+        finally:
+            self._bars.remove_task(task)
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        """Bars are drawn as long as one is open."""
+        with self._lock:
+            before, self._open = self._open, self._open + change
+            if not before:
+                self._bars.start()
+            elif not self._open:
+                self._bars.stop()
+
+
+class PlainLines:
+    """Progress for a log file: a line at once, one after seconds, then one every half minute.
+
+    What goes on inside of something else is told when it has gone on for seconds, and the more
+    seldom the more of it there is.
+    """
+
+    def __init__(self) -> None:
+        self._open = 0
+
+    @contextmanager
+    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
+        """Tell how far something is while the block runs."""
+        start = time.monotonic()
+        due, done = start + SOON, 0.0
+        if not self._open:
+            say(f"{description} ...")
+
+        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+            nonlocal done, due
+            done += steps
+            now = time.monotonic()
+            if now < due:
+                return
+            due = now + SPARSELY * max(1, self._open - 1)
+            if left is None and total and done >= ENOUGH * total:
+                left = (now - start) * (total / done - 1)
+            share = f"{done / total:.0%}" if total else f"{done:g}"
+            time_left = "" if left is None else f"{duration(max(0.0, left))} left"
+            say(f"{description}: {', '.join(filter(None, (share, time_left, note)))}")
+
+        self._open += 1
+        try:
+            yield advance
+        finally:
+            self._open -= 1
+
+
+def format_value(value: Any) -> str:
+    """A value for reading: four significant digits, whole numbers whole, missing as a dash."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.4g}"
+    if isinstance(value, float) and abs(value) < 1e15:
+        return f"{value:.0f}"
+    return printable(str(value))
+
+
+def console() -> Console:
+    """Standard output: as wide as its terminal, without end where it is a pipe or a file."""
+    width = None if sys.stdout.isatty() else UNBOUNDED
+    return Console(highlight=False, markup=False, width=width)
+
+
+def show_table(table: pd.DataFrame, console: Console) -> None:
+    """Print a short table; numbers to the right and whole, names as words.
+
+    Where it is too wide, words are broken first, then columns are left out, the last ones first.
+    """
+    shown = _fitting(table, console.width)
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in shown.columns:
+        numeric = pd.api.types.is_numeric_dtype(shown[column])
+        title = str(column).replace("_", " ")
+        grid.add_column(
+            title, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
+        )
+    for row in shown.itertuples(index=False):
+        grid.add_row(*(format_value(value) for value in row))
+    console.print(grid)
+    left_out = [str(column).replace("_", " ") for column in table.columns[shown.shape[1] :]]
+    if left_out:
+        console.print(f"(too narrow for: {', '.join(left_out)})")
+
+
+def _fitting(table: pd.DataFrame, width: int) -> pd.DataFrame:
+    """The first columns, as many as fit beside each other; the first is always among them."""
+    needed = [_least_width(table[column]) + GAP for column in table.columns]
+    count = sum(1 for total in accumulate(needed) if total <= width + GAP)
+    return table.iloc[:, : max(1, count)]
+
+
+def _least_width(column: pd.Series) -> int:
+    """Characters that a column needs: all of a number, of words what one can still read."""
+    title = max(map(len, str(column.name).replace("_", " ").split()), default=0)
+    widest = max((len(format_value(value)) for value in column), default=0)
+    if pd.api.types.is_numeric_dtype(column):
+        return max(len(str(column.name)), widest)
+    return max(title, min(widest, READABLE))
+
+
+def show_records(table: pd.DataFrame, title: str) -> None:
+    """Print long rows as paragraphs under the column `title`; what is empty is left out."""
+    out = console()
+    for row in table.to_dict(orient="records"):
+        out.print(row.pop(title), style="bold")
+        for column, value in row.items():
+            if value:
+                line = Text(f"{str(column).replace('_', ' ')}: {format_value(value)}")
+                out.print(Padding(line, (0, 0, 0, 4), expand=False))
+
+
+def show_answer(answer: str, summary: pd.DataFrame) -> None:
+    """The answer and the short table, on stdout."""
+    out = console()
+    out.print(printable(answer))
+    if len(summary):
+        out.print()
+        show_table(summary, out)
+
+
+def show_more(title: str, table: pd.DataFrame) -> None:
+    """A further table under a title, on stdout."""
+    out = console()
+    out.print()
+    out.print(printable(title))
+    show_table(table, out)
+
+
+def show_place(where: str) -> None:
+    """Where everything lies, in one line that can be copied."""
+    out = console()
+    out.print()
+    out.print(printable(where), soft_wrap=True)
