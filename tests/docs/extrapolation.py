@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.claims.trained.stored import in_context
-from ropelab.models.tasks import comparisons
+from ropelab.runs import comparisons
 from ropelab.runs.labels import row_labels
 from tests.docs.entry import Entry
 from tests.docs.reference import config_of, newest, table

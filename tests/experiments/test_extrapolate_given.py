@@ -21,8 +21,8 @@ from ropelab.experiments.extrapolate.run import run
 from ropelab.lab import Lab
 from ropelab.models.released import passes
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.comparisons import compared
 from ropelab.models.tasks.tables import BUCKET, NLL, losses
+from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
 from ropelab.runs.context import Context, silent
 from ropelab.show.figures.extrapolate import draw

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from ropelab.models.tasks.comparisons import Pair, compared, difference, said
+from ropelab.runs.comparisons import Pair, compared, difference, said
 from ropelab.runs.stats import crossed_mean, crossed_proportion
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 
 from ropelab.claims.numbers import count_of
 from ropelab.claims.record import Claim, Evidence, Passage, limit, missing, part
-from ropelab.claims.thresholds import FIT
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.runs.context import Stored
+from ropelab.runs.thresholds import FIT
 
 CONTEXTS = tuple(1024 * 2**i for i in range(11))
 MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)

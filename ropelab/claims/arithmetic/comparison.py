@@ -17,8 +17,8 @@ from ropelab.claims.arithmetic.small_model import (
 )
 from ropelab.claims.numbers import gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import ANGLE_RAD, ROUNDING, SLOW
 from ropelab.models.encoding.base import Encoding
+from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
 
 MORE = "ropelab encodings"
 

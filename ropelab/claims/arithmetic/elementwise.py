@@ -9,7 +9,7 @@ from jaxtyping import Float
 from ropelab.claims.arithmetic.turning import Pairing, join, rotation_matrix, split, swapped, turned
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import EXACT
+from ropelab.runs.thresholds import EXACT
 
 HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
 

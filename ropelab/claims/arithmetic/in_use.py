@@ -9,9 +9,9 @@ from jaxtyping import Float
 from ropelab.claims.arithmetic.scaling import LLAMA_2, MINIMIND, largest_ratio, turns
 from ropelab.claims.numbers import Array, frequencies
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import SAME
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Yarn
+from ropelab.runs.thresholds import SAME
 
 MANY_TURNS = Geometry(64, 1e4, 131072)
 """Even the slowest pair turns more than once within the trained length."""

@@ -8,7 +8,7 @@ from ropelab.claims.arithmetic.turning import split, turned
 from ropelab.claims.arithmetic.waves import BASE, code
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Finding, Passage, limit, part
-from ropelab.claims.thresholds import EXACT, ROUNDING
+from ropelab.runs.thresholds import EXACT, ROUNDING
 
 WIDTH, TOKENS = 64, 512
 MORE = "ropelab encodings --encodings sinusoidal,multiplied,concatenated,rope"

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from ropelab.claims.arithmetic.turning import Pairing, join, swapped
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import FLOAT32_SCORES
 from ropelab.models.encoding.registry import make_encoding
 from ropelab.models.encoding.shape import Shape
+from ropelab.runs.thresholds import FLOAT32_SCORES
 
 SHAPE = (8, 12, 10, 32)
 """Batch, heads, tokens, features: the tensors that a listing is tried on."""

@@ -7,7 +7,7 @@ from functools import partial
 import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Passage, part
-from ropelab.claims.thresholds import EXACT
+from ropelab.runs.thresholds import EXACT
 
 Q, K = complex(1.0, 0.0), complex(0.8, 0.6)
 """The vectors of a script's example, (1, 0) and (0.8, 0.6)."""

@@ -4,12 +4,12 @@ import numpy as np
 
 from ropelab.claims.arithmetic.scaling import LLAMA_2, turns
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import ANGLE_RAD, BROKEN
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.phase import Worst, first_beyond, worst, worst_by_octave
 from ropelab.math.numerics.presets import preset_named
 from ropelab.math.numerics.scores import draw, scores, shift_errors
+from ropelab.runs.thresholds import ANGLE_RAD, BROKEN
 
 HEAD, BASE = 128, 10000.0
 

@@ -9,7 +9,7 @@ from ropelab.claims.arithmetic.attention_order import attention
 from ropelab.claims.arithmetic.turning import join, rotation_matrix, split, turned
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import EXACT
+from ropelab.runs.thresholds import EXACT
 
 HEAD, BASE, DRAWS = 64, 10000.0, 256
 

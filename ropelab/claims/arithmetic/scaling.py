@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from ropelab.claims.numbers import Array
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import SAME
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import NtkAware, Yarn, YarnPaper
+from ropelab.runs.thresholds import SAME
 
 MINIMIND = Geometry(64, 1e6, 2048)
 LLAMA_2 = Geometry(128, 1e4, 4096)

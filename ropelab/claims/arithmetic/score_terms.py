@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ropelab.claims.arithmetic.waves import code
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.claims.thresholds import EXACT
+from ropelab.runs.thresholds import EXACT
 
 WIDTH, QUERY, KEY = 64, 11, 3
 

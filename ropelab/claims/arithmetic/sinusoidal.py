@@ -20,7 +20,7 @@ from ropelab.claims.arithmetic.waves import (
 )
 from ropelab.claims.numbers import Array, frequencies, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Finding, Passage, limit, part
-from ropelab.claims.thresholds import EXACT
+from ropelab.runs.thresholds import EXACT
 
 
 def shift_is_rotation(

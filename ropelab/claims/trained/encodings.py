@@ -7,8 +7,8 @@ from functools import partial
 import pandas as pd
 
 from ropelab.claims.record import Finding, Passage, limit, missing, part
-from ropelab.claims.thresholds import HARMLESS, WORKS
 from ropelab.claims.trained.stored import Encodings, at_least, guarded, trained_claim
+from ropelab.runs.thresholds import HARMLESS, WORKS
 
 COMMAND = "ropelab encodings --train-len 512 --test-len 2048"
 TEXT, COPYING = "text loss", "copy accuracy"

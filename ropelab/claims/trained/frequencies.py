@@ -6,9 +6,9 @@ from functools import partial
 import pandas as pd
 
 from ropelab.claims.record import Finding, Passage, limit, missing, part
-from ropelab.claims.thresholds import MISSED, WORKS
 from ropelab.claims.trained.stored import Trained, tally, trained_claim
 from ropelab.runs.context import Stored
+from ropelab.runs.thresholds import MISSED, WORKS
 
 COMMAND = "ropelab frequencies --seeds 0,1,2,3,4"
 COPYING, KEPT = "copy accuracy", "none"

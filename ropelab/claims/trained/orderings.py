@@ -18,10 +18,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Finding, Kind, Passage, missing, part
-from ropelab.claims.thresholds import CLOSE, LEARNED
 from ropelab.claims.trained.stored import Methods, described, in_context, largest_first
 from ropelab.runs.context import Stored
 from ropelab.runs.labels import method_label
+from ropelab.runs.thresholds import CLOSE, LEARNED
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TUNED = f"{COMMAND} --arms zero_shot,finetuned"

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from scipy.stats import spearmanr
 
 from ropelab.claims.record import Finding, Passage, limit, missing, part
-from ropelab.claims.thresholds import FAILS, WORKS
 from ropelab.claims.trained.stored import Methods, at_least, reaches, stays_below, trained_claim
 from ropelab.runs.labels import WINDOW
 from ropelab.runs.stats import Interval
+from ropelab.runs.thresholds import FAILS, WORKS
 
 COMMAND = "ropelab extrapolate --train-len 2048 --test-len 8192"
 TEXT, SHORT, COPYING = "nll_last_window", "nll_short_context", "copy_accuracy"

@@ -21,10 +21,10 @@ from typing import TypeVar
 import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Finding, Kind, Passage, limit, missing, part
-from ropelab.claims.thresholds import LEARNED
 from ropelab.runs.context import Stored
 from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.stats import Interval, mean_interval
+from ropelab.runs.thresholds import LEARNED
 
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 """Parameters of the presets."""

@@ -8,7 +8,7 @@ import pandas as pd
 from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.tables import failures, reach
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.models.tasks import comparisons
+from ropelab.runs import comparisons
 from ropelab.runs.stats import Mean, discovery_rates
 
 COLUMNS = [

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.thresholds import FAILS
 from ropelab.math.bounds import Similarity
 from ropelab.models.tasks import tables
 from ropelab.models.tasks.tables import PLACE
+from ropelab.runs.thresholds import FAILS
 
 
 def accuracy(

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from ropelab.claims.record import Verdict
-from ropelab.claims.thresholds import LEARNED
-from ropelab.models.tasks.comparisons import said
 from ropelab.models.tasks.documents import worth_of_context
+from ropelab.runs.comparisons import said
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import LEARNED
 
 TEXT, COPY = "text loss", "copy accuracy"
 

@@ -21,8 +21,8 @@ import pandas as pd
 from ropelab.claims.trained.encodings import PAIRS
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.comparisons import Pair, compared, difference
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
+from ropelab.runs.comparisons import Pair, compared, difference
 
 TEXT, COPY = "text loss", "copy accuracy"
 ROW = ["encoding", "seed"]

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from ropelab.models.tasks.comparisons import Pair, difference
 from ropelab.models.tasks.tables import NLL, PLACE
+from ropelab.runs.comparisons import Pair, difference
 from ropelab.runs.labels import row_labels
 
 ROW = ["method", "factor", "seed", "arm"]

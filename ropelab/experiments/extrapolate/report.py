@@ -4,13 +4,13 @@ from collections.abc import Hashable, Iterator, Sequence
 
 import pandas as pd
 
-from ropelab.claims.thresholds import LEARNED
 from ropelab.experiments.extrapolate.given import report as given
-from ropelab.models.tasks.comparisons import and_rivals, not_told_from, said
 from ropelab.models.tasks.documents import worth_of_context
 from ropelab.models.tasks.tables import NLL
+from ropelab.runs.comparisons import and_rivals, not_told_from, said
 from ropelab.runs.labels import SEARCHED, WINDOW, row_labels
 from ropelab.runs.tables import Tables, in_longest_context
+from ropelab.runs.thresholds import LEARNED
 
 DOING = {
     "copy": "Copying",

@@ -23,10 +23,10 @@ from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.tasks import corpora
 from ropelab.models.tasks.cells import ask_all, train_all
-from ropelab.models.tasks.comparisons import Pair, compared
 from ropelab.models.tasks.documents import told_apart
 from ropelab.models.tasks.retrieval import Matched, Retrieval
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.comparisons import Pair, compared
 from ropelab.runs.context import Context
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.thresholds import LEARNED
 from ropelab.experiments.frequencies.plan import KEPT
 from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
-from ropelab.models.tasks.comparisons import said
+from ropelab.runs.comparisons import said
 from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import LEARNED
 
 
 def answer(tables: Tables) -> str:

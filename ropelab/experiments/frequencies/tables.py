@@ -14,8 +14,8 @@ import pandas as pd
 
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.experiments.frequencies.plan import KEPT
-from ropelab.models.tasks.comparisons import Pair, compared, difference
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
+from ropelab.runs.comparisons import Pair, compared, difference
 
 TEXT, COPY, NEARER = "text loss", "copy accuracy", "nearer accuracy"
 ROW = ["scheme", "removed", "metric", *PLACE]

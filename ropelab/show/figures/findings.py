@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ropelab.models.tasks.comparisons import and_rivals, not_told_from
+from ropelab.runs.comparisons import and_rivals, not_told_from
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, row_labels
 from ropelab.runs.tables import in_longest_context
 from ropelab.show.figures.style import tokens_label

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from ropelab.experiments.extrapolate.given.advice import BETTER, KEPT, UNDECIDABLE
-from ropelab.models.tasks.comparisons import said
+from ropelab.runs.comparisons import said
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, row_labels
 from ropelab.runs.tables import Tables
 

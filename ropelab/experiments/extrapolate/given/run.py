@@ -19,7 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.thresholds import KNOWN
 from ropelab.experiments.extrapolate.given import estimate
 from ropelab.experiments.extrapolate.given.advice import UNDECIDABLE, recommendation
 from ropelab.experiments.extrapolate.given.config import GivenConfig
@@ -27,12 +26,13 @@ from ropelab.experiments.extrapolate.given.plan import cells, probe, window_of
 from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, pairs_of, retrieval_pairs, text_pairs
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import ask_all
-from ropelab.models.tasks.comparisons import Pair, compared
 from ropelab.models.tasks.documents import told_apart
 from ropelab.models.tasks.given import WithOneModel
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.comparisons import Pair, compared
 from ropelab.runs.context import Context
 from ropelab.runs.labels import AS_SHIPPED
+from ropelab.runs.thresholds import KNOWN
 
 LOG_PROBABILITY = "log_probability_nats"
 DEPTH = ["depth_percent", "context_tokens"]

@@ -3,8 +3,8 @@
 Everything is tried with the same seeds on the same documents (sequences), so two rows are compared
 cell by cell: the difference for each seed and document. Its mean has an interval over both (see
 `ropelab.runs.stats`): another model and other text could have come out otherwise. A run compares
-many pairs, so a pair is said to differ only as long as of all pairs said to differ in one table at most
-FALSE_DISCOVERIES (5 %) are expected not to (Benjamini and Hochberg 1995).
+many pairs, so a pair is said to differ only as long as of all pairs said to differ in one table at
+most FALSE_DISCOVERIES (5 %) are expected not to (Benjamini and Hochberg 1995).
 
 **`~` means: among all comparisons of its table, this one is not a discovery at that rate.** Every
 other verdict names the better one. With a single seed only documents are drawn anew, and a verdict
