@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.claims.arithmetic.base_bound import CONTEXTS, MEN, SU, judge
 from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.fits import fits
@@ -18,6 +17,7 @@ from ropelab.experiments.base.run import run
 from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
+from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
 from ropelab.math.numerics.formats import format_named
 from ropelab.models.methods.language import parse_scaling

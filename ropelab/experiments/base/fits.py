@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from ropelab.claims.arithmetic.base_bound import FIT_EXPONENT, FIT_FACTOR, MEN
 from ropelab.experiments.base.search import Bound
+from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN
 
 
 def fits(found: list[Bound], table: pd.DataFrame) -> pd.DataFrame:

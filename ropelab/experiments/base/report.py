@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from ropelab.claims.arithmetic.base_bound import Printed
+from ropelab.math.bounds.published import Printed
 from ropelab.runs.tables import Tables
 
 

@@ -4,13 +4,13 @@ import math
 
 import pandas as pd
 
-from ropelab.claims.arithmetic.base_bound import judge
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.experiments.base.fits import fits
 from ropelab.experiments.base.plan import Plan, plan
 from ropelab.experiments.base.search import Bound, bounds
 from ropelab.experiments.base.theories import theories
 from ropelab.math.bounds import first_negative, lowest, rules
+from ropelab.math.bounds.published import judge
 from ropelab.math.frequencies import inverse_frequencies, turns
 from ropelab.runs.context import Context
 

@@ -10,6 +10,7 @@ from ropelab.experiments.base.plan import Plan
 from ropelab.experiments.base.precision import blind_from
 from ropelab.experiments.base.search import Bound
 from ropelab.math.bounds import first_negative, rules
+from ropelab.math.bounds.published import men_fit
 from ropelab.math.frequencies import Geometry
 
 
@@ -83,7 +84,7 @@ def _exact(bound: Bound) -> Iterator[Theory]:
 
 
 def _bound_rules(planned: Plan, context: int) -> Iterator[Theory]:
-    fit = rules.men_fit(context)
+    fit = men_fit(context)
     yield Theory("published fit", "at least", fit, MEN, "head_dim 128, fully rotated")
     asymptote = rules.su_asymptote(context)
     yield Theory("asymptote", "at least", asymptote, "Su 2024, kexue.fm/archives/10122", "d to inf")

@@ -22,11 +22,6 @@ def su_asymptote(context: int) -> float:
     return context / CI_ZERO
 
 
-def men_fit(context: int) -> float:
-    """b = 0.0424 L'^1.628, the fit through the paper's own values (arXiv:2405.14591, figure 1)."""
-    return 0.0424 * context**1.628
-
-
 def critical_dimension(geometry: Geometry) -> int:
     """d_c = 2 ceil((d/2) log_b(L / 2 pi)): features whose pairs complete a turn in training.
 

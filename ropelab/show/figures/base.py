@@ -8,7 +8,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from ropelab.claims.arithmetic.base_bound import Printed
+from ropelab.math.bounds.published import Printed
 from ropelab.runs.tables import Tables
 from ropelab.show.figures.style import (
     BLACK,

@@ -1,0 +1,88 @@
+"""Published least bases and the exact ones: Men et al. 2024 (arXiv:2405.14591), Su 2024."""
+
+import math
+from enum import StrEnum
+
+import pandas as pd
+
+from ropelab.math.bounds.similarity import Similarity
+from ropelab.math.bounds.survey import first_negative
+
+HEAD_DIM = 128
+CONTEXTS = tuple(1024 * 2**i for i in range(11))
+# arXiv:2405.14591, table 2.
+MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)
+# kexue.fm/archives/10122, by brute force on a GPU.
+SU = (4.3e3, 1.2e4, 2.7e4, 8.4e4, 2.3e5, 6.3e5, 2.1e6, 4.9e6, 2.4e7, 5.8e7, 6.5e7)
+# Significant digits to which both are printed.
+DIGITS = 2
+# The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
+FIT_FACTOR, FIT_EXPONENT = 0.0424, 1.628
+
+COLUMNS = [
+    "context_tokens",
+    "exact_base",
+    "paper_base",
+    "times_exact",
+    "verdict",
+    "paper_fails_at_tokens",
+    "su_base",
+    "su_verdict",
+]
+
+
+class Printed(StrEnum):
+    """A printed bound beside the exact one."""
+
+    AGREES = "agrees"
+    LOOSE = "loose"
+
+
+def men_fit(context: int) -> float:
+    """b = 0.0424 L'^1.628, the fit through the paper's own values."""
+    return FIT_FACTOR * context**FIT_EXPONENT
+
+
+def judge(bound: pd.DataFrame) -> pd.DataFrame:
+    """Compare the published bases with the exact ones, a row per context that both have.
+
+    Args:
+        bound: head_dim, turning_pairs, context_tokens, first_admissible_base.
+    Returns:
+        context_tokens, exact_base, paper_base, times_exact (the paper's over the exact one),
+        verdict and su_verdict (`agrees` where the exact value rounds to the printed one, else
+        `loose`), paper_fails_at_tokens, su_base. Empty for other heads than the publications'.
+    """
+    exact = exact_bases(bound)
+    similarity = Similarity.of_head(HEAD_DIM)
+    rows = []
+    for context, men, su in zip(CONTEXTS, MEN, SU, strict=True):
+        if context not in exact:
+            continue
+        fails = first_negative(similarity, men, context)
+        rows.append(
+            {
+                "context_tokens": context,
+                "exact_base": exact[context],
+                "paper_base": men,
+                "times_exact": men / exact[context],
+                "verdict": _compare(exact[context], men),
+                "paper_fails_at_tokens": math.nan if fails is None else float(fails),
+                "su_base": su,
+                "su_verdict": _compare(exact[context], su),
+            }
+        )
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
+    """First admissible base by context of fully rotated heads of HEAD_DIM features, ascending."""
+    whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["turning_pairs"] == HEAD_DIM)
+    table = bound[whole].drop_duplicates("context_tokens").sort_values("context_tokens")
+    pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
+    return {int(context): float(base) for context, base in pairs}
+
+
+def _compare(exact: float, printed: float) -> str:
+    rounded = float(f"{exact:.{DIGITS - 1}e}")
+    return str(Printed.AGREES if rounded == printed else Printed.LOOSE)
