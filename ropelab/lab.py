@@ -69,16 +69,16 @@ class Run:
         return self.experiment.summary(self.tables)
 
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
-        """The figures, drawn from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
-        from ropelab.show.figures.paper import fit_titles, for_paper
-        from ropelab.show.figures.style import use_style
+        """Draw the figures from the tables; `paper` for a printed column, 3.3 in of 8 pt."""
+        from ropelab.show.drawn import finished
 
-        finish = for_paper if style == "paper" else fit_titles
-        with use_style():
-            figures = self.experiment.draw(self.tables)
-            for figure in figures.values():
-                finish(figure)
-            return figures
+        return finished(self.experiment.draw, self.tables, style)
+
+    def pictures(self) -> dict[str, bytes]:
+        """Return the figures as PNG files by name."""
+        from ropelab.show.drawn import as_files
+
+        return as_files(self.figures())
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Lab:
                 raise DamagedError(f"what was just written to {folder} cannot be read back")
             return replace(made, reused=False)
         if self._to_draw(folder):
-            store.add_figures(folder, run.figures())
+            store.add_figures(folder, run.pictures())
         return run
 
     def _stored(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run | None:
@@ -210,7 +210,7 @@ class Lab:
             "seconds": round(time.perf_counter() - clock, 3),
             **_optional(measurements=context.cells.counts(), times=context.times),
         }
-        store.save(folder, identity, tables, run.figures() if self.figures else None, about)
+        store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
 
     def is_finished(
         self, experiment: Experiment, config: Config, label: Label | None = None

@@ -1,7 +1,6 @@
 """What every figure keeps: titles inside, names apart, no line under another, files that repeat."""
 
 import json
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -89,11 +88,9 @@ def test_implementations_with_equal_errors_share_a_line():
 
 @pytest.mark.parametrize("style", drawn.STYLES)
 def test_the_same_figure_is_the_same_file(tmp_path, style, base):
-    contents = []
+    contents, formats = [], ("pdf", "svg", "png")
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        run = replace(base, folder=tmp_path / name)
-        paths = drawn.write_figures(run, ("pdf", "svg", "png"), style)
+        paths = drawn.write(drawn.as_files(base.figures(style), formats, style), tmp_path / name)
         contents.append([path.read_bytes() for path in paths])
     assert contents[0] == contents[1]
     ending = "" if style == "screen" else "-paper"

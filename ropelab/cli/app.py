@@ -108,7 +108,12 @@ def _more_figures(formats: str, style: str) -> "Callable[[Run], object]":
     names, kind = drawn.read_formats(formats), drawn.check_style(style)
     if drawn.is_default(names, kind):
         return lambda run: None
-    return lambda run: drawn.write_figures(run, names, kind)
+
+    def draw(run: "Run") -> None:
+        assert run.folder is not None
+        drawn.write(drawn.as_files(run.figures(kind), names, kind), run.folder / "figures")
+
+    return draw
 
 
 def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:

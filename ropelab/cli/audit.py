@@ -9,7 +9,6 @@ from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.errors import InputError, unknown_name
 from ropelab.runs.config import read_number, split_list
-from ropelab.runs.folders import replaced_file
 from ropelab.runs.notices import say
 
 if TYPE_CHECKING:
@@ -102,19 +101,15 @@ def audit(
 
 def draw_figures(audits: "list[Audit]", folder: Path) -> None:
     """Two figures per file, in numbered folders if there are several files."""
+    from ropelab.show import drawn
     from ropelab.show.figures.audit import draw
-    from ropelab.show.figures.style import use_style
 
     for number, one in enumerate(audits, 1):
         place = folder if len(audits) == 1 else folder / str(number)
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
         except FileExistsError:
             raise InputError(f"--figures {place} is a file, not a folder") from None
-        with use_style():
-            for name, figure in draw(one.tables).items():
-                with replaced_file(place / f"{name}.png") as fresh:
-                    figure.savefig(fresh, format="png", dpi=150, metadata={"Software": None})
 
 
 def emit(

@@ -22,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import tomli_w
@@ -36,11 +36,7 @@ from ropelab.runs.manifest import read_manifest, write_manifest
 from ropelab.runs.notices import say_once
 from ropelab.runs.tables import DamagedError, Tables, read_tables, unit_of, write_tables
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 SCHEMA = 1
-DOTS_PER_INCH = 150
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
@@ -121,13 +117,13 @@ def save(
     folder: Path,
     identity: Identity,
     tables: Tables,
-    figures: "Mapping[str, Figure] | None",
+    figures: Mapping[str, bytes] | None,
     about: Mapping[str, Any],
 ) -> None:
     """Write a run, whole or not at all. The caller holds the folder's lock.
 
     Args:
-        figures: None where nobody asked for them; `add_figures` can put them in later.
+        figures: files by name; None where nobody asked for them, `add_figures` adds them later.
         about: further manifest entries: question, answer, summary, command, start, seconds,
             measurements.
     """
@@ -147,7 +143,7 @@ def save(
         write_manifest(fresh, manifest)
 
 
-def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
+def add_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
     """Put figures into a finished run, in the place of those it has, whole or not at all."""
     manifest = read_manifest(folder)
     if manifest is None:
@@ -161,26 +157,11 @@ def add_figures(folder: Path, figures: "Mapping[str, Figure]") -> None:
         write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
 
 
-def _save_figures(figures: "Mapping[str, Figure]", folder: Path) -> list[str]:
-    """Write figures as PNG without a date, so that the same figure is the same file."""
-    from matplotlib import pyplot as plt
-
+def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
     (folder / "figures").mkdir()
-    names = {f"figures/{name}.png": figure for name, figure in figures.items()}
-    for name, figure in names.items():
-        _lay_out(figure)
-        figure.savefig(folder / name, dpi=DOTS_PER_INCH, metadata={"Software": None})
-        plt.close(figure)
-    return list(names)
-
-
-def _lay_out(figure: "Figure") -> None:
-    """Find room for labels once, at the resolution of the file; saving would do it twice more."""
-    engine = figure.get_layout_engine()
-    if engine is not None and figure.axes:
-        figure.set_dpi(DOTS_PER_INCH)
-        engine.execute(figure)
-        figure.set_layout_engine("none")
+    for name, content in figures.items():
+        (folder / "figures" / name).write_bytes(content)
+    return [f"figures/{name}" for name in figures]
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""Figures of a finished run in further formats, and in the style of a printed paper."""
+"""Figures from tables to files: drawn in one style, encoded and written in one place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,6 @@ from ropelab.runs.folders import replaced_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ropelab.lab import Run
 
 FORMATS = ("png", "pdf", "svg")
 STYLES = ("screen", "paper")
@@ -25,7 +24,7 @@ DATELESS: dict[str, dict[str, Any]] = {
 
 
 def read_formats(text: str) -> tuple[str, ...]:
-    """`png,pdf` as names of formats.
+    """Read the names of formats in a text such as `png,pdf`.
 
     Raises:
         InputError: a format that is not one of FORMATS.
@@ -40,40 +39,65 @@ def read_formats(text: str) -> tuple[str, ...]:
 
 
 def check_style(name: str) -> str:
-    """The style of that name; InputError with the nearest one if there is none."""
+    """Return the name of a style; raise InputError with the nearest one if there is none."""
     if name not in STYLES:
         raise unknown_name("figure style", name, STYLES)
     return name
 
 
 def is_default(formats: Sequence[str], style: str) -> bool:
-    """Whether the figures asked for are those that every run has."""
+    """Return True for the figures that every run has."""
     return tuple(formats) == ("png",) and style == "screen"
 
 
-def write_figures(run: "Run", formats: Sequence[str], style: str) -> list[Path]:
-    """Draw a stored run's figures again, in every format, beside those it has.
+def finished(
+    draw: "Callable[[Any], dict[str, Figure]]", tables: Any, style: str = "screen"
+) -> "dict[str, Figure]":
+    """Draw the figures of some tables, with titles that fit, for a screen or a printed column."""
+    from ropelab.show.figures.paper import fit_titles, for_paper
+    from ropelab.show.figures.style import use_style
 
-    Files in the style of a paper are called `<figure>-paper.<format>`.
-    """
-    assert run.folder is not None
-    folder = run.folder / "figures"
-    folder.mkdir(exist_ok=True)
+    with use_style():
+        figures = draw(tables)
+        for figure in figures.values():
+            (for_paper if style == "paper" else fit_titles)(figure)
+    return figures
+
+
+def as_files(
+    figures: "Mapping[str, Figure]", formats: Sequence[str] = ("png",), style: str = "screen"
+) -> dict[str, bytes]:
+    """Encode figures; in the style of a paper a file is called `<figure>-paper.<format>`."""
     ending = "" if style == "screen" else f"-{style}"
-    return [
-        _write(figure, folder / f"{name}{ending}.{format_}", style)
-        for name, figure in run.figures(style).items()
+    return {
+        f"{name}{ending}.{format_}": _encoded(figure, f"{name}{ending}", format_, style)
+        for name, figure in figures.items()
         for format_ in formats
-    ]
+    }
 
 
-def _write(figure: "Figure", path: Path, style: str) -> Path:
+def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
+    """Write encoded figures into a folder, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with replaced_file(folder / name) as fresh:
+            fresh.write_bytes(content)
+    return [folder / name for name in files]
+
+
+def _encoded(figure: "Figure", name: str, format_: str, style: str) -> bytes:
     from matplotlib import rc_context
 
+    # Find room for labels once, at the resolution of the file; saving would do it twice more.
+    engine = figure.get_layout_engine()
+    if engine is not None and figure.axes:
+        figure.set_dpi(DOTS_PER_INCH[style])
+        engine.execute(figure)
+        figure.set_layout_engine("none")
     # In memory first: the writer of PDF hides a full disk behind an error of its own.
-    kind, drawn = path.suffix[1:], BytesIO()
-    with rc_context({"svg.hashsalt": path.stem, "pdf.fonttype": 42}):
-        figure.savefig(drawn, format=kind, dpi=DOTS_PER_INCH[style], metadata=DATELESS[kind])
-    with replaced_file(path) as fresh:
-        fresh.write_bytes(drawn.getvalue())
-    return path
+    content = BytesIO()
+    with rc_context({"svg.hashsalt": name, "pdf.fonttype": 42}):
+        figure.savefig(
+            content, format=format_, dpi=DOTS_PER_INCH[style], metadata=DATELESS[format_]
+        )
+    return content.getvalue()

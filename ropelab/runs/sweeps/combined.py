@@ -20,8 +20,7 @@ from ropelab.runs.folders import locked
 from ropelab.runs.manifest import read_manifest
 from ropelab.runs.sweeps.cases import Sweep, plain
 from ropelab.runs.tables import DamagedError, Tables, sha256_of
-from ropelab.show.figures.paper import fit_titles
-from ropelab.show.figures.style import use_style
+from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.terminal import format_value
 
@@ -49,11 +48,8 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     folder = identity.folder(lab.results)
     with locked(folder, lab.waiting):
         if lab.redraw or not _is_there(folder, identity):
-            with use_style():
-                figures = draw(tables)
-                for figure in figures.values():
-                    fit_titles(figure)
-                store.save(folder, identity, tables, figures, _about(sweep, runs, tables))
+            pictures = as_files(finished(draw, tables))
+            store.save(folder, identity, tables, pictures, _about(sweep, runs, tables))
     return folder
 
 
