@@ -15,7 +15,8 @@ import pytest
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.cli import flags
-from ropelab.models.methods.registry import FREQUENCIES, METHODS
+from ropelab.math.methods import FREQUENCIES
+from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"

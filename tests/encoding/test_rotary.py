@@ -8,10 +8,10 @@ from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
-from ropelab.models.methods.language import parse_scaling
 
 DIM = 16
 PAIRINGS = st.sampled_from(["half", "interleaved"])

@@ -19,8 +19,8 @@ from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
-from ropelab.models.methods.language import parse_scaling
 from ropelab.runs.config import build
 from ropelab.runs.context import Context
 from ropelab.show.figures.base import draw

@@ -11,8 +11,8 @@ from ropelab.experiments.freqs.plan import plan
 from ropelab.experiments.freqs.report import answer, summary
 from ropelab.experiments.freqs.run import run
 from ropelab.lab import run as run_by_name
+from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
-from ropelab.models.methods.registry import FREQUENCIES
 from ropelab.runs.context import Context
 
 
@@ -135,7 +135,7 @@ def test_answer_and_summary(llama2):
         ({"factor": "nan"}, "must be a number"),
         ({"rotary_dim": 256}, "rotary_dim must be at most head_dim"),
         ({"method": "yarm"}, "did you mean 'yarn'"),
-        ({"method": "yarn(beta=3)"}, "unknown yarn knob"),
+        ({"method": "yarn(beta=3)"}, "unknown yarn parameter"),
         ({"method": "longrope(long_factor=[1, 2])"}, "2 numbers for 64 pairs"),
         ({"train_len": 1}, "greater than or equal to 2"),
         ({"model": "llama-3.1-9b"}, "did you mean 'llama-3.1-8b'"),

@@ -18,9 +18,9 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from ropelab.errors import InputError
+from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.methods.language import parse_scaling
 from ropelab.models.released.library import quiet
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED

@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ropelab.errors import InputError
+from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
-from ropelab.models.methods.language import parse_scaling
 from ropelab.models.released import model as module
 from ropelab.models.released import passes
 from ropelab.models.released.exchange import taken_apart

@@ -10,10 +10,10 @@ from transformers import PreTrainedTokenizerFast as FastTokenizer
 
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
-from ropelab.models.methods.language import parse_scaling
 from ropelab.models.released.fingerprint import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
 

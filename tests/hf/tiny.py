@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.methods.language import parse_scaling
 from ropelab.models.released.facts import facts_of
 
 PLACES = [folder / "shared" / "models" for folder in Path(__file__).resolve().parents]

@@ -7,11 +7,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import model as module
 from ropelab.models.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
-from ropelab.models.methods.language import parse_scaling
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)

@@ -5,9 +5,8 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.models.methods.knobs import SPREAD, Searched, best_knobs, has_knobs
-from ropelab.models.methods.language import parse_scaling
-from ropelab.models.methods.registry import FREQUENCIES
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
 METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}

@@ -10,9 +10,10 @@ import pytest
 import ropelab.models.methods
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, turns
+from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
-from ropelab.models.methods.language import parse_method, parse_methods, parse_scaling
-from ropelab.models.methods.registry import ALIASES, FREQUENCIES, METHODS, method_class
+from ropelab.models.methods.language import parse_method, parse_methods
+from ropelab.models.methods.registry import METHODS, method_class
 from ropelab.models.methods.search import search
 
 GEOMETRY = Geometry(16, 10000.0, 64)
@@ -40,7 +41,7 @@ def test_a_class_declares_what_the_registry_and_the_table_say(name):
     has_factor = "factor" in [knob.name for knob in fields(method)]
     assert has_factor == bool(method.factor_means)
     assert issubclass(method, Scaling) == (name in FREQUENCIES)
-    assert has_factor or not method.factors_tried
+    assert has_factor or not method.default_factors
 
 
 def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
@@ -85,8 +86,8 @@ def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed():
     [
         ("yarm", "unknown method 'yarm'; did you mean 'yarn'"),
         ("rerop", "unknown method 'rerop'; did you mean 'rerope'"),
-        ("yarn(beta=3)", "unknown yarn knob 'beta'"),
-        ("rerope(windw=3)", "unknown rerope knob 'windw'; did you mean 'window'"),
+        ("yarn(beta=3)", "unknown yarn parameter 'beta'"),
+        ("rerope(windw=3)", "unknown rerope parameter 'windw'; did you mean 'window'"),
         ("self_extend(group=0)", "group must be a whole number of at least 1, not 0"),
         ("self_extend(group=1.5)", "group must be a whole number, not '1.5'"),
         ("drope(sharpen=much)", "drope: sharpen must be a number, not 'much'"),
@@ -101,6 +102,10 @@ def test_what_cannot_be_read_is_refused_in_one_line(text, message):
     with pytest.raises(InputError, match=message) as refusal:
         parse_methods([text], GEOMETRY, 256)
     assert "\n" not in str(refusal.value)
+
+
+def test_scalings_know_the_methods_on_models_by_name():
+    assert (*FREQUENCIES, *ON_MODELS) == METHODS
 
 
 def test_what_acts_on_attention_is_no_change_of_frequencies():
@@ -132,7 +137,7 @@ def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
 
 def test_frequencies_are_read_without_torch():
     code = (
-        "import sys; from ropelab.models.methods.language import parse_scaling\n"
+        "import sys; from ropelab.math.methods import parse_scaling\n"
         "parse_scaling('resonance(inner=yarn(factor=8))')\n"
         "assert 'torch' not in sys.modules"
     )

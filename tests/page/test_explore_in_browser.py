@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity
 from ropelab.math.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.numerics.casts import alone
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.models.methods.language import parse_scaling
-from ropelab.models.methods.registry import FREQUENCIES
 from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
 
 KNOBS = {

@@ -9,9 +9,9 @@ from ropelab.audit.runtimes.document import load
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BLOCKS, language_part
 from ropelab.errors import InputError
+from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
 from ropelab.math.scaling import LongRope
-from ropelab.models.methods.language import parse_scaling
 
 ROTATING = frozenset(
     {

@@ -6,9 +6,9 @@ from ropelab.errors import InputError
 from ropelab.experiments.base.config import BaseConfig
 from ropelab.math.bounds import Fixed, Similarity
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import FloatFormat, format_named
 from ropelab.math.scaling import Scaling
-from ropelab.models.methods.language import parse_scaling
 
 TWO_PAIRS_REACH = 355
 """355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8."""

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from ropelab.experiments.extrapolate.given.config import ASKED, GivenConfig
 from ropelab.experiments.extrapolate.presets import PRESETS, Preset
-from ropelab.models.methods.registry import named
+from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks.config import (
     CorpusPath,
     Documents,
@@ -59,7 +59,7 @@ class ExtrapolateConfig(TrialConfig):
         DEFAULT_METHODS,
         description="methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); where "
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
-        f"the table `ropelab methods` says more: {named()}",
+        f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy", "hidden"),

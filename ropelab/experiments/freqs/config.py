@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import Layout, model_named
-from ropelab.models.methods.registry import FREQUENCIES, named
 from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
@@ -38,7 +38,7 @@ class FreqsConfig(Config):
     )
     method: str = Field(
         "yarn",
-        description=f"method with its knobs, such as yarn(beta_fast=16): {named(FREQUENCIES)}",
+        description=f"method with its knobs, such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}",
     )
     factor: Real = Field(
         4.0,

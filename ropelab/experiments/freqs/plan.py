@@ -6,8 +6,8 @@ from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.math.axes import axis_names, axis_of_pairs
 from ropelab.math.frequencies import Geometry
+from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling import RopePlan, Scaling
-from ropelab.models.methods.language import parse_scaling
 from ropelab.runs.config import LARGEST
 
 
@@ -41,7 +41,7 @@ def plan(config: FreqsConfig) -> Plan:
         widths = [2 * pairs for pairs in config.sections]
     geometries = [Geometry(width, config.base, config.train_len) for width in widths]
     scaling = parse_scaling(config.method, config.factor)
-    reach = getattr(scaling, "factor", config.factor) if scaling.factors_tried else config.factor
+    reach = getattr(scaling, "factor", config.factor) if scaling.default_factors else config.factor
     wanted = config.test_len or reach * config.train_len
     if not wanted <= LARGEST:
         raise InputError(f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact")

@@ -92,7 +92,7 @@ def _scaling(planned: Plan) -> pd.DataFrame:
     """
     scaling, scaled = planned.scaling, planned.scaled
     low, high = scaling.ramp_range(planned.geometry) or (math.nan, math.nan)
-    softmax = scaling.softmax_multiplier
+    softmax = scaling.softmax_factor
     row = {
         "method": scaling.label,
         "factor": getattr(scaling, "factor", math.nan),

@@ -138,7 +138,7 @@ class FrequenciesConfig(ShapedConfig):
         Raises:
             InputError: one cannot be read, or does not fit the width of a head.
         """
-        from ropelab.models.methods.language import parse_scaling
+        from ropelab.math.methods import parse_scaling
 
         parsed = [parse_scaling(text) for text in self.schemes]
         for scheme in parsed:

@@ -10,11 +10,11 @@ from ropelab.errors import InputError
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.reported import Reported, parse_reported
 from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FloatFormat, format_named
 from ropelab.math.numerics.presets import PRESETS, Preset, preset_named
-from ropelab.models.methods.language import parse_scaling
 
 
 @dataclass(frozen=True, kw_only=True)

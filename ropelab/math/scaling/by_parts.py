@@ -168,7 +168,7 @@ class Yarn(_CodedRamp, Stretching):
     The attention factor is, in this order: ``attention_factor`` when given;
     (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1) when both are given and not 0;
     0.1 ln f + 1. DeepSeek's model code also multiplies the softmax scale by the square of its
-    denominator: ``softmax_multiplier``, which acts on the unrotated features too and is therefore
+    denominator: ``softmax_factor``, which acts on the unrotated features too and is therefore
     not part of the plan.
     """
 
@@ -199,7 +199,7 @@ class Yarn(_CodedRamp, Stretching):
         return magnitude(stretch)
 
     @property
-    def softmax_multiplier(self) -> float | None:
+    def softmax_factor(self) -> float | None:
         """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code would apply it, else None."""
         if not self.mscale_all_dim:
             return None

@@ -29,7 +29,7 @@ class LongRope(Scaling):
     name: ClassVar[str] = "longrope"
     source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
     factor_means: ClassVar[str] = "the reach that the attention factor is computed from"
-    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         if not self.long_factor:

@@ -38,17 +38,21 @@ class RopePlan:
 class Scaling:
     """A way to run a model beyond its trained length by changing frequencies.
 
-    A subclass holds only its own knobs, is checked when built (InputError), and turns a geometry
-    and a length into a RopePlan. ``name`` is what users type, ``source`` where it comes from,
-    ``factor_means`` what its ``factor`` does, if it has one. ``factors_tried``: where no factor is
-    given, it is these multiples of the length to be read over the trained one; none of them: its
-    own default, as for methods that look at the length themselves.
+    A subclass holds only its own parameters, is checked when built (InputError), and turns a
+    geometry and a length into a RopePlan.
+
+    Attributes:
+        name: as users type it.
+        source: paper or code that the method comes from.
+        factor_means: the meaning of its ``factor``, empty if it has none.
+        default_factors: multiples of test length over trained length, each of which is a factor
+            where none is given; empty: its own default, as for methods that follow the length.
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
     factor_means: ClassVar[str] = ""
-    factors_tried: ClassVar[tuple[float, ...]] = ()
+    default_factors: ClassVar[tuple[float, ...]] = ()
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """The frequencies to use while ``length`` tokens are in the context.
@@ -65,7 +69,7 @@ class Scaling:
         return None
 
     @property
-    def softmax_multiplier(self) -> float | None:
+    def softmax_factor(self) -> float | None:
         """A factor that the method's model code applies to whole scores, beside the plan."""
         return None
 
@@ -85,7 +89,7 @@ class Stretching(Scaling):
     factor: float = 1.0
 
     factor_means: ClassVar[str] = "how many times the trained length is to be read"
-    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         check_factor(self.name, self.factor)
@@ -178,21 +182,21 @@ class Named(Protocol):
 def as_typed(method: Named) -> str:
     """A method as it would be typed, knobs at their defaults left out."""
     knobs = [
-        f"{knob.name}={knob_text(getattr(method, knob.name))}"
+        f"{knob.name}={parameter_text(getattr(method, knob.name))}"
         for knob in fields(method)
         if getattr(method, knob.name) != knob.default
     ]
     return f"{method.name}({', '.join(knobs)})" if knobs else method.name
 
 
-def knob_text(value: object) -> str:
+def parameter_text(value: object) -> str:
     """The value of a knob as it would be typed.
 
-    >>> knob_text(500000.0), knob_text((1.0, 2.5)), knob_text(True)
+    >>> parameter_text(500000.0), parameter_text((1.0, 2.5)), parameter_text(True)
     ('500000', '[1, 2.5]', 'true')
     """
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(map(knob_text, value))}]"
+        return f"[{', '.join(map(parameter_text, value))}]"
     return getattr(value, "label", str(value).lower())

@@ -45,7 +45,7 @@ class Proportional(PRope):
     name: ClassVar[str] = "proportional"
     source: ClassVar[str] = "Gemma 4; transformers rope type 'proportional'"
     factor_means: ClassVar[str] = "what the frequencies of turning pairs are divided by"
-    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,7 +37,7 @@ class NtkAware(Stretching):
     name: ClassVar[str] = "ntk"
     source: ClassVar[str] = "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16"
     # Good to about half of its factor only, so twice the reach is tried as well.
-    factors_tried: ClassVar[tuple[float, ...]] = (1.0, 2.0)
+    default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         base = ntk_base(geometry, stretch)
@@ -58,7 +58,7 @@ class DynamicNtk(NtkAware):
     name: ClassVar[str] = "dynamic_ntk"
     source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
     factor_means: ClassVar[str] = "what length/L - 1 is multiplied by; 1 stretches by length/L"
-    factors_tried: ClassVar[tuple[float, ...]] = ()
+    default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
         excess = max(length, geometry.trained_len) / geometry.trained_len - 1

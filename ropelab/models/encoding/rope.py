@@ -52,18 +52,18 @@ class Rope(Encoding):
         plan: frequencies and attention factor. Its pairs decide how much of a head is turned: a
             head wider than twice their number keeps its remaining features (partial rotary).
         pairing: which features make a pair, `half` (i and i + d/2) or `interleaved`.
-        softmax_multiplier: what DeepSeek's code multiplies scores with beside the plan; the models
+        softmax_factor: what DeepSeek's code multiplies scores with beside the plan; the models
             trained here have no such factor and read without it.
     """
 
     name: ClassVar[str] = "rope"
 
     def __init__(
-        self, plan: RopePlan, pairing: Pairing = "half", softmax_multiplier: float = 1.0
+        self, plan: RopePlan, pairing: Pairing = "half", softmax_factor: float = 1.0
     ) -> None:
         super().__init__()
         self.plan, self.pairing = plan, pairing
-        self.softmax_multiplier = softmax_multiplier
+        self.softmax_factor = softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
         self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
 

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ropelab.math.methods import ALIASES
 from ropelab.math.scaling import Scaling
-from ropelab.math.scaling.plan import knob_text
-from ropelab.models.methods.registry import ALIASES, METHODS, method_class
+from ropelab.math.scaling.plan import parameter_text
+from ropelab.models.methods.registry import METHODS, method_class
 
 if TYPE_CHECKING:
-    from ropelab.models.methods.language import Typed
+    from ropelab.models.methods.method import Method
+
+    Typed = Scaling | Method
 
 
 def catalogue() -> pd.DataFrame:
@@ -33,10 +36,10 @@ def _row(name: str, method: "type[Typed]") -> dict[str, str]:
 
 def _knob(method: "type[Typed]", knob: Any) -> str:
     """A knob and its default; `...` where the default follows from the model and the length."""
-    follows = knob.name == "factor" and method.factors_tried
+    follows = knob.name == "factor" and method.default_factors
     required = knob.default is MISSING or knob.default == ()
     open_ = follows or required or knob.default is None
-    return f"{knob.name}={'...' if open_ else knob_text(knob.default)}"
+    return f"{knob.name}={'...' if open_ else parameter_text(knob.default)}"
 
 
 def _places(method: "type[Typed]") -> str:

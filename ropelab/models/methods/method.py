@@ -37,7 +37,7 @@ class Method(ABC):
         acts_on: what it changes; a model given by `--hf` lets frequencies and attention be changed,
             and its weights not.
         factor_means: what its factor does, empty if it has none.
-        factors_tried: as `Scaling.factors_tried`.
+        default_factors: as `Scaling.default_factors`.
         is_tunable: whether a model can be fine-tuned under it.
     """
 
@@ -45,7 +45,7 @@ class Method(ABC):
     source: ClassVar[str]
     acts_on: ClassVar[ActsOn] = "attention"
     factor_means: ClassVar[str] = ""
-    factors_tried: ClassVar[tuple[float, ...]] = ()
+    default_factors: ClassVar[tuple[float, ...]] = ()
     is_tunable: ClassVar[bool] = True
 
     @property
@@ -122,7 +122,7 @@ class Scaled(Reading):
         return self
 
     def encoding(self, geometry: Geometry, length: int) -> Rope:
-        multiplier = self.scaling.softmax_multiplier or 1.0
+        multiplier = self.scaling.softmax_factor or 1.0
         return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:

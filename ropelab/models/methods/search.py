@@ -40,7 +40,7 @@ class LongRopeSearch(Method):
     source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082"
     acts_on: ClassVar[ActsOn] = "frequencies"
     factor_means: ClassVar[str] = "how many times the trained length is to be read"
-    factors_tried: ClassVar[tuple[float, ...]] = (1.0,)
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
     is_tunable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -51,7 +51,7 @@ def taken_apart(encoding: Encoding) -> Exchange:
     if isinstance(encoding, SelfExtend):
         return Exchange(plan=encoding.rope.plan, far=encoding)
     if isinstance(encoding, Rope):
-        return Exchange(plan=encoding.plan, softmax=encoding.softmax_multiplier)
+        return Exchange(plan=encoding.plan, softmax=encoding.softmax_factor)
     raise InputError(f"{encoding.name} is no way to read a model that was trained elsewhere")
 
 

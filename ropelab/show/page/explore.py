@@ -5,9 +5,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ropelab.math.methods import FREQUENCIES, scaling_class
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import Scaling
-from ropelab.models.methods.registry import FREQUENCIES, method_class
 from ropelab.show.page.document import write_page
 from ropelab.show.page.report import drawing
 
@@ -27,7 +27,7 @@ def known() -> dict[str, Any]:
     """What the script takes from the package: methods with their knobs, formats, looks."""
     names = [name for name in FREQUENCIES if name not in NOT_HERE]
     return {
-        "methods": {name: _method(method_class(name)) for name in names},
+        "methods": {name: _method(scaling_class(name)) for name in names},
         "formats": [_format(one) for one in FORMATS.values()],
         "tolerance": TOLERANCE,
         "looks": drawing()["looks"],

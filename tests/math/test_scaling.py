@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, turns, wavelengths
+from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.scaling import (
     NtkAware,
     RopePlan,
@@ -19,8 +20,6 @@ from ropelab.math.scaling import (
     ntk_base,
     roles,
 )
-from ropelab.models.methods.language import parse_scaling
-from ropelab.models.methods.registry import FREQUENCIES
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
 GEOMETRIES = st.builds(
@@ -38,7 +37,7 @@ NEEDED = {
     "spaced": "(n=2)",
     "without": "(band=slow)",
 }
-"""The knobs of methods that have no default for all of them."""
+"""The parameters of methods that have no default for all of them."""
 
 
 def inv_freq(text, geometry, length=None, factor=None):
@@ -121,8 +120,8 @@ def test_yarn_attention_factors(factor, attention):
 def test_mscale_of_deepseek_v3_moves_the_factor_into_the_softmax():
     yarn = Yarn(factor=40, mscale=1.0, mscale_all_dim=1.0)
     assert yarn.plan(LLAMA2, 4096).attention_factor == 1
-    assert yarn.softmax_multiplier == pytest.approx((0.1 * math.log(40) + 1) ** 2)
-    assert Yarn(factor=40).softmax_multiplier is None
+    assert yarn.softmax_factor == pytest.approx((0.1 * math.log(40) + 1) ** 2)
+    assert Yarn(factor=40).softmax_factor is None
 
 
 def test_a_given_attention_factor_wins():
@@ -286,7 +285,7 @@ def test_labels_leave_defaults_out():
         ("yarm", "unknown method 'yarm'; did you mean 'yarn'"),
         ("", "unknown method ''"),
         ("yarn(beta_fats=3)", "did you mean 'beta_fast'"),
-        ("unscaled(factor=2)", "takes no knobs"),
+        ("unscaled(factor=2)", "takes no parameters"),
         ("pi(factor=0.5)", "at least 1, not 0.5"),
         ("pi(factor=nan)", "must be a number, not 'nan'"),
         ("pi(factor=inf)", "must be a number"),
@@ -303,7 +302,7 @@ def test_labels_leave_defaults_out():
         ("longrope", "needs long_factor"),
         ("longrope(long_factor=[1, 0])", "positive numbers"),
         ("abf(base=1)", "above 1"),
-        ("yarn(factor=4", r"write name\(knob=value"),
+        ("yarn(factor=4", r"write name\(parameter=value"),
         ("resonance(inner=yarm)", "did you mean 'yarn'"),
         ("one", "one needs period="),
         ("one(period=2)", "above 2, not 2"),
@@ -311,7 +310,7 @@ def test_labels_leave_defaults_out():
         ("spaced(n=1)", "at least 2 frequencies"),
         ("spaced(n=2, longest=3)", "longest must be above shortest"),
         ("without(band=fats)", "did you mean 'fast'"),
-        ("without(band=)", "band must be a word"),
+        ("without(band=)", "band needs a value"),
     ],
 )
 def test_bad_methods_get_one_clear_line(text, message):

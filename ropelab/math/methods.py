@@ -1,0 +1,185 @@
+"""Scaling methods by name, and the syntax in which users write any method.
+
+``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
+``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
+
+To add one: a `Scaling` in ropelab/math/scaling that declares `name`, `source` and its parameters as
+fields, a line below, and a row in a test table. This module imports no NumPy, so that a help text
+can name them all.
+"""
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ropelab.errors import InputError, unknown_name
+from ropelab.runs.config import read_number, split_list
+
+if TYPE_CHECKING:
+    from ropelab.math.scaling import Scaling
+
+# Each name with the module and the class in ropelab.math.scaling.
+FREQUENCIES = {
+    "unscaled": "uniform.Unscaled",
+    "pi": "uniform.PositionInterpolation",
+    "ntk": "uniform.NtkAware",
+    "dynamic_ntk": "uniform.DynamicNtk",
+    "ntk_by_parts": "by_parts.NtkByParts",
+    "yarn": "by_parts.Yarn",
+    "yarn_paper": "by_parts.YarnPaper",
+    "dynamic_yarn": "by_parts.DynamicYarn",
+    "llama3": "by_parts.Llama3",
+    "longrope": "given.LongRope",
+    "resonance": "selected.Resonance",
+    "clipped": "selected.Clipped",
+    "p_rope": "selected.PRope",
+    "proportional": "selected.Proportional",
+    "abf": "uniform.AdjustedBase",
+    "one": "chosen.One",
+    "spaced": "chosen.Spaced",
+    "without": "chosen.Without",
+}
+# Other names in use, mostly the rope types of transformers.
+ALIASES = {
+    "none": "unscaled",
+    "default": "unscaled",
+    "linear": "pi",
+    "dynamic": "dynamic_ntk",
+    "by_parts": "ntk_by_parts",
+    "cope": "clipped",
+}
+# Methods that change attention or weights, or are searched on a model: known here by name only, so
+# that commands which change frequencies alone can say where these belong.
+ON_MODELS = ("log_n", "rerope", "self_extend", "drope", "longrope_search")
+
+
+def canonical(name: str) -> str:
+    """Return the name under which a method is registered, for any spelling or alias of it."""
+    key = name.lower().replace("-", "_")
+    return ALIASES.get(key, key)
+
+
+def scaling_class(name: str) -> "type[Scaling]":
+    """Return the class of a scaling method, by its name or an alias.
+
+    Raises:
+        InputError: there is none (with the nearest name), or the method changes more than
+            frequencies.
+    """
+    key = canonical(name)
+    if key in ON_MODELS:
+        raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
+    if key not in FREQUENCIES:
+        raise unknown_name("method", name, FREQUENCIES)
+    module, attribute = FREQUENCIES[key].split(".")
+    found: type[Scaling] = getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
+    return found
+
+
+def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
+    """Parse a method that changes frequencies.
+
+    Args:
+        factor: test length over trained length, for methods whose factor means that and is not
+            given.
+    Raises:
+        InputError: an unknown method or parameter (with the nearest name), a value of the wrong
+            kind, a parameter given twice, values the method refuses, or a method that changes more
+            than frequencies.
+
+    >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
+    'yarn(factor=4, beta_fast=16)'
+    """
+    name, arguments = split_call(text)
+    scaling: Scaling = build_method(scaling_class(name), arguments, factor, parse_scaling)
+    return scaling
+
+
+def build_method(
+    method: Any,
+    arguments: list[str],
+    factor: float | None,
+    parse_inner: Callable[[str, float | None], object],
+) -> Any:
+    """Build a method of a class from arguments such as ``beta_fast=16``.
+
+    Args:
+        method: a dataclass with `name` and `default_factors`, as every method is.
+        parse_inner: parses a parameter that is a method itself.
+    """
+    annotations = typing.get_type_hints(method)
+    names = [field.name for field in fields(method)]
+    values: dict[str, object] = {}
+    for argument in arguments:
+        name, _, text = (part.strip() for part in argument.partition("="))
+        if not names:
+            raise InputError(f"{method.name} takes no parameters, so not '{name}'")
+        if name not in names:
+            raise unknown_name(f"{method.name} parameter", name, names)
+        if name in values:
+            raise InputError(f"{method.name}: {name} is given twice")
+        label = f"{method.name}: {name}"
+        values[name] = _value(label, text, annotations[name], factor, parse_inner)
+    if factor is not None and method.default_factors:
+        values.setdefault("factor", float(factor))
+    for field in fields(method):
+        if field.default is MISSING and field.name not in values:
+            raise InputError(f"{method.name} needs {field.name}=...")
+    return method(**values)
+
+
+def split_call(text: str) -> tuple[str, list[str]]:
+    """Split ``name(a=1, b=2)`` into the name and its arguments."""
+    name, bracket, rest = text.strip().partition("(")
+    if not bracket:
+        return name, []
+    if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
+        raise InputError(f"cannot read method '{text}': write name(parameter=value, ...)")
+    return name.strip(), split_list(rest[:-1])
+
+
+def _value(
+    label: str,
+    text: str,
+    kind: object,
+    factor: float | None,
+    parse_inner: Callable[[str, float | None], object],
+) -> object:
+    if isinstance(kind, types.UnionType):
+        if text.lower() == "none":
+            return None
+        kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
+    if kind == tuple[float, ...]:
+        return tuple(_number(label, item) for item in split_list(text.strip("[]()")))
+    readers = {bool: _truth, int: _whole, float: _number, str: _word}
+    return readers[kind](label, text) if kind in readers else parse_inner(text, factor)
+
+
+def _number(label: str, text: str) -> float:
+    try:
+        return float(read_number(text))  # type: ignore[arg-type]
+    except ValueError:
+        raise InputError(f"{label} must be a number, not '{text}'") from None
+
+
+def _whole(label: str, text: str) -> int:
+    value = _number(label, text)
+    if value != int(value):
+        raise InputError(f"{label} must be a whole number, not '{text}'")
+    return int(value)
+
+
+def _word(label: str, text: str) -> str:
+    if not text:
+        raise InputError(f"{label} needs a value")
+    return text.lower()
+
+
+def _truth(label: str, text: str) -> bool:
+    words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+    if text.lower() not in words:
+        raise InputError(f"{label} must be true or false, not '{text}'")
+    return words[text.lower()]
