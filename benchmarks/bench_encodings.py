@@ -14,7 +14,7 @@ from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs
 from ropelab.experiments.encodings.times import times
 from ropelab.runs.config import build
-from ropelab.runs.context import silent
+from ropelab.runs.cell import silent
 
 
 def arguments() -> argparse.Namespace:

@@ -36,7 +36,7 @@ from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
 from ropelab.models.lm.source import Mixture, Source
 from ropelab.models.lm.training import Recipe, train
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance
 from ropelab.runs.machine import about_dtype, computing_in, resolve_dtype
 
 PATIENCE = 6

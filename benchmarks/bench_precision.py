@@ -19,7 +19,7 @@ from ropelab.experiments.precision.ladder import ladder_tables
 from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.run import run
 from ropelab.math.numerics.ranges import span
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 LONG = 1 << 24
 

@@ -34,7 +34,7 @@ from ropelab.models.tasks.cells import Trained
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import build
-from ropelab.runs.context import Context, Engine, InThisProcess, Needs
+from ropelab.runs.cell import Context, Engine, InThisProcess, Needs
 from ropelab.runs.engine.capacity import cores
 from ropelab.runs.engine.on_ray import OnRay
 from ropelab.runs.engine.workers import Workers

@@ -1,34 +1,48 @@
 """Carry out one experiment: validate, find a finished run or make one, store it, hand it over."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from html import escape
+from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ropelab import experiments
-from ropelab.errors import InputError
+from ropelab.errors import InputError, RopelabError, naming
 from ropelab.experiments import Experiment
 from ropelab.runs import store
+from ropelab.runs.cell import (
+    Cell,
+    Context,
+    Needs,
+    Progress,
+    Stored,
+    Values,
+    name_of,
+    silent,
+    with_starts,
+)
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
-from ropelab.runs.context import Cell, Context, Engine, InThisProcess, Progress, silent
+from ropelab.runs.engine import Engine, Here
 from ropelab.runs.estimate import Estimate, refuse_beyond, told
 from ropelab.runs.folders import Waiting, locked, say_nothing
 from ropelab.runs.machine import about_dtype
 from ropelab.runs.manifest import read_manifest
 from ropelab.runs.notices import say
-from ropelab.runs.outlook import outlook, room_for, workers_for
 from ropelab.runs.tables import DamagedError, Tables, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+# Experiments of whose runs the ledger says what they mean for published statements.
+JUDGED = ("extrapolate", "encodings", "frequencies")
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,20 +96,42 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """A run to be made: an experiment, its validated config, and its name for people."""
+
+    experiment: Experiment
+    config: Config
+    label: Label = field(default_factory=Label)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run reads the results of others."""
+        return bool(self.config.reads() or self.config.requires())
+
+
+@dataclass(frozen=True)
+class Work:
+    """The cells of a run by name, starts before what starts from them; and those to be computed."""
+
+    cells: Mapping[str, Cell]
+    left: Mapping[str, Cell]
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
 class Lab:
-    """Where runs are kept and how their progress is told.
+    """Where runs are kept and how their progress is shown.
 
     Args:
         results: the folder of results; None keeps everything in memory.
-        force: make runs again that are finished.
+        force: make finished runs again.
         redraw: draw the figures of finished runs again.
         figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
-        engine: where cells are computed.
+        engine: computes the cells.
         workers: how many processes compute them, for estimates; None: as many as fit.
-        limits: refuse work that takes more than a day, or more memory than there is.
-        foretold: what the work costs has been said already.
+        limits: refuse work that takes more than a day, or more memory than is free.
     """
 
     results: Path | None = None
@@ -105,75 +141,178 @@ class Lab:
     progress: Progress = silent
     waiting: Waiting = say_nothing
     notice: Callable[[str], None] | None = None
-    engine: Engine = field(default_factory=InThisProcess)
+    engine: Engine = field(default_factory=Here)
     workers: int | None = 1
     limits: bool = True
-    foretold: bool = False
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
-    ) -> tuple[Experiment, Config]:
-        """The experiment and its validated config.
+    ) -> Plan:
+        """Return a validated plan.
 
         Raises:
-            InputError: the experiment or a value is not one that exists.
+            InputError: the experiment or a value does not exist.
         """
         experiment = experiments.load(name)
         config = build(experiment.config.chosen_by(values), values, called)
         experiment.check(config)
-        return experiment, config
+        return Plan(experiment, config)
 
-    def carry_out(self, experiment: Experiment, config: Config, label: Label | None = None) -> Run:
-        """A finished run of that config, made now, under that label, if it does not exist yet."""
+    def run(self, plan: Plan) -> Run:
+        """Return the finished run of a plan, made now if it does not exist yet."""
+        return next(run for _, run in self.run_all([plan]))
+
+    def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
+        """Make runs side by side, and yield the number of a plan and its run when it is finished.
+
+        Runs that read the results of others, and repeated ones, follow when those are there.
+
+        Raises:
+            RopelabError: a run failed; the others are finished.
+        """
+        failures: list[RopelabError] = []
+        first = [n for n, plan in enumerate(plans) if not plan.waits and plan not in plans[:n]]
+        yield from self._side_by_side({n: plans[n] for n in first}, failures)
+        for number in [n for n in range(len(plans)) if n not in first]:
+            required = [self.prepare(*wanted) for wanted in plans[number].config.requires()]
+            for _ in self._side_by_side(dict(enumerate(required)), failures):
+                pass
+            yield from self._side_by_side({number: plans[number]}, failures)
+        if failures:
+            raise failures[0]
+
+    def work(self, plan: Plan, context: Context) -> Work:
+        """Return the cells of a run, and what is left of them; nothing is computed."""
+        cells = with_starts(plan.experiment.cells(plan.config))
+        left = {name: cell for name, cell in cells.items() if not context.is_finished(cell)}
+        known = plan.experiment.estimate(plan.config)
+        return Work(cells, left, cost_of(left.values()) if known is None else known)
+
+    def is_finished(self, plan: Plan) -> bool:
+        """Whether a run is there and will be used; nothing is written."""
+        if self.results is None or self.force:
+            return False
+        identity = self._identity(plan)
+        try:
+            return store.find(identity.folder(self.results), identity) is not None
+        except DamagedError:
+            return False
+
+    def announce(self, estimate: Estimate, cells: Sequence[Cell]) -> None:
+        """Say the cost of work that takes more than a minute.
+
+        Args:
+            cells: those that are still to be computed.
+        Raises:
+            InputError: it takes more than a day, or more memory than is free.
+        """
+        workers = workers_for(self.workers, cells)
+        if self.limits:
+            refuse_beyond(estimate, workers, room_for(estimate))
+        if self.notice and (line := told(estimate, workers)):
+            self.notice(line)
+
+    def context(self) -> Context:
+        """Return the surroundings of cells."""
         if self.results is None:
-            context = Context(progress=self.progress, engine=self.engine, limits=self.limits)
-            self._weigh(experiment, config, context)
-            tables = experiment.run(config, context)
-            return Run(experiment, config, tables, experiment.answer(tables))
-        for name, values in config.requires():  # nobody has told yet what these cost
-            replace(self, foretold=False).carry_out(*self.prepare(name, values))
-        identity = self._identity(experiment, config, label or Label())
+            return Context(self.progress, limits=self.limits)
+        again = uuid4().hex if self.force else ""
+        cells = Cells(self.results / ".cells", again, self.waiting)
+        return Context(self.progress, cells, self.limits)
+
+    def _side_by_side(
+        self, plans: Mapping[int, Plan], failures: list[RopelabError]
+    ) -> Iterator[tuple[int, Run]]:
+        """Make runs that read no other one; errors are added to `failures`."""
+        context, start = self.context(), _Start()
+        works: dict[int, Work] = {}
+        for number, plan in plans.items():
+            try:
+                with naming(plan.label.origin):
+                    found = self._found(plan)
+            except RopelabError as error:
+                failures.append(error)
+                continue
+            if found:
+                yield number, found
+                continue
+            if self.results is not None:
+                store.check_writable(self.results)
+            works[number] = self.work(plan, context)
+        self._announce_all({plans[number]: work for number, work in works.items()})
+
+        missing = {name: cell for work in works.values() for name, cell in work.left.items()}
+        # Workers begin at once; runs that lack no cell are finished here meanwhile.
+        done = self.engine.compute(list(missing.values()), context)
+        waiting = {number: set(work.left) for number, work in works.items()}
+        errors: dict[int, list[Exception]] = {number: [] for number in works}
+        ready = [number for number, left in waiting.items() if not left]
+        for cell, failed in chain([(None, None)], done):
+            if cell is not None:
+                name = name_of(cell)
+                ready = [number for number, left in waiting.items() if name in left]
+            for number in ready:
+                if cell is not None:
+                    waiting[number].discard(name)
+                if failed and failed not in errors[number]:
+                    errors[number].append(failed)
+                if waiting[number] or errors[number]:
+                    continue
+                try:
+                    with naming(plans[number].label.origin):
+                        yield number, self._make(plans[number], works[number], context, start)
+                except RopelabError as raised:
+                    failures.append(raised)
+        for number, raised_by in errors.items():
+            if raised_by:
+                failures.append(_one_error(raised_by, plans[number].label.origin))
+
+    def _announce_all(self, works: Mapping[Plan, Work]) -> None:
+        """Say the cost of all runs together; refuse where a run, or all of them, cost too much."""
+        for plan, work in works.items():
+            with naming(plan.label.origin):
+                replace(self, notice=None).announce(work.estimate, list(work.left.values()))
+        left = {name: cell for work in works.values() for name, cell in work.left.items()}
+        whole = [work.estimate for work in works.values() if not work.cells]
+        self.announce(sum(whole, cost_of(left.values())), list(left.values()))
+        # How training computes, so that a slow machine is no surprise.
+        configs = [plan.config.model_dump() for plan in works]
+        chosen = {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
+        for dtype, device in sorted(chosen):
+            if self.notice:
+                self.notice(about_dtype(dtype, device))
+
+    def _found(self, plan: Plan) -> Run | None:
+        """The finished run of a plan, its figures drawn; None where it is to be made."""
+        if self.results is None or self.force:
+            return None
+        identity = self._identity(plan)
         folder = identity.folder(self.results)
-        run = None
-        with suppress(DamagedError):  # said by whoever makes it again
-            run = None if self.force else self._stored(experiment, identity, folder)
-        if run and not self._to_draw(folder):
+        try:
+            run = self._stored(plan, identity, folder)
+        except DamagedError as error:
+            say(f"{error}: the run is made again")
+            return None
+        if run is None or not self._to_draw(folder):
             return run
         try:
             store.check_writable(self.results)
         except InputError as error:
-            if run is None or self.redraw:
+            if self.redraw:
                 raise
             say(f"figures are not drawn: {error}")
             return run
         with locked(folder, self.waiting):
-            return self._under_lock(experiment, identity, folder)
-
-    def _under_lock(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run:
-        """The run, made or drawn where another process has not done so by now."""
-        try:
-            run = None if self.force else self._stored(experiment, identity, folder)
-        except DamagedError as error:
-            say(f"{error}: the run is made again")
-            run = None
-        if run is None:
-            self._make(experiment, identity, folder)
-            made = self._stored(experiment, identity, folder)
-            if made is None:
-                raise DamagedError(f"what was just written to {folder} cannot be read back")
-            return replace(made, reused=False)
-        if self._to_draw(folder):
             store.add_figures(folder, run.pictures())
         return run
 
-    def _stored(self, experiment: Experiment, identity: store.Identity, folder: Path) -> Run | None:
-        """The finished run of that folder, None without one, DamagedError for what is none now."""
+    def _stored(self, plan: Plan, identity: store.Identity, folder: Path) -> Run | None:
+        """The finished run of a folder, None without one, DamagedError where it was changed."""
         found = store.find(folder, identity)
         if found is None:
             return None
-        tables = found[1]
-        answer = experiment.answer(tables)
-        return Run(experiment, identity.config, tables, answer, folder, reused=True)
+        answer = plan.experiment.answer(found[1])
+        return Run(plan.experiment, identity.config, found[1], answer, folder, reused=True)
 
     def _to_draw(self, folder: Path) -> bool:
         """Whether a stored run lacks figures that are wanted, or has some that are damaged."""
@@ -183,83 +322,126 @@ class Lab:
         drawn = manifest["figures"] is not None and store.has_whole_figures(folder, manifest)
         return self.figures and not drawn
 
-    def _identity(self, experiment: Experiment, config: Config, label: Label) -> store.Identity:
+    def _identity(self, plan: Plan) -> store.Identity:
         assert self.results is not None
+        config, experiment = plan.config, plan.experiment
         stored = {
             folder.relative_to(self.results).as_posix(): sha256_of(folder / "manifest.json")
             for folder, _, _ in store.undamaged(self.results, config.reads())
         }
         inputs = {**config.inputs(), **stored}
-        return store.Identity(experiment.name, experiment.version, config, inputs, label)
+        return store.Identity(experiment.name, experiment.version, config, inputs, plan.label)
 
-    def _make(self, experiment: Experiment, identity: store.Identity, folder: Path) -> None:
-        start, clock = datetime.now(UTC), time.perf_counter()
-        context = self.context()
-        self._weigh(experiment, identity.config, context)
-        self._announce(identity.config)
-        tables = experiment.run(identity.config, context)
-        run = Run(experiment, identity.config, tables, experiment.answer(tables))
+    def _make(self, plan: Plan, work: Work, context: Context, start: "_Start") -> Run:
+        """Make the tables of a run whose cells are finished, and store them."""
+        experiment, config = plan.experiment, plan.config
+        if self.results is None:
+            tables = _tables(plan, Values(context))
+            return Run(experiment, config, tables, experiment.answer(tables))
+        results = self.results
+        identity = self._identity(plan)
+        folder = identity.folder(results)
+        with locked(folder, self.waiting):
+            # Another process may have made it meanwhile.
+            found = None
+            with suppress(DamagedError):
+                found = None if self.force else self._stored(plan, identity, folder)
+            if found is None:
+                values = Values(context, lambda name: _stored_runs(results, name))
+                self._save(plan, identity, folder, work, values, start)
+                found = self._stored(plan, identity, folder)
+                if found is None:
+                    raise DamagedError(f"what was just written to {folder} cannot be read back")
+                found = replace(found, reused=False)
+        return found
+
+    def _save(
+        self,
+        plan: Plan,
+        identity: store.Identity,
+        folder: Path,
+        work: Work,
+        values: Values,
+        start: "_Start",
+    ) -> None:
+        experiment, config = plan.experiment, plan.config
+        tables = _tables(plan, values)
+        run = Run(experiment, config, tables, experiment.answer(tables))
+        times = experiment.times(config, values)
+        counts = {"computed": len(work.left), "reused": len(work.cells) - len(work.left)}
         about = {
-            **_optional(title=identity.label.title),
-            "question": identity.config.asks(experiment.question),
+            **_optional(title=plan.label.title),
+            "question": config.asks(experiment.question),
             "cannot_show": experiment.cannot_show,
             "answer": run.answer,
             "summary": store.to_records(run.summary()),
             "command": store.command_of(identity),
-            "start": start.isoformat(timespec="seconds"),
-            "seconds": round(time.perf_counter() - clock, 3),
-            **_optional(measurements=context.cells.counts(), times=context.times),
+            "start": start.date.isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - start.clock, 3),
+            **_optional(
+                measurements=counts if work.cells else {},
+                times={name: store.to_records(table) for name, table in times.items()},
+            ),
         }
         store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
 
-    def is_finished(
-        self, experiment: Experiment, config: Config, label: Label | None = None
-    ) -> bool:
-        """Whether a run of that config is there and will be used; nothing is written."""
-        if self.results is None or self.force:
-            return False
-        identity = self._identity(experiment, config, label or Label())
-        try:
-            return store.find(identity.folder(self.results), identity) is not None
-        except DamagedError:
-            return False
 
-    def foretell(self, estimate: Estimate, cells: Sequence[Cell]) -> None:
-        """Say what work costs that takes more than a minute.
+@dataclass(frozen=True)
+class _Start:
+    """When work began."""
 
-        Args:
-            cells: those that are still to be computed.
-        Raises:
-            InputError: it takes more than a day, or more memory than there is.
-        """
-        workers = workers_for(self.workers, cells)
-        if self.limits:
-            refuse_beyond(estimate, workers, room_for(estimate))
-        if self.notice and (line := told(estimate, workers)):
-            self.notice(line)
+    date: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=time.perf_counter)
 
-    def _weigh(self, experiment: Experiment, config: Config, context: Context) -> None:
-        if not self.foretold:
-            ahead = outlook(experiment, config, context)
-            self.foretell(ahead.estimate, ahead.left)
 
-    def _announce(self, config: Config) -> None:
-        """Tell how a training run computes, so that a slow machine is no surprise."""
-        dtype, device = getattr(config, "dtype", None), getattr(config, "device", "")
-        if self.notice and dtype:
-            self.notice(about_dtype(dtype, device))
+def _tables(plan: Plan, values: Values) -> Tables:
+    """The tables of a run; those of experiments that the ledger judges end in `literature`."""
+    tables = dict(plan.experiment.tables(plan.config, values))
+    if plan.experiment.name in JUDGED and not plan.config.model_dump().get("hf"):
+        # Imported here: the mathematics answers without torch, and the ledger is above them.
+        from ropelab.claims.judge import judged
 
-    def context(self) -> Context:
-        """What a run gets that is kept in the results folder."""
-        results = self.results
-        assert results is not None
-        return Context(
-            self.progress,
-            Cells(results / ".cells", uuid4().hex if self.force else "", self.waiting),
-            lambda name: store.stored_runs(results, name, experiments.load(name).version),
-            engine=self.engine,
-            limits=self.limits,
-        )
+        config = plan.config.model_dump(mode="json")
+        tables["literature"] = judged(plan.experiment.name, config, tables)
+    return tables
+
+
+def _stored_runs(results: Path, name: str) -> list[Stored]:
+    return store.stored_runs(results, name, experiments.load(name).version)
+
+
+def _one_error(errors: Sequence[Exception], origin: str) -> RopelabError:
+    """One error for all cells that failed; one that is no user's business is raised as it is."""
+    first = next((error for error in errors if not isinstance(error, RopelabError)), errors[0])
+    if not isinstance(first, RopelabError):
+        raise first
+    more = f" (and {len(errors) - 1} more failed)" if len(errors) > 1 else ""
+    return type(first)(f"{f'{origin}: ' if origin else ''}{first}{more}")
+
+
+def cost_of(cells: Iterable[Cell]) -> Estimate:
+    """Add up what cells cost."""
+    return sum((cell.needs.cost() for cell in cells), Estimate())
+
+
+def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
+    """How many processes compute cells side by side, as the engine will decide."""
+    if asked == 1 or not cells:
+        return 1
+    from ropelab.runs.engine.capacity import machine_for
+
+    return machine_for(asked, [cell.needs for cell in cells]).workers
+
+
+def room_for(estimate: Estimate) -> float:
+    """Bytes that work may need; this machine is asked only where it could be too much."""
+    # With less memory free than an ordinary cell needs, one is tried anyway.
+    ordinary = Needs().memory_bytes
+    if estimate.bytes <= ordinary:
+        return ordinary
+    from ropelab.runs.engine.capacity import available_memory
+
+    return available_memory()
 
 
 def _optional(**entries: Any) -> dict[str, Any]:
@@ -287,4 +469,4 @@ def run(
     """
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)
-    return lab.carry_out(*lab.prepare(name, values))
+    return lab.run(lab.prepare(name, values))

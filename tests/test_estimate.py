@@ -13,7 +13,7 @@ from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
 from ropelab.runs.config import build
-from ropelab.runs.context import Context, Needs
+from ropelab.runs.cell import Context, Needs
 from ropelab.runs.engine import capacity
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness, told
 from ropelab.runs.outlook import outlook

@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.errors import MachineError
 from ropelab.lab import Lab
-from ropelab.runs.context import InThisProcess
+from ropelab.runs.cell import InThisProcess
 from ropelab.runs.together import carry_out_all
 from tests.engine.cells_of_tests import Sum
 from tests.toy import Toy, ToyConfig

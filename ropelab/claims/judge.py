@@ -7,7 +7,7 @@ import pandas as pd
 
 from ropelab.claims.ledger import CLAIMS
 from ropelab.claims.sources import cited
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 
 COLUMNS = ["id", "source", "statement", "evidence", "verdict", "measured", "expected"]
 

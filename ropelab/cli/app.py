@@ -28,7 +28,7 @@ from ropelab.runs.notices import say
 
 if TYPE_CHECKING:
     from ropelab.lab import Lab, Run
-    from ropelab.runs.context import Engine
+    from ropelab.runs.engine import Engine
 
 ENGINES = ("local", "ray")
 
@@ -93,7 +93,7 @@ def _run_one(
     lab = replace(lab, workers=workers, limits=not no_limits)
     plan = lab.prepare(experiment.name, {**values, **fields}, flags.flag_of)
     with _engine(engine, workers, address) as started:
-        run = replace(lab, engine=started).carry_out(*plan, label)
+        run = replace(lab, engine=started).run(replace(plan, label=label))
     draw_more(run)
     if json:
         print_json(run)
@@ -127,7 +127,7 @@ def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
 
 def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
     from ropelab.lab import Lab
-    from ropelab.runs.context import silent
+    from ropelab.runs.cell import silent
     from ropelab.show import terminal
 
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
@@ -158,10 +158,10 @@ def _made(name: str, workers: int | None, address: str | None) -> "Engine":
     if address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     if workers == 1:
-        from ropelab.runs.context import InThisProcess
+        from ropelab.runs.engine import Here
 
-        return InThisProcess()
-    from ropelab.runs.engine.workers import Workers
+        return Here()
+    from ropelab.runs.engine.local import Workers
 
     return Workers(workers)
 

@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance
 from ropelab.runs.estimate import duration
 from ropelab.runs.notices import printable, say
 

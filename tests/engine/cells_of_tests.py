@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.errors import MachineError
-from ropelab.runs.context import Context, Needs
+from ropelab.runs.cell import Context, Needs
 
 
 @dataclass(frozen=True)

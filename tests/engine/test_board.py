@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.runs import estimate
 from ropelab.runs.cells import Cells
-from ropelab.runs.context import Context, Needs
+from ropelab.runs.cell import Context, Needs
 from ropelab.runs.engine.messages import Board, Message
 from ropelab.runs.engine.schedule import Job
 from ropelab.runs.forecast import Forecast

@@ -13,7 +13,7 @@ import pytest
 
 from ropelab.errors import MachineError
 from ropelab.runs.cells import Cells
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 from ropelab.runs.engine import crew
 from ropelab.runs.engine.workers import TRIES, Workers
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Within

@@ -22,7 +22,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
 from ropelab.runs.config import build
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 from ropelab.show.figures.base import draw
 
 

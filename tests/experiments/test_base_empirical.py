@@ -15,7 +15,7 @@ from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach
 from ropelab.lab import run as run_by_name
 from ropelab.runs.config import read_toml
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 WORSE, SAME = -0.4, 0.1
 LOW, HIGH, NOTHING = 0.02, 0.4, math.nan

@@ -14,7 +14,7 @@ from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_b
 from ropelab.experiments.encodings.plan import shape_of
 from ropelab.models.encoding.registry import ENCODINGS, make_encoding
 from ropelab.runs.config import build
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 from ropelab.show.figures.encodings import draw
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL

@@ -18,7 +18,7 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.corpora import origins
 from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.config import build
-from ropelab.runs.context import Context, silent
+from ropelab.runs.cell import Context, silent
 from ropelab.show.figures.extrapolate import draw
 from ropelab.show.figures.finetuned import against_zero_shot
 from ropelab.show.figures.kinds import against_window, title

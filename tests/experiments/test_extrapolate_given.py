@@ -24,7 +24,7 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.tables import BUCKET, NLL, losses
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
-from ropelab.runs.context import Context, silent
+from ropelab.runs.cell import Context, silent
 from ropelab.show.figures.extrapolate import draw
 from tests.hf.tiny import REAL, reader_of_bytes
 

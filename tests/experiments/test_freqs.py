@@ -13,7 +13,7 @@ from ropelab.experiments.freqs.run import run
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 
 def tables_of(**values):

@@ -24,7 +24,7 @@ from ropelab.math.numerics.phase import wrapped
 from ropelab.math.numerics.presets import PRESETS
 from ropelab.math.numerics.ranges import span
 from ropelab.runs.config import build, read_toml
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 from ropelab.runs.store import to_records
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style

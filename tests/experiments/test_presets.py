@@ -12,7 +12,7 @@ from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, one_step
 from ropelab.runs.config import build
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 
 def training(corpora: tuple[str, str], preset: str) -> Training:

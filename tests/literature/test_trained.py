@@ -17,7 +17,7 @@ from ropelab.claims.trained.base_bound import Outcome
 from ropelab.claims.trained.encodings import LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES
 from ropelab.claims.trained.stored import Encodings, Methods, Tally, described, largest_first
 from ropelab.lab import run
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label
 
 HOLDS, CONDITION, WRONG = Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED

@@ -27,7 +27,7 @@ from ropelab.models.lm.checkpoints import FILE
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import periodic_batch
 from ropelab.models.lm.training import Recipe, check_finite, train
-from ropelab.runs.context import Advance, silent
+from ropelab.runs.cell import Advance, silent
 
 RECIPE = Recipe(steps=12, window=32, tokens_per_step=128, warmup=2, first_window=8)
 PROGRESS = partial(silent, "training")

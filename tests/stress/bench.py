@@ -19,7 +19,7 @@ from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
 from ropelab.runs.config import Base, Config
-from ropelab.runs.context import Context, Needs
+from ropelab.runs.cell import Context, Needs
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import replaced_file
 

@@ -10,7 +10,7 @@ import pytest
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
-from ropelab.runs.context import InThisProcess
+from ropelab.runs.cell import InThisProcess
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.lookahead import cells_ahead
 from ropelab.runs.manifest import read_manifest

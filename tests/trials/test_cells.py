@@ -25,7 +25,7 @@ from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import Matched, Retrieval
 from ropelab.runs.config import build
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 from tests.hf.tiny import reader_of_bytes
 from tests.small import SMALL
 

@@ -11,7 +11,7 @@ import pandas as pd
 from ropelab.claims.numbers import count_of
 from ropelab.claims.record import Claim, Evidence, Passage, limit, missing, part
 from ropelab.math.bounds import Similarity, first_negative
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import FIT
 
 CONTEXTS = tuple(1024 * 2**i for i in range(11))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Passage, missing, part
 from ropelab.claims.sources import SOURCES
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 
 
 def agrees(printed: str, ours: float) -> bool:

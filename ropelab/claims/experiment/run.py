@@ -13,12 +13,12 @@ from ropelab.claims.questions import QUESTIONS
 from ropelab.claims.record import Claim, Evidence, Passage
 from ropelab.claims.rest import REST
 from ropelab.claims.sources import SOURCES, cited
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Values
 
 PAGE = ["source", "title", "author", "year", "link", "place", "line", "quote", "english", "id"]
 
 
-def run(config: ClaimsConfig, context: Context) -> dict[str, pd.DataFrame]:
+def run(config: ClaimsConfig, context: Values) -> dict[str, pd.DataFrame]:
     """Check the claims.
 
     Returns:
@@ -69,7 +69,7 @@ def _chosen(config: ClaimsConfig) -> list[Claim]:
     return list(said_in(config.source)) if config.source else list(CLAIMS)
 
 
-def changes(claim: Claim, config: ClaimsConfig, context: Context) -> dict[str, Any]:
+def changes(claim: Claim, config: ClaimsConfig, context: Values) -> dict[str, Any]:
     """What a run puts into a claim's inputs: the seed, and the stored runs it reads.
 
     What a model given by --hf does is no evidence about models trained here.

@@ -8,7 +8,7 @@ import pandas as pd
 from ropelab.claims.record import Claim, Evidence, Kind, Passage, limit, missing, part
 from ropelab.claims.trained.stored import described
 from ropelab.math.bounds import Similarity, first_negative
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.stats import FALSE_DISCOVERIES
 from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ropelab.claims.record import Finding, Passage, limit, missing, part
 from ropelab.claims.trained.stored import Trained, tally, trained_claim
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import MISSED, WORKS
 
 COMMAND = "ropelab frequencies --seeds 0,1,2,3,4"

@@ -19,7 +19,7 @@ import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Finding, Kind, Passage, missing, part
 from ropelab.claims.trained.stored import Methods, described, in_context, largest_first
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label
 from ropelab.runs.thresholds import CLOSE, LEARNED
 

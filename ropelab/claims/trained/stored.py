@@ -21,7 +21,7 @@ from typing import TypeVar
 import pandas as pd
 
 from ropelab.claims.record import Claim, Evidence, Finding, Kind, Passage, limit, missing, part
-from ropelab.runs.context import Stored
+from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import LEARNED

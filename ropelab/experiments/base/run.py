@@ -12,7 +12,7 @@ from ropelab.experiments.base.theories import theories
 from ropelab.math.bounds import first_negative, lowest, rules
 from ropelab.math.bounds.published import judge
 from ropelab.math.frequencies import inverse_frequencies, turns
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 
 def run(config: BaseConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ropelab.experiments.base.estimate import seconds_of
 from ropelab.math.bounds import Similarity, Walk, first_negative
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 Interval = tuple[float, float]
 

@@ -7,16 +7,19 @@ from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.plan import questions
 from ropelab.experiments.base_empirical.predictions import predictions
 from ropelab.experiments.base_empirical.tables import accuracy
-from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.models.tasks.cells import collected
 from ropelab.models.tasks.tables import BUCKET, losses
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Cell, Values
 
 
-def run(config: BaseEmpiricalConfig, context: Context) -> dict[str, pd.DataFrame]:
-    """Train and measure; `tables.py` and `predictions.py` say what each table holds."""
-    asked = questions(config)
-    train_all(asked, context)
-    measured = ask_all(asked, context)
+def cells(config: BaseEmpiricalConfig) -> list[Cell]:
+    """Every task of every model."""
+    return [*questions(config)]
+
+
+def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make the tables that `tables.py` and `predictions.py` describe."""
+    measured = collected(questions(config), values)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
     similarity = config.similarity()

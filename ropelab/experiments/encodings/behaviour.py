@@ -12,7 +12,7 @@ from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, norm
 from ropelab.models.tasks.cells import Trial
 from ropelab.models.tasks.readers import Reader, defined_length
-from ropelab.runs.context import Advance, Supply
+from ropelab.runs.cell import Advance, Supply
 
 TEXTS = 4
 """Texts on which caches and shuffled orders are tried."""

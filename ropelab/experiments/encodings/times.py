@@ -7,9 +7,11 @@ Times differ from run to run, so they go into the manifest and not into a table.
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 
 from ropelab.experiments.encodings.config import EncodingsConfig
@@ -23,8 +25,10 @@ from ropelab.models.lm.source import periodic_batch
 from ropelab.models.lm.training import make_optimizers, one_step
 from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.models.tasks.readers import defined_length
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance, Cell, Context, Needs
 
+# How often an encoding and NoPE are timed in turns.
+ROUNDS = 5
 DECODED = 16
 """Tokens decoded between two readings of the clock."""
 STEADY = 0.15
@@ -32,9 +36,29 @@ STEADY = 0.15
 Work = Callable[[], object]
 
 
-def times(config: EncodingsConfig, rounds: int, advance: Advance) -> list[dict[str, Any]]:
-    """One record per encoding: throughput, time per decoded token, and both against NoPE."""
-    return [_row(config, name, rounds, advance) for name in config.encodings]
+@dataclass(frozen=True)
+class Timing:
+    """The clock as a cell: computed alone, since anything beside it would be timed too."""
+
+    config: EncodingsConfig
+    kind: ClassVar[str] = "encodings-times"
+    version: ClassVar[int] = 1
+    title: ClassVar[str] = "timing against nope"
+    starts: ClassVar[tuple[Cell, ...]] = ()
+    needs: ClassVar[Needs] = Needs(alone=True, dtype="float32")
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything that the models are made from."""
+        shape = {"layers", "width", "heads", "head_dim", "tokens_per_step", "first_window"}
+        named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
+        return self.config.model_dump(mode="json", include=named)
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """`times`: a row per encoding: throughput, time per decoded token, both against NoPE."""
+        with context.progress(self.title, len(self.config.encodings)) as advance:
+            rows = [_row(self.config, name, ROUNDS, advance) for name in self.config.encodings]
+        return {"times": pd.DataFrame(rows)}
 
 
 def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> dict[str, Any]:

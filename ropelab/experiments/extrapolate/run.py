@@ -14,7 +14,6 @@ literature     what was published and this run speaks about, judged
 
 import pandas as pd
 
-from ropelab.claims.judge import judged
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.given import run as given
 from ropelab.experiments.extrapolate.given.config import GivenConfig
@@ -22,45 +21,51 @@ from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, retrieval_pairs, t
 from ropelab.experiments.extrapolate.plan import questions, trial
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.tasks import corpora
-from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.models.tasks.cells import Labelled, collected
 from ropelab.models.tasks.documents import told_apart
 from ropelab.models.tasks.retrieval import Matched, Retrieval
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Pair, compared
-from ropelab.runs.context import Context
 
 
-def run(config: ExtrapolateConfig | GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
-    """Train and measure, or measure a model given; each file's head says what its tables hold."""
+def cells(config: ExtrapolateConfig | GivenConfig) -> list[Cell]:
+    """Every task of every row, with and without a model."""
     if isinstance(config, GivenConfig):
-        return given.measure(config, context)
-    asked = questions(config)
-    train_all(asked, context)
-    tables: dict[str, pd.DataFrame] = {}
+        return []
+    return [*questions(config), *without_a_model(config)]
+
+
+def tables(config: ExtrapolateConfig | GivenConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make the tables that the head of this file describes."""
+    if isinstance(config, GivenConfig):
+        return given.measure(config, values)
+    asked: list[Labelled] = [*questions(config), *without_a_model(config)]
+    found: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
     searched: list[pd.DataFrame] = []
     matched: list[pd.DataFrame] = []
-    for task, measured in ask_all([*asked, *without_a_model(config)], context).items():
+    for task, measured in collected(asked, values).items():
         if "searched" in measured:
             searched.append(measured.pop("searched").assign(task=task))
         if "matched" in measured:
             matched.append(measured.pop("matched").assign(task=task))
         if task == "text":
-            tables["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
-            tables["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
-            tables |= by_document(measured["last_window"], config)
+            found["text_nll"] = losses(measured["buckets"], [*ROW, *BUCKET])
+            found["last_window"] = losses(measured["last_window"], [*ROW, "context_tokens"])
+            found |= by_document(measured["last_window"], config)
             pairs += text_pairs(**measured, short=[config.train_len], test_len=config.test_len)
         else:
-            tables[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
+            found[f"{task}_accuracy"] = accuracies(measured["trials"], [*ROW, *PLACE])
             pairs += retrieval_pairs(f"{task}_accuracy", measured["trials"])
-    for name, table in tables.items():
-        tables[name] = table.assign(train_len_tokens=config.train_len)
+    for name, table in found.items():
+        found[name] = table.assign(train_len_tokens=config.train_len)
     if searched:
-        tables["searched"] = pd.concat(searched, ignore_index=True)
+        found["searched"] = pd.concat(searched, ignore_index=True)
     if matched:
-        tables["matched"] = accuracies(pd.concat(matched), ["task", "n_gram_tokens", *PLACE])
-    tables["comparisons"] = compared(pairs, ABOUT)
-    return {**tables, "literature": judged("extrapolate", config.model_dump(mode="json"), tables)}
+        found["matched"] = accuracies(pd.concat(matched), ["task", "n_gram_tokens", *PLACE])
+    found["comparisons"] = compared(pairs, ABOUT)
+    return found
 
 
 def by_document(last_window: pd.DataFrame, config: ExtrapolateConfig) -> dict[str, pd.DataFrame]:

@@ -12,7 +12,7 @@ from ropelab.experiments.freqs.plan import Plan, plan
 from ropelab.math.frequencies import Geometry, turns, wavelengths
 from ropelab.math.models import MODELS
 from ropelab.math.scaling import RopePlan, kept_weights, roles
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 
 def run(config: FreqsConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -2,24 +2,25 @@
 
 import pandas as pd
 
-from ropelab.claims.judge import judged
-from ropelab.experiments.frequencies import tables
+from ropelab.experiments.frequencies import tables as made
 from ropelab.experiments.frequencies.config import FrequenciesConfig
 from ropelab.experiments.frequencies.plan import questions
 from ropelab.experiments.frequencies.representable import representable, schemes_table
-from ropelab.models.tasks.cells import ask_all, train_all
-from ropelab.runs.context import Context
+from ropelab.models.tasks.cells import collected
+from ropelab.runs.cell import Cell, Values
 
 
-def run(config: FrequenciesConfig, context: Context) -> dict[str, pd.DataFrame]:
-    """Compute, train and measure; `representable.py` and `tables.py` say what tables hold."""
-    asked = questions(config)
-    train_all(asked, context)
-    measured = tables.units(ask_all(asked, context))
+def cells(config: FrequenciesConfig) -> list[Cell]:
+    """Every task of every model."""
+    return [*questions(config)]
+
+
+def tables(config: FrequenciesConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make the tables that `representable.py` and `tables.py` describe."""
+    measured = made.units(collected(questions(config), values))
     found = {"schemes": schemes_table(config), "representable": representable(config)}
-    found["learned"] = tables.learned(measured, config)
-    found["comparisons"] = tables.comparisons(measured, config)
+    found["learned"] = made.learned(measured, config)
+    found["comparisons"] = made.comparisons(measured, config)
     if config.bands:
-        found["removed"] = tables.removed(measured, config)
-    found["literature"] = judged("frequencies", config.model_dump(mode="json"), found)
+        found["removed"] = made.removed(measured, config)
     return found

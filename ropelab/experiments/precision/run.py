@@ -16,7 +16,7 @@ from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.reported import Range, reported_table
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain
-from ropelab.runs.context import Context
+from ropelab.runs.cell import Context
 
 
 def run(config: PrecisionConfig, context: Context) -> dict[str, pd.DataFrame]:

@@ -13,8 +13,8 @@ from typing import Any
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.training import Data, Recipe, train
+from ropelab.runs.cell import Context, Supply
 from ropelab.runs.cells import CellName
-from ropelab.runs.context import Context, Supply
 from ropelab.runs.machine import DtypeName
 
 VERSION = 4

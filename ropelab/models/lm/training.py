@@ -30,7 +30,7 @@ from ropelab.models.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.runs import interrupts
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance
 from ropelab.runs.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64

@@ -1,10 +1,9 @@
-"""The pieces of a run that trains and measures: small descriptions that can be sent anywhere.
+"""The cells of a run that trains and measures: models, and evaluation tasks that start from them.
 
-A run is two kinds of phases. First every model is trained, those that start from another one after
-it; then every question is asked of every model. Tables come last, from all values together.
+Tables come last, from the values of all cells together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -17,7 +16,7 @@ from ropelab.models.lm.memory import bytes_of_reading, bytes_of_training
 from ropelab.models.lm.trained import VERSION, Training
 from ropelab.models.lm.training import operations_of_training, operations_per_token
 from ropelab.models.tasks.readers import Reader
-from ropelab.runs.context import Advance, Cell, Context, Needs, Supply
+from ropelab.runs.cell import Advance, Cell, Context, Needs, Supply, Values
 from ropelab.runs.machine import DtypeName, computing_in
 
 FORWARD = 1 / 3
@@ -101,13 +100,20 @@ class Trained:
         training = self.training
         return Needs(
             operations_of_training(training.size, training.recipe),
-            max(MEMORY, bytes_of_training(training.size, training.recipe, training.fused)),
-            training.dtype,
+            memory_bytes=max(
+                MEMORY, bytes_of_training(training.size, training.recipe, training.fused)
+            ),
+            dtype=training.dtype,
             gpu=self.device == "cuda",
-            awaited=True,
             folders=training.folders,
             supplies=training.task.supplies,
         )
+
+    @property
+    def starts(self) -> "tuple[Trained, ...]":
+        """The training whose weights this one begins with."""
+        start = self.training.start
+        return (replace(self, training=start),) if start else ()
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """`loss`: the training loss of each step, in nats per scored token."""
@@ -166,12 +172,18 @@ class Asked:
         searched = self.reader.evaluations * self._operations(self.trial.searched)
         return Needs(
             self._operations(self.trial.windows) + searched,
-            self._bytes(),
-            self.dtype,
+            memory_bytes=self._bytes(),
+            dtype=self.dtype,
             gpu=self.device == "cuda",
             folders=self.subject.folders,
             supplies=self.trial.supplies,
         )
+
+    @property
+    def starts(self) -> tuple[Trained, ...]:
+        """The training of its model."""
+        trained = Trained(training=self.subject, device=self.device, called=self.model_name)
+        return (trained,)
 
     def _operations(self, windows: Sequence[tuple[int, int]]) -> float:
         return sum(
@@ -193,25 +205,6 @@ class Asked:
         return {**tables, "searched": pd.DataFrame([reader.chosen])} if reader.chosen else tables
 
 
-def train_all(asked: Iterable[Asked], context: Context) -> None:
-    """Train every model that is asked something, each after the one that it starts from."""
-    waiting = {
-        str(each.key): Trained(training=each, device=cell.device, called=cell.model_name)
-        for cell in asked
-        for each in _with_starts(cell.subject)
-    }
-    for depth in sorted({_depth(cell.training) for cell in waiting.values()}):
-        context.phase([c for c in waiting.values() if _depth(c.training) == depth])
-
-
-def _with_starts(training: Training) -> list[Training]:
-    return [*(_with_starts(training.start) if training.start else ()), training]
-
-
-def _depth(training: Training) -> int:
-    return len(_with_starts(training))
-
-
 class Labelled(Cell, Protocol):
     """A cell whose values are rows of tables: a question, and what stands in front of each row."""
 
@@ -222,20 +215,20 @@ class Labelled(Cell, Protocol):
     def labels(self) -> tuple[tuple[str, object], ...]: ...
 
 
-def ask_all(asked: Sequence[Labelled], context: Context) -> dict[str, dict[str, pd.DataFrame]]:
-    """The values of all questions: by the name of the trial and of the table.
+def collected(asked: Sequence[Labelled], values: Values) -> dict[str, dict[str, pd.DataFrame]]:
+    """Return the values of all tasks: by the name of the task and of the table.
 
-    In a table the values of all models stand one below the other, under their labels.
+    In a table the values of all models follow one another, under their labels.
     """
-    collected: dict[str, dict[str, list[pd.DataFrame]]] = {}
-    for cell, tables in zip(asked, context.phase(asked), strict=True):
-        of_trial = collected.setdefault(cell.trial.name, {})
-        for name, table in tables.items():
+    found: dict[str, dict[str, list[pd.DataFrame]]] = {}
+    for cell in asked:
+        of_trial = found.setdefault(cell.trial.name, {})
+        for name, table in values[cell].items():
             labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
             of_trial.setdefault(name, []).append(labelled)
     return {
         trial: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
-        for trial, tables in collected.items()
+        for trial, tables in found.items()
     }
 
 

@@ -20,7 +20,7 @@ from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.readers import Reader
 from ropelab.models.tasks.retrieval import per_sequence
 from ropelab.models.tasks.tokens import TokenText
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """One's own model in the place of a trained one."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from ropelab.models.released.load import ModelDtype
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.tasks.cells import Question
 from ropelab.models.tasks.readers import Reader
-from ropelab.runs.context import Cell, Context, Needs
+from ropelab.runs.cell import Cell, Context, Needs
 
 
 @dataclass(frozen=True)
@@ -101,29 +100,13 @@ class AskedOfGiven:
         """Nothing that an engine could plan with: all is computed where the model is loaded."""
         return Needs()
 
+    @property
+    def starts(self) -> tuple[Cell, ...]:
+        """None: the model is given."""
+        return ()
+
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """The values of the question, per document or sequence."""
         model = self.subject.model()
         with context.progress(self.title, self.trial.steps) as advance:
             return self.trial.measure(model, self.reader, advance)
-
-
-class WithOneModel:
-    """An engine for a model that is loaded once: in this process, on all threads of torch.
-
-    Args:
-        before: called with the cells that are to be computed, if there are any.
-    """
-
-    def __init__(self, before: Callable[[Sequence[Cell], Context], None]) -> None:
-        self._before = before
-
-    def compute(self, cells: Sequence[Cell], context: Context) -> None:
-        """See `Engine.compute`."""
-        if cells:
-            self._before(cells, context)
-        for cell in cells:
-            context.compute(cell)
-
-    def stop(self) -> None:
-        """There is nothing to end."""

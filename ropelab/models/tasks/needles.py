@@ -25,7 +25,7 @@ from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.answers import answered
 from ropelab.models.tasks.readers import Reader
 from ropelab.models.tasks.tokens import TokenText
-from ropelab.runs.context import Advance
+from ropelab.runs.cell import Advance
 
 NeedleName = Literal["passkey", "multiquery"]
 NAMES = (

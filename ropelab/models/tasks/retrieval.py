@@ -26,7 +26,7 @@ from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.readers import Reader
 from ropelab.models.tasks.text import SEARCH_SEED
-from ropelab.runs.context import Advance, Needs, Supply
+from ropelab.runs.cell import Advance, Cell, Needs, Supply
 
 SEARCH_SEQUENCES = 2
 """Per place, for the loss that a search lowers."""
@@ -160,6 +160,7 @@ class Matched:
     labels: ClassVar[tuple[tuple[str, object], ...]] = ()
     kind: ClassVar[str] = "matched"
     version: ClassVar[int] = 1
+    starts: ClassVar[tuple[Cell, ...]] = ()
 
     @property
     def key(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.readers import Reader
-from ropelab.runs.context import Advance, Supply
+from ropelab.runs.cell import Advance, Supply
 
 ROWS_AT_ONCE = 5
 """Documents between two reports of progress."""

@@ -1,5 +1,76 @@
-"""Where cells are computed: in this process, in worker processes beside it, or on a Ray cluster.
+"""The one map: cells are computed in this process, in worker processes beside it, or on Ray.
 
-An experiment hands a phase of cells to its context and knows nothing of this. One torch thread
-computes a cell wherever it is, so tables are the same, byte for byte, for any number of workers.
+One torch thread computes a cell wherever it is, so tables are the same, byte for byte, for any
+number of workers. Cells that are computed `alone` stay in the process that asked.
 """
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Protocol
+
+from ropelab.errors import RopelabError
+from ropelab.runs.cell import Cell, Context, name_of
+from ropelab.runs.engine.board import Board
+from ropelab.runs.machine import one_thread
+
+Done = tuple[Cell, Exception | None]
+"""A cell that is finished, or the error that it ended with."""
+
+
+class Engine(Protocol):
+    """Computes cells, wherever it likes, and keeps them in the context's cells."""
+
+    def compute(self, cells: Sequence[Cell], context: Context) -> Iterator[Done]:
+        """Compute cells and yield each when it is finished; one that fails stops no other.
+
+        Args:
+            cells: each once, and behind the cells that it starts from. A cell whose start failed
+                ends with the same error.
+        """
+        ...
+
+    def stop(self) -> None:
+        """End what is being computed, so that nothing is left running."""
+        ...
+
+
+class Here:
+    """Computes cells one after another, without any other process."""
+
+    def compute(self, cells: Sequence[Cell], context: Context) -> Iterator[Done]:
+        """See `Engine.compute`."""
+        if cells:
+            with Board(context.progress, cells, workers=1) as board:
+                yield from computed_here(range(len(cells)), cells, context, board, {})
+
+    def stop(self) -> None:
+        """There is nothing to end."""
+
+
+def computed_here(
+    numbers: Sequence[int],
+    cells: Sequence[Cell],
+    context: Context,
+    board: Board,
+    failed: dict[str, Exception],
+) -> Iterator[Done]:
+    """Compute some of the cells in this process, in their order.
+
+    Args:
+        failed: errors of cells by their names; those of cells that fail now are added.
+    """
+    for number in numbers:
+        cell = cells[number]
+        error = next((failed[s] for s in map(name_of, cell.starts) if s in failed), None)
+        if error is None:
+            board.begin(number)
+            try:
+                one = cell.needs.dtype and not cell.needs.alone
+                with one_thread() if one else nullcontext():
+                    context.compute(cell)
+            except RopelabError as raised:
+                error = raised
+        if error is not None:
+            failed[name_of(cell)] = error
+        board.finish(number)
+        yield cell, error

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 from loky import cpu_count
 
-from ropelab.runs.context import Needs
+from ropelab.runs.cell import Needs
 
 
 def cores() -> int:

@@ -7,7 +7,7 @@ its machine is lost, Ray begins the cell again elsewhere.
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,11 +23,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import ropelab
 from ropelab.errors import MachineError
+from ropelab.runs.cell import Cell, Context, Needs, identity_of, with_starts
 from ropelab.runs.cells import CellName, Cells, Parcel
-from ropelab.runs.context import Cell, Context, Needs
-from ropelab.runs.engine.messages import Board, Outbox, Reporter
-from ropelab.runs.engine.schedule import Job, Outcome, Schedule
-from ropelab.runs.engine.tickets import Tickets
+from ropelab.runs.engine.board import Board, Outbox, Reporter
+from ropelab.runs.engine.schedule import Job, Outcome, Schedule, jobs_for
 from ropelab.runs.machine import one_thread
 
 VERSION = ropelab.__version__
@@ -93,22 +92,22 @@ class Order:
 class Fleet:
     """The cells that are with Ray, and the thread that waits for them.
 
-    Args:
-        most: as in `Cluster`.
-        folder: as in `Order`.
+    Attributes:
+        jobs: by the future that is done when the job is.
     """
 
-    def __init__(self, most: int | None, folder: str = "") -> None:
+    def __init__(
+        self, room: Cluster, cells: Sequence[Cell], kept: Cells, board: Board, folder: str
+    ) -> None:
         here = ray.get_runtime_context().get_node_id()
         beside = NodeAffinitySchedulingStrategy(here, soft=False)
+        self.jobs = {job.outcome: job for job in jobs_for(cells, range(len(cells)))}
+        self._kept, self._board, self._folder = kept, board, folder
         self._outbox = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
-        self._folder = folder
         self._objects: dict[str, Any] = {}
         self._running: dict[Any, tuple[str, Future[Outcome]]] = {}
         self._stopped = threading.Event()
-        cluster = Cluster(most)
-        self._schedule = Schedule(cluster, self._start)
-        self._tickets = Tickets(self._schedule, cluster.workers)
+        self._schedule = Schedule(list(self.jobs.values()), room, self._start)
         self._task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
         self._send("preparation", ray.remote(num_cpus=1)(prepare)).add_done_callback(
             lambda prepared: self._schedule.open()
@@ -116,26 +115,19 @@ class Fleet:
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
-    def submit(self, cell: Cell, cells: Cells, board: Board) -> Job:
-        """Hand a cell in."""
-        return self._tickets.submit(cell, cells, board)
-
-    def forget(self, job: Job) -> None:
-        """A cell is done with."""
-        self._tickets.forget(job)
-
     def dismiss(self) -> None:
-        """Wait for nothing any more; what still runs ends with the connection."""
+        """Wait for nothing any more; running cells end with the connection."""
         self._stopped.set()
         self._watcher.join(timeout=5 * SECONDS_BETWEEN_LOOKS)
         self._fail(KeyboardInterrupt())
 
     def _start(self, job: Job, gpu: int) -> "Future[Outcome]":
         needs = job.needs
-        parcels = [parcel for name in needs.folders if (parcel := job.cells.packed(name))]
+        names = [*map(identity_of, with_starts(job.cell.starts).values()), *needs.folders]
+        parcels = [parcel for name in names if (parcel := self._kept.packed(name))]
         objects = [self._stored(repr(supply), supply.content) for supply in needs.supplies]
         objects += [self._stored(_digest(parcel), partial(_same, parcel)) for parcel in parcels]
-        order = Order(job.ticket, job.cell, job.cells.again, self._folder, VERSION)
+        order = Order(job.number, job.cell, self._kept.again, self._folder, VERSION)
         options = {"num_gpus": int(needs.gpu), "name": job.cell.title}
         task = self._task.options(**options)
         return self._send(job.cell.title, task, order, self._outbox, *objects)
@@ -158,20 +150,35 @@ class Fleet:
         """Pass on messages and results until dismissed."""
         try:
             while not self._stopped.is_set():
-                self._tell()
+                for message in self._outbox.get_nowait_batch(self._outbox.qsize()):
+                    self._board.take(message)
                 if not self._running:
                     self._stopped.wait(SECONDS_BETWEEN_LOOKS)
                     continue
                 done, _ = ray.wait(list(self._running), timeout=SECONDS_BETWEEN_LOOKS)
                 for reference in done:
-                    _settle(*self._running.pop(reference), reference)
+                    self._settle(*self._running.pop(reference), reference)
         except Exception as error:
             self._fail(MachineError(f"the connection to Ray was lost: {_first_line(error)}"))
 
-    def _tell(self) -> None:
-        """Show what workers have said since the last time."""
-        for message in self._outbox.get_nowait_batch(self._outbox.qsize()):
-            self._tickets.tell(message)
+    def _settle(self, title: str, future: "Future[Outcome]", reference: Any) -> None:
+        """Keep what a task gave back, before cells that start from it can begin."""
+        try:
+            parcels = ray.get(reference)
+            for parcel in parcels:
+                self._kept.unpack(parcel)
+            future.set_result(())
+        except RayTaskError as error:
+            future.set_exception(error.cause or error)
+        except RayError as error:
+            reason = _first_line(error)
+            future.set_exception(
+                MachineError(
+                    f"'{title}' was lost {TRIES} times with its worker or machine: {reason}"
+                )
+            )
+        except Exception as error:
+            future.set_exception(error)
 
     def _fail(self, error: BaseException) -> None:
         """End all that wait and all that run with an error."""
@@ -217,19 +224,6 @@ def computed(order: Order, outbox: Outbox, *objects: Any) -> Outcome:
             reporter.say("ended")
         left = [cells.packed(name) for name in (own, *needs.folders)]
     return tuple(parcel for parcel in left if parcel and parcel not in parcels)
-
-
-def _settle(title: str, future: "Future[Outcome]", reference: Any) -> None:
-    """Give a future what came of its task."""
-    try:
-        future.set_result(ray.get(reference))
-    except RayTaskError as error:
-        future.set_exception(error.cause or error)
-    except RayError as error:
-        reason = _first_line(error)
-        future.set_exception(
-            MachineError(f"'{title}' was lost {TRIES} times with its worker or machine: {reason}")
-        )
 
 
 def _same(parcel: Parcel) -> Parcel:

@@ -5,16 +5,15 @@ no longer than without.
 """
 
 import os
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
-from ropelab.runs.context import Cell, Context, Failures
+from ropelab.runs.cell import Cell, Context, name_of
+from ropelab.runs.engine import Done, computed_here
+from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.capacity import machine_for
 from ropelab.runs.engine.connection import Connection, check_ray
-from ropelab.runs.engine.messages import Board
-from ropelab.runs.engine.schedule import settle
 
 if TYPE_CHECKING:
     from ropelab.runs.engine.fleet import Fleet
@@ -37,47 +36,53 @@ class OnRay:
         self._count = count
         self._connection: Connection | None = None
         self._fleet: Fleet | None = None
-        self._lock = threading.Lock()
-        self._stopped = False
 
-    def compute(self, cells: Sequence[Cell], context: Context) -> None:
+    def compute(self, cells: Sequence[Cell], context: Context) -> Iterator[Done]:
         """See `Engine.compute`."""
         if not cells:
             return
+        alone = [number for number, cell in enumerate(cells) if cell.needs.alone]
+        shared = [cell for cell in cells if not cell.needs.alone]
+        numbers = [number for number, cell in enumerate(cells) if not cell.needs.alone]
+        failed: dict[str, Exception] = {}
         try:
-            fleet, failures = self._ready(cells), Failures()
-            with Board(context.progress, cells) as board:
-                jobs = [fleet.submit(cell, context.cells, board) for cell in cells]
-                by_outcome = {job.outcome: job for job in jobs}
-                for outcome in as_completed(by_outcome):
-                    settle(by_outcome[outcome], context, failures)
-                    board.finished(by_outcome[outcome].ticket)
-                    fleet.forget(by_outcome[outcome])
-        except (KeyboardInterrupt, SystemExit):
+            with Board(context.progress, [*shared, *(cells[n] for n in alone)], 1) as board:
+                if shared:
+                    yield from self._by_ray(shared, context, board, failed)
+                ordered = [*shared, *(cells[number] for number in alone)]
+                last = range(len(numbers), len(ordered))
+                yield from computed_here(last, ordered, context, board, failed)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
             self.stop()
             raise
-        failures.report()
+
+    def _by_ray(
+        self, cells: Sequence[Cell], context: Context, board: Board, failed: dict[str, Exception]
+    ) -> Iterator[Done]:
+        cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
+        if self._connection is None:
+            self._connection = Connection(self._address, cpus)
+        from ropelab.runs.engine.fleet import Cluster, Fleet
+
+        cluster = Cluster(self._count)
+        board.workers = cluster.workers
+        self._fleet = Fleet(cluster, cells, context.cells, board, self._connection.folder)
+        for future in as_completed(self._fleet.jobs):
+            number, error = self._fleet.jobs[future].number, future.exception()
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            board.finish(number)
+            if error:
+                failed[name_of(cells[number])] = error
+            yield cells[number], error
+        self._fleet.dismiss()
+        self._fleet = None
 
     def stop(self) -> None:
-        """Leave Ray; other threads that compute there end as interrupted."""
-        with self._lock:
-            self._stopped = True
-            fleet, self._fleet = self._fleet, None
-            connection, self._connection = self._connection, None
+        """Leave Ray."""
+        fleet, self._fleet = self._fleet, None
+        connection, self._connection = self._connection, None
         if fleet:
             fleet.dismiss()
         if connection:
             connection.close()
-
-    def _ready(self, cells: Sequence[Cell]) -> "Fleet":
-        """The fleet, started now if there is none."""
-        with self._lock:
-            if self._stopped:
-                raise KeyboardInterrupt
-            if self._fleet is None:
-                cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
-                self._connection = Connection(self._address, cpus)
-                from ropelab.runs.engine.fleet import Fleet
-
-                self._fleet = Fleet(self._count, self._connection.folder)
-            return self._fleet

@@ -1,46 +1,56 @@
-"""Which cell is begun next: the most urgent one of all runs, as soon as there is room for it."""
+"""The order of cells: the most urgent whose starts are finished, as soon as there is room."""
 
 import threading
-from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from typing import Protocol
 
-from ropelab.runs.cells import Cells, Parcel
-from ropelab.runs.context import Cell, Context, Failures, Needs
+from ropelab.runs.cell import Cell, Needs, name_of
+from ropelab.runs.cells import Parcel
 
 Outcome = tuple[Parcel, ...]
-"""What a computed cell gives back; nothing, where it was kept on disk at once."""
+"""The folders that a computed cell gives back; none, where they were written to disk at once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """A cell on its way.
 
     Attributes:
-        ticket: its number, in the order in which cells were handed in.
-        needs: those of the cell.
-        cells: where its tables are kept.
+        number: its place in the sequence of cells.
+        waits_for: numbers of the jobs that have to be done before.
+        awaited: whether other jobs wait for it.
         outcome: done when the cell is.
     """
 
-    ticket: int
+    number: int
     cell: Cell
     needs: Needs
-    cells: Cells
+    waits_for: frozenset[int]
+    awaited: bool
     outcome: "Future[Outcome]" = field(default_factory=Future)
 
     @property
     def urgency(self) -> tuple[bool, float, int]:
-        """What others wait for comes first, then what takes long, so that it does not end last."""
-        return not self.needs.awaited, -self.needs.operations, self.ticket
+        """The order: awaited ones first, then the longest, so that none of these ends last."""
+        return not self.awaited, -self.needs.size, self.number
+
+
+def jobs_for(cells: Sequence[Cell], numbers: Sequence[int]) -> list[Job]:
+    """Make a job of each cell of these numbers; a start that is not among them is finished."""
+    by_name = {name_of(cells[number]): number for number in numbers}
+    starts = {
+        number: frozenset(by_name[n] for n in map(name_of, cells[number].starts) if n in by_name)
+        for number in numbers
+    }
+    awaited = frozenset().union(*starts.values())
+    return [Job(n, cells[n], cells[n].needs, starts[n], n in awaited) for n in numbers]
 
 
 class Room(Protocol):
-    """What there is to compute with."""
+    """Workers, memory and GPUs."""
 
     def take(self, needs: Needs) -> int | None:
         """Reserve a place; the number of its GPU (0 without one), None if there is no room."""
@@ -52,34 +62,35 @@ class Room(Protocol):
 
 
 class Schedule:
-    """Cells that wait, and the rule by which they are begun; nothing is, until it is opened.
+    """Jobs that wait, and the rule by which they are begun; nothing is, until it is opened.
 
     Args:
-        room: what there is to compute with.
         start: begins a job on a GPU of that number; its future ends when the job does.
     """
 
-    def __init__(self, room: Room, start: Callable[[Job, int], "Future[Outcome]"]) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], room: Room, start: Callable[[Job, int], "Future[Outcome]"]
+    ) -> None:
         self._room, self._start = room, start
-        self._waiting: list[Job] = []
+        self._waiting = sorted(jobs, key=lambda job: job.urgency)
+        self._undone = {job.number for job in jobs}
+        self._failed: dict[int, BaseException] = {}
         self._lock = threading.Lock()
         self._open = False
-        self._closed: BaseException | None = None
-
-    def add(self, job: Job) -> None:
-        """Hand a job in."""
-        with self._lock:
-            insort(self._waiting, job, key=attrgetter("urgency"))
-        self._begin()
 
     def open(self) -> None:
         """From now on, begin what there is room for."""
         self._open = True
         self._begin()
 
+    def close(self, reason: BaseException) -> None:
+        """Begin nothing more: all that wait end with this error."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            job.outcome.set_exception(reason)
+
     def _begin(self) -> None:
-        if self._closed:
-            self.close(self._closed)
         while self._open and (taken := self._next()) is not None:
             job, gpu = taken
             try:
@@ -89,18 +100,12 @@ class Schedule:
                 future.set_exception(error)
             future.add_done_callback(partial(self._ended, job, gpu))
 
-    def close(self, reason: BaseException) -> None:
-        """Begin nothing more: all that wait, and all that come, end with this error."""
-        with self._lock:
-            self._closed = reason
-            waiting, self._waiting = self._waiting, []
-        for job in waiting:
-            job.outcome.set_exception(reason)
-
     def _next(self) -> tuple[Job, int] | None:
         """The most urgent job and its place; one for a GPU does not stand in the way of others."""
         with self._lock:
             for passed, job in enumerate(self._waiting):
+                if job.waits_for & self._undone:
+                    continue
                 gpu = self._room.take(job.needs)
                 if gpu is not None:
                     del self._waiting[passed]
@@ -112,21 +117,25 @@ class Schedule:
     def _ended(self, job: Job, gpu: int, future: "Future[Outcome]") -> None:
         with self._lock:
             self._room.give_back(job.needs, gpu)
-        error = future.exception()
-        if error:
-            job.outcome.set_exception(error)
-        else:
-            job.outcome.set_result(future.result())
+        self._settle(job, future.exception(), future)
         self._begin()
 
-
-def settle(job: Job, context: Context, failures: Failures) -> None:
-    """Keep what a cell that is done with gave back, or note why there is nothing."""
-    cell = job.cell
-    try:
-        for parcel in job.outcome.result():
-            context.cells.unpack(parcel)
-    except Exception as error:
-        failures.add(error)
-    else:
-        context.cells.note_computed(kind=cell.kind, version=cell.version, key=cell.key)
+    def _settle(
+        self, job: Job, error: BaseException | None, future: "Future[Outcome] | None" = None
+    ) -> None:
+        """End a job, and with the same error all that would start from it."""
+        with self._lock:
+            dropped = []
+            if error is None:
+                self._undone.discard(job.number)
+            else:
+                self._failed[job.number] = error
+                dropped = [other for other in self._waiting if job.number in other.waits_for]
+                self._waiting = [other for other in self._waiting if other not in dropped]
+        if error is None:
+            assert future is not None
+            job.outcome.set_result(future.result())
+        else:
+            job.outcome.set_exception(error)
+        for other in dropped:
+            self._settle(other, error)

@@ -6,7 +6,7 @@ run; each table `[[case]]` is a run. What stands above them holds for all.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -14,14 +14,12 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.errors import InputError, naming
-from ropelab.experiments import Experiment
-from ropelab.lab import Lab
-from ropelab.runs.config import PARTIAL, Config, Label, read_toml, spellings, take_label
+from ropelab.lab import Lab, Plan
+from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label
 
 MOST = 1000
 """Runs that one file may ask for."""
 Values = dict[str, Any]
-Plan = tuple[Experiment, Config, Label]
 
 
 @dataclass(frozen=True)
@@ -146,16 +144,16 @@ def plain(value: object) -> str:
 def _planned(lab: Lab, name: str, values: Mapping[str, Any], label: Label) -> Plan:
     """One run, checked; what it reads is looked at too."""
     with naming(label.origin):
-        experiment, config = lab.prepare(name, values)
-        config.inputs()
-    return experiment, config, label
+        plan = replace(lab.prepare(name, values), label=label)
+        plan.config.inputs()
+    return plan
 
 
 def _refuse_repeats(plans: Sequence[Plan]) -> None:
     """Raise InputError where two cases are the same run."""
     seen: dict[str, int] = {}
-    for number, (_, config, _) in enumerate(plans, 1):
-        first = seen.setdefault(config.model_dump_json(), number)
+    for number, plan in enumerate(plans, 1):
+        first = seen.setdefault(plan.config.model_dump_json(), number)
         if first != number:
             raise InputError(f"case {number} is the same run as case {first}")
 
@@ -163,9 +161,9 @@ def _refuse_repeats(plans: Sequence[Plan]) -> None:
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
     """The fields that cases name and in which their runs differ, in the order of the file."""
     theirs = {PARTIAL: "rotary_dim"}
-    theirs |= {other: ours for ours, other in spellings(type(plans[0][1])).items()}
+    theirs |= {other: ours for ours, other in spellings(type(plans[0].config)).items()}
     named = dict.fromkeys(theirs.get(key, key) for case in cases for key in _without_title(case))
-    configs = [config for _, config, _ in plans]
+    configs = [plan.config for plan in plans]
     return tuple(
         key for key in named if any(getattr(c, key) != getattr(configs[0], key) for c in configs)
     )

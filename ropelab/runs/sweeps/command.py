@@ -6,13 +6,11 @@ from pathlib import Path
 
 from ropelab.errors import InputError
 from ropelab.lab import Lab, Run
-from ropelab.runs.context import Engine
+from ropelab.runs.cell import Cell
+from ropelab.runs.engine import Engine
 from ropelab.runs.sweeps.ahead import (
-    Work,
     compute,
     count_of,
-    foretell,
-    left_of_share,
     lines,
     lines_of_share,
     look_ahead,
@@ -21,7 +19,6 @@ from ropelab.runs.sweeps.ahead import (
 )
 from ropelab.runs.sweeps.cases import Sweep, read_sweeps
 from ropelab.runs.sweeps.combined import combine
-from ropelab.runs.together import carry_out_all
 from ropelab.show.gallery import write_index
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
@@ -67,12 +64,11 @@ def carry_out(request: Request, engine: Engine, index: str) -> None:
     if request.shard:
         _compute_share(request, sweeps, engine)
         return
-    foretell(look_ahead(sweeps, request.lab), request.lab)
-    lab = replace(request.lab, engine=engine, foretold=True)
+    lab = replace(request.lab, engine=engine)
     runs = _all_runs(request, sweeps, lab)
     for sweep in sweeps:
         if sweep.keys:
-            folder = combine(sweep, [runs[plan[2].origin] for plan in sweep.plans], lab)
+            folder = combine(sweep, [runs[plan.label.origin] for plan in sweep.plans], lab)
             request.show(f"{sweep.path}: all runs in one table: {folder}")
     assert lab.results is not None
     request.show(f"index: {write_index(lab.results, index)}")
@@ -83,8 +79,8 @@ def _all_runs(request: Request, sweeps: Sequence[Sweep], lab: Lab) -> dict[str, 
     """Every run, by what asked for it."""
     plans = [plan for sweep in sweeps for plan in sweep.plans]
     runs: dict[str, Run] = {}
-    for number, run in carry_out_all(lab, plans):
-        origin = plans[number][2].origin
+    for number, run in lab.run_all(plans):
+        origin = plans[number].label.origin
         runs[origin] = run
         request.draw_more(run)
         if not request.quiet:
@@ -93,20 +89,14 @@ def _all_runs(request: Request, sweeps: Sequence[Sweep], lab: Lab) -> dict[str, 
     return runs
 
 
-def _share(request: Request, sweeps: Sequence[Sweep]) -> Work:
-    shard = read_shard(request.shard)
-    return share_of(look_ahead(sweeps, request.lab, finished_too=True), shard)
+def _share(request: Request, sweeps: Sequence[Sweep]) -> dict[str, Cell]:
+    return share_of(look_ahead(sweeps, request.lab), read_shard(request.shard))
 
 
 def _compute_share(request: Request, sweeps: Sequence[Sweep], engine: Engine) -> None:
-    work = _share(request, sweeps)
-    cells, estimate = left_of_share(work, request.lab)
-    request.lab.foretell(estimate, cells)
-    counts = compute(work, replace(request.lab, engine=engine, foretold=True))
-    told = [f"{count_of(number, 'cell')} {what}" for what, number in counts.items() if number]
-    told += [count_of(len(work.plans), "whole run")] if work.plans else []
-    done = ", ".join(told) or "nothing to do"
+    counts = compute(_share(request, sweeps), replace(request.lab, engine=engine))
+    done = [f"{count_of(number, 'cell')} {what}" for what, number in counts.items() if number]
     request.show(
-        f"shard {request.shard}: {done}; when all shards are done, the same command without "
-        "--shard makes the tables"
+        f"shard {request.shard}: {', '.join(done) or 'nothing to do'}; when all shards are done, "
+        "the same command without --shard makes the tables"
     )

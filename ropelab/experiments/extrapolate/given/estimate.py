@@ -22,7 +22,7 @@ from ropelab.models.tasks.given import AskedOfGiven
 from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.readers import Reader, Sliding
 from ropelab.models.tasks.text import Texts
-from ropelab.runs.context import Cell, Context
+from ropelab.runs.cell import Cell, Context
 from ropelab.runs.estimate import Estimate, refuse_beyond, size, slowness, told
 from ropelab.runs.notices import say
 

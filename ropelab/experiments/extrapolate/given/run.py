@@ -13,8 +13,7 @@ status of that task is `undecidable`, and no methods are compared on it.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -25,12 +24,11 @@ from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.experiments.extrapolate.given.plan import cells, probe, window_of
 from ropelab.experiments.extrapolate.pairs import ABOUT, ROW, pairs_of, retrieval_pairs, text_pairs
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.cells import ask_all
+from ropelab.models.tasks.cells import collected
 from ropelab.models.tasks.documents import told_apart
-from ropelab.models.tasks.given import WithOneModel
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Pair, compared
-from ropelab.runs.context import Context
 from ropelab.runs.labels import AS_SHIPPED
 from ropelab.runs.thresholds import KNOWN
 
@@ -39,15 +37,15 @@ DEPTH = ["depth_percent", "context_tokens"]
 Measured = dict[str, pd.DataFrame]
 
 
-def measure(config: GivenConfig, context: Context) -> dict[str, pd.DataFrame]:
+def measure(config: GivenConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Ask and compare; the head of this file says what each table holds."""
-    here = replace(context, engine=WithOneModel(partial(estimate.prepare, config)))
     probes = [first for task in config.tasks if (first := probe(config, task))]
-    missed = {
-        task: values for task, values in ask_all(probes, here).items() if not is_learned(values)
-    }
+    every = [*probes, *(cell for task in config.tasks for cell in cells(config, task))]
+    if left := [cell for cell in every if not values.context.is_finished(cell)]:
+        estimate.prepare(config, left, values.context)
+    missed = {task: t for task, t in collected(probes, values).items() if not is_learned(t)}
     asked = [cell for task in config.tasks if task not in missed for cell in cells(config, task)]
-    found = missed | ask_all(asked, here)
+    found = missed | collected(asked, values)
     tables: dict[str, pd.DataFrame] = {}
     pairs: list[Pair] = []
     for task in config.tasks:

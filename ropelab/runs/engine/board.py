@@ -1,7 +1,6 @@
-"""What a worker tells the process that asked: how far a cell is, and sentences for the user.
+"""Progress of cells: messages from workers, and the board that shows them.
 
-A worker has no terminal. Its progress lines are opened, moved and closed by messages, and shown by
-the progress of the run that the cell belongs to.
+A worker has no terminal. Its progress lines are opened, moved and closed by messages.
 """
 
 import os
@@ -12,9 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ropelab.runs.context import Advance, Cell, Progress, called, shares
-from ropelab.runs.engine.schedule import Job
-from ropelab.runs.forecast import Forecast, Part
+from ropelab.runs.cell import Advance, Cell, Progress
 
 SECONDS_BETWEEN = 0.2
 """A worker speaks at most so often about one line."""
@@ -72,24 +69,34 @@ class Reporter:
 
 
 class Board:
-    """The lines of all cells of a phase and one line for the whole, in the process that asked."""
+    """The lines of all cells and one line for the whole, in the process that asked.
 
-    def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
+    Args:
+        workers: how many cells are computed side by side.
+    """
+
+    # Expected costs are right within a factor of about two, and the first steps of a cell take
+    # longer than the rest; so at first the expectation counts for more than the clock.
+    TRUSTED_SECONDS = 120.0
+
+    def __init__(self, progress: Progress, cells: Sequence[Cell], workers: int) -> None:
         self._progress = progress
+        self.workers = workers
         self._lines: dict[int, _Line] = {}
         self._lock = threading.Lock()
         self._stack = ExitStack()
-        self._cells = cells
+        # A tenth of a second goes into reading weights and writing tables.
+        self._seconds = [cell.needs.cost().on(1) + 0.1 for cell in cells]
+        self._left = list(self._seconds)
+        self._begun = 0.0
         self._finished = 0
-        self._left = {id(c): share for c, share in zip(cells, shares(cells), strict=True)}
-        self._expected: dict[int, tuple[int, Part]] = {}
         self.processes: dict[int, int] = {}
-        """Process ids of the cells that are being computed, by ticket."""
+        """Process ids of the cells that are being computed, by number."""
 
     def __enter__(self) -> "Board":
-        self._whole = self._stack.enter_context(
-            self._progress(called(self._cells), len(self._cells))
-        )
+        count = len(self._seconds)
+        title = f"{count} pieces of work" if count > 1 else "1 piece of work"
+        self._whole = self._stack.enter_context(self._progress(title, sum(self._seconds)))
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -99,52 +106,59 @@ class Board:
             self._lines.clear()
         self._stack.close()
 
-    def expect(self, job: Job, forecast: Forecast) -> None:
-        """Messages with the ticket of this job are about its cell; the forecast tells its time."""
-        part = forecast.expect(job.needs.cost().on(1), job.urgency)
-        with self._lock:
-            self._forecast = forecast
-            self._expected[job.ticket] = id(job.cell), part
-
     def take(self, message: Message) -> None:
-        """Show what a message tells."""
+        """Show a message."""
+        number = message.ticket
         with self._lock:
             if message.kind == "started":
-                self.processes[message.ticket] = message.content[0]
-                self._forecast.begin(self._expected[message.ticket][1])
+                self.processes[number] = message.content[0]
+                self._start_clock()
             elif message.kind == "ended":
-                self.processes.pop(message.ticket, None)
+                self.processes.pop(number, None)
             elif message.kind == "open":
-                self._close(message.ticket)
-                self._lines[message.ticket] = _Line(self._progress, *message.content)
+                self._close(number)
+                self._lines[number] = _Line(self._progress, *message.content)
             elif message.kind == "close":
-                self._close(message.ticket)
-            elif line := self._lines.get(message.ticket):
-                self._advance(message.ticket, line.advance(*message.content))
+                self._close(number)
+            elif line := self._lines.get(number):
+                self._advance(number, line.advance(*message.content))
 
-    def finished(self, ticket: int) -> None:
-        """One cell is done with, computed or failed."""
+    def begin(self, number: int) -> None:
+        """Note that this process computes a cell from now on."""
         with self._lock:
-            self._close(ticket)
+            self._start_clock()
+
+    def finish(self, number: int) -> None:
+        """Note that a cell is computed or has failed."""
+        with self._lock:
+            self._close(number)
             self._finished += 1
-            self._forecast.end(self._expected[ticket][1])
-            self._advance(ticket, 1.0)
+            self._advance(number, 1.0)
 
-    def _advance(self, ticket: int, part: float) -> None:
-        """Move the whole on by a part of what is left of a cell."""
-        cell, expected = self._expected[ticket]
-        self._forecast.move(expected, part)
-        moved = self._left[cell] * part
-        self._left[cell] -= moved
-        left = self._forecast.left(expected for _, expected in self._expected.values())
-        self._whole(moved, note=f"{self._finished} finished", left=left)
-
-    def busy(self, ticket: int) -> bool:
+    def busy(self, number: int) -> bool:
         """Whether a worker is inside this cell."""
-        return ticket in self.processes
+        return number in self.processes
 
-    def _close(self, ticket: int) -> None:
-        if line := self._lines.pop(ticket, None):
+    def _start_clock(self) -> None:
+        self._begun = self._begun or time.monotonic()
+
+    def _advance(self, number: int, part: float) -> None:
+        """Move the whole on by a part of the rest of a cell."""
+        moved = self._left[number] * part
+        self._left[number] -= moved
+        self._whole(moved, note=f"{self._finished} finished", left=self._time_left())
+
+    def _time_left(self) -> float:
+        """Estimate the seconds to the end: the expected rest, corrected by what was measured."""
+        rest = sum(self._left)
+        expected = max(rest / self.workers, *self._left)
+        done = (sum(self._seconds) - rest) / self.workers
+        taken = time.monotonic() - self._begun if self._begun else 0.0
+        trusted = min(self.TRUSTED_SECONDS, 0.1 * sum(self._seconds))
+        return expected * (trusted + taken) / (trusted + done)
+
+    def _close(self, number: int) -> None:
+        if line := self._lines.pop(number, None):
             line.close()
 
 

@@ -1,0 +1,255 @@
+"""Cells: the independent pieces of a run, and the values that its tables are made from.
+
+A run is a value. The cells of a config follow from the config alone, so listing them, estimating,
+sharing, sharding and resuming are one mechanism each; tables are made when all cells are there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import pandas as pd
+
+from ropelab.runs.cells import CellName, Cells
+from ropelab.runs.estimate import Estimate
+from ropelab.runs.folders import fingerprint
+from ropelab.runs.machine import RATES, rate
+
+Tables = dict[str, pd.DataFrame]
+
+
+class Advance(Protocol):
+    """Report progress: `advance(1, note="loss 2.31")`.
+
+    `left` is the time left in seconds, where the caller knows it better than the steps do.
+    """
+
+    def __call__(self, steps: float = 1, *, note: str = "", left: float | None = None) -> None: ...
+
+
+class Progress(Protocol):
+    """Opens a progress line: `with progress("training, seed 0", total=600) as advance: ...`."""
+
+    def __call__(
+        self, description: str, total: float | None = None
+    ) -> AbstractContextManager[Advance]: ...
+
+
+@contextmanager
+def silent(description: str, total: float | None = None) -> Iterator[Advance]:
+    """Show no progress, as in tests and notebooks."""
+
+    def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+        """Report nothing."""
+
+    yield advance
+
+
+class Supply(Protocol):
+    """An input of a cell besides other cells, such as a corpus; its repr identifies it."""
+
+    def content(self) -> Any:
+        """Return the input, where it can be read."""
+        ...
+
+    def provide(self, content: Any) -> None:
+        """Make a process on another machine read this instead."""
+        ...
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The resources of a cell, as far as they can be estimated.
+
+    Attributes:
+        operations: of its matrix products.
+        seconds: of everything else, on one core of the machine whose rates are known.
+        memory_bytes: at its peak, the libraries included.
+        dtype: the number format of those products; empty where torch is not used.
+        gpu: whether it is computed on a GPU.
+        alone: computed by the process that asked, on all of its threads, with nothing beside it:
+            a clock is read, or a model is loaded once for many cells.
+        folders: those of other cells that are read, or left behind for others.
+        supplies: other inputs on disk.
+    """
+
+    operations: float = 0.0
+    seconds: float = 0.0
+    # Training the small model at 2048 tokens took 2.9 GB at most.
+    memory_bytes: int = 3_000_000_000
+    dtype: str = ""
+    gpu: bool = False
+    alone: bool = False
+    folders: tuple[CellName, ...] = ()
+    supplies: tuple[Supply, ...] = ()
+
+    @property
+    def size(self) -> float:
+        """A measure of the work that is the same on every machine, so that all shards agree."""
+        return self.operations / RATES["float32"] + self.seconds
+
+    def cost(self) -> Estimate:
+        """Estimate a cell on one core; on a GPU without a time, as no rate was measured there."""
+        if self.gpu:
+            return Estimate(parts=1)
+        seconds = self.seconds
+        if self.operations:
+            seconds += self.operations / rate(self.dtype or "float32")
+        return Estimate(seconds, self.memory_bytes, longest=seconds, parts=1)
+
+
+class Cell(Protocol):
+    """An independent piece of a run: one model trained, one evaluation, one piece of arithmetic.
+
+    A small frozen dataclass that can be pickled: it may be computed in another process, or on
+    another machine, and loads its inputs (a corpus, the weights of a model) there.
+    """
+
+    @property
+    def kind(self) -> str:
+        """A name such as `extrapolate-text`; cells of a kind are kept together."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised when the numbers change their meaning."""
+        ...
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Everything its tables depend on, json-able."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """A short description for people, shown while it is computed."""
+        ...
+
+    @property
+    def needs(self) -> Needs:
+        """Its resources, for the schedule and the estimate."""
+        ...
+
+    @property
+    def starts(self) -> "Sequence[Cell]":
+        """The cells that must be finished before this one begins."""
+        ...
+
+    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
+        """Compute."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A finished run found on disk."""
+
+    experiment: str
+    config: dict[str, Any]
+    tables: Tables
+    path: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """The surroundings of a cell; without arguments everything stays in a temporary folder."""
+
+    progress: Progress = silent
+    cells: Cells = field(default_factory=Cells)
+    limits: bool = True
+
+    def compute(self, cell: Cell) -> Tables:
+        """Return the tables of a cell, computed here if they are not there yet."""
+        return self.cells.tables(
+            kind=cell.kind, version=cell.version, key=cell.key, make=partial(cell.tables, self)
+        )
+
+    def is_finished(self, cell: Cell) -> bool:
+        """Whether the tables of a cell are there."""
+        return self.cells.finished(kind=cell.kind, version=cell.version, key=cell.key)
+
+
+def no_runs(experiment: str) -> list[Stored]:
+    """Find no stored run, as without a results folder."""
+    return []
+
+
+@dataclass(frozen=True)
+class Values:
+    """The tables of finished cells: `values[cell]["loss"]`; and stored runs, for the ledger."""
+
+    context: Context = field(default_factory=Context)
+    stored: Callable[[str], list[Stored]] = no_runs
+
+    def __getitem__(self, cell: Cell) -> Tables:
+        return self.context.compute(cell)
+
+    @property
+    def progress(self) -> Progress:
+        """The progress of the context."""
+        return self.context.progress
+
+
+def name_of(cell: Cell) -> str:
+    """Return the hash that tells a cell from all others."""
+    return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
+
+
+def identity_of(cell: Cell) -> CellName:
+    """Return what names the folder of a cell."""
+    return CellName(cell.kind, cell.version, cell.key)
+
+
+def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
+    """Return cells and all they start from, each once, by name; starts come before.
+
+    >>> list(with_starts([]))
+    []
+    """
+    found: dict[str, Cell] = {}
+
+    def add(cell: Cell) -> None:
+        name = name_of(cell)
+        if name not in found:
+            for start in cell.starts:
+                add(start)
+            found[name] = cell
+
+    for cell in cells:
+        add(cell)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation:
+    """A piece of arithmetic: a function of the module level, applied to json-able inputs.
+
+    Attributes:
+        function: gives tables from `inputs`, and from `starts` (their tables, one after another)
+            where there are some. Tables are read back from CSV: whole numbers with missing values
+            come back as floats.
+    """
+
+    kind: str
+    version: int
+    title: str
+    function: Callable[..., Mapping[str, pd.DataFrame]]
+    inputs: Mapping[str, Any]
+    needs: Needs = Needs(memory_bytes=300_000_000)
+    starts: tuple[Cell, ...] = ()
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """The inputs, and the keys of the cells it starts from."""
+        starts = {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
+        return {**self.inputs, **starts}
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        """Apply the function."""
+        with context.progress(self.title, 1) as advance:
+            starts = [context.compute(start) for start in self.starts]
+            found = self.function(**self.inputs, **({"starts": starts} if starts else {}))
+            advance(1)
+        return found
