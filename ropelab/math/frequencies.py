@@ -1,6 +1,6 @@
 """The frequencies of rotary position embedding, before any scaling.
 
-Pair ``i`` of ``rotary_dim / 2`` turns by ``base ** (-2 i / rotary_dim)`` radians per token
+Pair ``i`` of ``rotary_dim / 2`` rotates by ``base ** (-2 i / rotary_dim)`` radians per token
 (Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2; the same spacing as the sinusoids of
 Vaswani et al. 2017, arXiv:1706.03762, section 3.5).
 """
@@ -21,20 +21,20 @@ def check_rotary_dim(rotary_dim: int) -> None:
 
 
 def check_base(base: float) -> None:
-    """Raise InputError unless ``base`` is a finite number above 1.
-
-    At base 1 all pairs have frequency 1; below it frequencies would exceed one radian per token.
-    """
+    """Raise InputError unless ``base`` is a finite number above 1."""
+    # At base 1 all pairs have frequency 1; below it frequencies would exceed one radian per token.
     if not (math.isfinite(base) and base > 1):
         raise InputError(f"base must be a finite number above 1, not {base:g}")
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """What a model was trained with: the rotated width of a head, the base, the length.
+    """The rotary geometry of a trained model. Checked when built: InputError.
 
-    ``rotary_dim`` counts features (two per pair), ``trained_len`` counts tokens and is what configs
-    call ``original_max_position_embeddings``. Checked when built: InputError.
+    Attributes:
+        rotary_dim: rotated features of a head, two per pair.
+        base: rope_theta.
+        trained_len: tokens; original_max_position_embeddings in configs.
     """
 
     rotary_dim: int
@@ -59,9 +59,9 @@ class Geometry:
 
 
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
-    """theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token, float64.
+    """Return theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token.
 
-    The name is that of the libraries, where ``inv_freq`` is "inverse" of the divisor base^(2i/d).
+    The name is that of the libraries, where ``inv_freq`` is the inverse of the divisor base^(2i/d).
 
     Raises InputError for an odd width or a base of 1 or less. Source: arXiv:2104.09864, eq. 15.
     """
@@ -72,11 +72,11 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pai
 
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
-    """lambda_i = 2 pi / theta_i: tokens per full turn; infinite for a dropped pair (theta = 0)."""
+    """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped pair."""
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 
 
-def turns(inv_freq: Float[np.ndarray, " pairs"], length: float) -> Float[np.ndarray, " pairs"]:
-    """r_i = length / lambda_i: full turns that each pair completes within ``length`` tokens."""
+def rotations(inv_freq: Float[np.ndarray, " pairs"], length: float) -> Float[np.ndarray, " pairs"]:
+    """Return r_i = length / lambda_i, the rotations of each pair within ``length`` tokens."""
     return inv_freq * (length / (2 * math.pi))

@@ -32,15 +32,15 @@ FREQUENCIES = {
     "yarn_paper": "by_parts.YarnPaper",
     "dynamic_yarn": "by_parts.DynamicYarn",
     "llama3": "by_parts.Llama3",
-    "longrope": "given.LongRope",
-    "resonance": "selected.Resonance",
-    "clipped": "selected.Clipped",
-    "p_rope": "selected.PRope",
-    "proportional": "selected.Proportional",
+    "longrope": "pairs.LongRope",
+    "resonance": "pairs.Resonance",
+    "clipped": "pairs.Clipped",
+    "p_rope": "pairs.PRope",
+    "proportional": "pairs.Proportional",
     "abf": "uniform.AdjustedBase",
-    "one": "chosen.One",
-    "spaced": "chosen.Spaced",
-    "without": "chosen.Without",
+    "one": "pairs.One",
+    "spaced": "pairs.Spaced",
+    "without": "pairs.Without",
 }
 # Other names in use, mostly the rope types of transformers.
 ALIASES = {

@@ -1,30 +1,69 @@
-"""The angles by which queries and keys are turned, as cosines and sines.
+"""The rotation of queries and keys: its angles, which features form a pair, which axis it reads.
 
 Convention: at position m a pair (x1, x2) becomes
 ``(x1 cos(m theta) - x2 sin(m theta), x1 sin(m theta) + x2 cos(m theta))``, which is multiplication
-of x1 + i x2 by exp(+i m theta) (arXiv:2104.09864, eq. 13 and 34). Some codebases turn the other
-way; scores are the same as long as queries and keys turn the same way.
+of x1 + i x2 by exp(+i m theta) (arXiv:2104.09864, eq. 13 and 34). Some codebases rotate in the
+other direction; scores are the same if queries and keys rotate in the same one.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
+from numpy.typing import NDArray
 
+from ropelab.math.models import Layout
 from ropelab.math.scaling.plan import RopePlan
 
+# Features i and i + d/2 form a pair ("half": GPT-NeoX, Llama in Hugging Face layout), or 2 i and
+# 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).
 Pairing = Literal["half", "interleaved"]
-"""Which features form a pair: i and i + d/2 ("half": GPT-NeoX, Llama in Hugging Face layout), or
-2 i and 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta)."""
+
+AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")}
 
 
 def cos_sin(
     positions: Shaped[np.ndarray, " tokens"], plan: RopePlan
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
-    """cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
+    """Return cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
 
-    ``plan.attention_factor`` is NOT in these tables: whoever rotates applies it once, by name.
-    Integer positions are exact here up to 2^53; the angle's relative error is about 2^-52.
+    ``plan.attention_factor`` is NOT in these tables: the code that rotates applies it once, by
+    name. Integer positions are exact here up to 2^53; the angle's relative error is about 2^-52.
     """
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)
+
+
+def axis_names(axes: int) -> tuple[str, ...]:
+    """Name the axes of a position.
+
+    >>> axis_names(2), axis_names(4)
+    (('height', 'width'), ('axis 0', 'axis 1', 'axis 2', 'axis 3'))
+    """
+    return AXES.get(axes) or tuple(f"axis {axis}" for axis in range(axes))
+
+
+def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int_], " pairs"]:
+    """Return the axis that each pair reads, fastest pair of the head first.
+
+    In text all axes of a token's position are the same number, and every layout of shared
+    frequencies is plain RoPE.
+
+    Args:
+        sections: pairs per axis.
+    Returns:
+        Indices into the axes. In "mrope_interleaved", axis a of n gets the pairs a, a + n, a + 2 n,
+        ... up to its number of pairs, and the first axis all that remain.
+
+    >>> axis_of_pairs("mrope", (1, 2, 2)).tolist()
+    [0, 1, 1, 2, 2]
+    >>> axis_of_pairs("mrope_interleaved", (3, 1, 2)).tolist()
+    [0, 1, 2, 0, 0, 2]
+    """
+    if layout != "mrope_interleaved":
+        return np.repeat(np.arange(len(sections)), sections)
+    axis = np.zeros(sum(sections), dtype=int)
+    for other in range(1, len(sections)):
+        axis[other : sections[other] * len(sections) : len(sections)] = other
+    return axis

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
-from ropelab.math.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations, wavelengths
 
 DIMS = st.integers(1, 128).map(lambda pairs: 2 * pairs)
 BASES = st.floats(1.001, 1e12)
@@ -36,7 +36,7 @@ def test_agrees_with_fifty_digits(dim, base):
 @given(DIMS, BASES, st.integers(2, 10**6))
 def test_turns_are_length_over_wavelength(dim, base, length):
     inv_freq = inverse_frequencies(dim, base)
-    np.testing.assert_allclose(turns(inv_freq, length), length / wavelengths(inv_freq))
+    np.testing.assert_allclose(rotations(inv_freq, length), length / wavelengths(inv_freq))
 
 
 def test_periods_of_a_model_with_64_features_and_base_1e6():

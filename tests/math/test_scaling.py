@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ropelab.errors import InputError
-from ropelab.math.frequencies import Geometry, turns, wavelengths
+from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.scaling import (
     NtkAware,
@@ -31,13 +31,13 @@ GEOMETRIES = st.builds(
 FACTORS = st.floats(1.01, 64)
 WITH_FACTOR = ("pi", "ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3")
 DYNAMIC = ("dynamic_ntk", "dynamic_yarn")
+# The parameters of methods that have no default for all of them.
 NEEDED = {
     "longrope": "(long_factor=[1, 2.5])",
     "one": "(period=256)",
     "spaced": "(n=2)",
     "without": "(band=slow)",
 }
-"""The parameters of methods that have no default for all of them."""
 
 
 def inv_freq(text, geometry, length=None, factor=None):
@@ -139,7 +139,7 @@ def test_llama3_is_by_parts_between_one_and_four_turns(geometry, factor):
 def test_by_parts_keeps_fast_pairs_and_interpolates_slow_ones(geometry, factor):
     scaled, r = (
         inv_freq("yarn_paper", geometry, factor=factor),
-        turns(geometry.inv_freq, geometry.trained_len),
+        rotations(geometry.inv_freq, geometry.trained_len),
     )
     np.testing.assert_allclose(scaled[r >= 32], geometry.inv_freq[r >= 32], rtol=1e-14, atol=0)
     np.testing.assert_allclose(scaled[r <= 1], geometry.inv_freq[r <= 1] / factor)
@@ -219,7 +219,7 @@ def test_clipped_tapers_the_last_pairs_to_zero():
 
 
 def test_clipped_takes_the_pairs_without_a_full_turn_by_default():
-    unfinished = int((turns(LLAMA2.inv_freq, 4096) < 1).sum())
+    unfinished = int((rotations(LLAMA2.inv_freq, 4096) < 1).sum())
     assert np.array_equal(inv_freq("clipped", LLAMA2), inv_freq(f"clipped(n={unfinished})", LLAMA2))
 
 
@@ -245,6 +245,13 @@ def test_weights_and_roles_describe_the_plan(geometry, name, factor):
     np.testing.assert_allclose(rebuilt, plan.inv_freq, rtol=1e-10, atol=0)
     expected = ["kept" if w == 1 else "interpolated" if w == 0 else "ramp" for w in weight]
     assert roles(plan, geometry) == expected
+
+
+@pytest.mark.parametrize("text", [*WITH_FACTOR, *DYNAMIC, "abf", "proportional(p=1)"])
+def test_the_stretch_is_the_divisor_of_the_slowest_pair(text):
+    plan = parse_scaling(text, factor=4).plan(LLAMA2, 8 * LLAMA2.trained_len)
+    assert plan.stretch == pytest.approx(LLAMA2.inv_freq[-1] / plan.inv_freq[-1])
+    assert plan.stretch > 1
 
 
 def test_weights_of_a_plan_that_stretches_nothing_are_unknown():

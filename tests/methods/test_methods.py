@@ -9,7 +9,7 @@ import pytest
 
 import ropelab.models.methods
 from ropelab.errors import InputError
-from ropelab.math.frequencies import Geometry, turns
+from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.methods.language import parse_method, parse_methods
@@ -165,7 +165,7 @@ def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
 
 def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept():
     found, _ = search(GEOMETRY, 4.0, lambda s: -sum(s.long_factor), 50, beyond_critical=True)
-    turning = turns(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
+    turning = rotations(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
     factors = np.array(found.long_factor)
     assert (factors[turning] == 1).all()
     assert (factors[~turning] > 1).any()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity
-from ropelab.math.frequencies import Geometry, inverse_frequencies, turns, wavelengths
+from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations, wavelengths
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.numerics.casts import alone
 from ropelab.math.numerics.chain import Chain, Spectrum
@@ -110,7 +110,7 @@ def test_wavelengths_and_turns(page, base, width, length):
         [width, base, length],
     )
     for mine, theirs in zip(
-        found, (inv_freq, wavelengths(inv_freq), turns(inv_freq, length)), strict=True
+        found, (inv_freq, wavelengths(inv_freq), rotations(inv_freq, length)), strict=True
     ):
         assert np.allclose(mine, theirs, rtol=1e-13, atol=0)
 

@@ -11,7 +11,7 @@ from ropelab.experiments.base.search import Bound, bounds
 from ropelab.experiments.base.theories import theories
 from ropelab.math.bounds import first_negative, lowest, rules
 from ropelab.math.bounds.published import judge
-from ropelab.math.frequencies import inverse_frequencies, turns
+from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Context
 
 
@@ -94,7 +94,7 @@ def _coverage(planned: Plan, found: list[Bound]) -> pd.DataFrame:
 
 def _turned(planned: Plan, name: str, base: float) -> dict[str, object]:
     length, turning = planned.trained.trained_len, planned.turning
-    made = turns(inverse_frequencies(planned.rotary_dim, base), length)[turning]
+    made = rotations(inverse_frequencies(planned.rotary_dim, base), length)[turning]
     return {
         "which": name,
         "base": base,

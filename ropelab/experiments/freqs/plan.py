@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from ropelab.errors import InputError
 from ropelab.experiments.freqs.config import FreqsConfig
-from ropelab.math.axes import axis_names, axis_of_pairs
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
+from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling
 from ropelab.runs.config import LARGEST
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ropelab.experiments.freqs.config import FreqsConfig
 from ropelab.experiments.freqs.plan import Plan, plan
-from ropelab.math.frequencies import Geometry, turns, wavelengths
+from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.models import MODELS
 from ropelab.math.scaling import RopePlan, kept_weights, roles
 from ropelab.runs.cell import Context
@@ -49,14 +49,14 @@ def _pairs(geometry: Geometry, scaled: RopePlan, test_len: int) -> pd.DataFrame:
             "pair": range(geometry.pairs),
             "inv_freq": original,
             "wavelength_tokens": wavelengths(original),
-            "trained_turns": turns(original, geometry.trained_len),
-            "test_turns": turns(original, test_len),
+            "trained_turns": rotations(original, geometry.trained_len),
+            "test_turns": rotations(original, test_len),
             "role": roles(scaled, geometry),
             "weight": kept_weights(scaled, geometry),
             "scaled_inv_freq": inv_freq,
             "scaled_wavelength_tokens": wavelengths(inv_freq),
             "divided_by": _quotient(original, inv_freq),
-            "scaled_test_turns": turns(inv_freq, test_len),
+            "scaled_test_turns": rotations(inv_freq, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
             "unseen": _unseen(trained_phase, phase),

@@ -1,4 +1,4 @@
-"""Scaling methods: each turns a geometry and a length into the frequencies to use there."""
+"""Scaling methods: each makes the frequencies to use from a geometry and a length."""
 
 from ropelab.math.scaling.by_parts import (
     DynamicYarn,
@@ -8,10 +8,17 @@ from ropelab.math.scaling.by_parts import (
     YarnPaper,
     coded_ramp_range,
 )
-from ropelab.math.scaling.chosen import One, Spaced, Without
-from ropelab.math.scaling.given import LongRope
+from ropelab.math.scaling.pairs import (
+    Clipped,
+    LongRope,
+    One,
+    PRope,
+    Proportional,
+    Resonance,
+    Spaced,
+    Without,
+)
 from ropelab.math.scaling.plan import RopePlan, Scaling, kept_weights, roles
-from ropelab.math.scaling.selected import Clipped, PRope, Proportional, Resonance
 from ropelab.math.scaling.uniform import (
     AdjustedBase,
     DynamicNtk,

@@ -1,6 +1,6 @@
 """Methods that keep fast pairs, interpolate slow ones, and blend in between.
 
-Two different ramps go by the name of YaRN. The paper's is linear in turns r_i = L/lambda_i
+Two different ramps go by the name of YaRN. The paper's is linear in rotations r_i = L/lambda_i
 (``yarn_paper``); every runtime's is linear in the pair index (``yarn``). They share their ends, up
 to rounding to whole pairs, and differ by up to 3x in single frequencies between them.
 """
@@ -13,23 +13,30 @@ import numpy as np
 from jaxtyping import Float
 
 from ropelab.errors import InputError
-from ropelab.math.frequencies import Geometry, turns
-from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, blend, check_attention_factor
+from ropelab.math.frequencies import Geometry, rotations
+from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, check_attention_factor
 
 
-def ramp_in_turns(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, " pairs"]:
-    """Weight kept: clip((r_i - slow) / (fast - slow), 0, 1), r_i = turns in the trained length.
+def blend(
+    inv_freq: Float[np.ndarray, " pairs"], kept: Float[np.ndarray, " pairs"], stretch: float
+) -> Float[np.ndarray, " pairs"]:
+    """Return kept * theta + (1 - kept) * theta / stretch."""
+    return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
-    Source: arXiv:2309.00071, eq. 17-18.
+
+def ramp_in_rotations(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, " pairs"]:
+    """Return the weight kept, clip((r_i - slow) / (fast - slow), 0, 1).
+
+    r_i: rotations in the trained length. Source: arXiv:2309.00071, eq. 17-18.
     """
-    r = turns(geometry.inv_freq, geometry.trained_len)
+    r = rotations(geometry.inv_freq, geometry.trained_len)
     return np.clip((r - slow) / (fast - slow), 0, 1)
 
 
-def pair_with_turns(geometry: Geometry, r: float) -> float:
-    """The (fractional) pair index that makes ``r`` turns in the trained length.
+def pair_with_rotations(geometry: Geometry, r: float) -> float:
+    """Return the (fractional) pair index that makes ``r`` rotations in the trained length.
 
-    d ln(L / (2 pi r)) / (2 ln base), the inverse of turns().
+    d ln(L / (2 pi r)) / (2 ln base), the inverse of rotations().
     """
     d, base, length = geometry.rotary_dim, geometry.base, geometry.trained_len
     return d * math.log(length / (r * 2 * math.pi)) / (2 * math.log(base))
@@ -38,30 +45,30 @@ def pair_with_turns(geometry: Geometry, r: float) -> float:
 def coded_ramp_range(
     geometry: Geometry, beta_fast: float, beta_slow: float, truncate: bool
 ) -> tuple[float, float]:
-    """First and last pair index of the ramp as the runtimes code it.
+    """Return the first and last pair index of the ramp as the runtimes code it.
 
-    Rounded outwards to whole pairs when ``truncate``; low at least 0, high at most d - 1 (not
-    d/2 - 1: the clamp counts features although the ramp counts pairs; kept as it is run).
+    Rounded outwards to whole pairs when ``truncate``.
     """
-    low = pair_with_turns(geometry, beta_fast)
-    high = pair_with_turns(geometry, beta_slow)
+    low = pair_with_rotations(geometry, beta_fast)
+    high = pair_with_rotations(geometry, beta_slow)
     if truncate:
         low, high = math.floor(low), math.ceil(high)
+    # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp counts pairs.
     return max(low, 0), min(high, geometry.rotary_dim - 1)
 
 
 def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[np.ndarray, " pairs"]:
-    """Weight kept: 1 - clip((i - low) / (high - low), 0, 1), with the runtimes' guard low = high.
+    """Return the weight kept, 1 - clip((i - low) / (high - low), 0, 1).
 
     Source: jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding; transformers rope type 'yarn'.
     """
-    width = high - low if high != low else 0.001
+    width = high - low if high != low else 0.001  # the runtimes' guard
     index = np.arange(geometry.pairs, dtype=np.float64)
     return 1 - np.clip((index - low) / width, 0, 1)
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
-    """0.1 mscale ln(factor) + 1, YaRN's correction of the logits (arXiv:2309.00071, eq. 22)."""
+    """Return 0.1 mscale ln(factor) + 1, YaRN's attention factor (arXiv:2309.00071, eq. 22)."""
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
@@ -80,16 +87,16 @@ class NtkByParts(Stretching):
         _check_order(self.name, "alpha", self.alpha, "beta", self.beta)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        kept = ramp_in_turns(geometry, self.alpha, self.beta)
+        kept = ramp_in_rotations(geometry, self.alpha, self.beta)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        return pair_with_turns(geometry, self.beta), pair_with_turns(geometry, self.alpha)
+        return pair_with_rotations(geometry, self.beta), pair_with_rotations(geometry, self.alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
 class YarnPaper(NtkByParts):
-    """NTK-by-parts, and cos and sin times 0.1 ln(factor) + 1: YaRN as its paper states it."""
+    """NTK-by-parts, and cos and sin times 0.1 ln(factor) + 1: YaRN as in its paper."""
 
     attention_factor: float | None = None
 
@@ -99,10 +106,6 @@ class YarnPaper(NtkByParts):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_attention_factor(self.name, self.attention_factor)
-
-    @property
-    def given_attention_factor(self) -> float | None:
-        return self.attention_factor
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         given = self.attention_factor
@@ -114,7 +117,7 @@ class YarnPaper(NtkByParts):
 class Llama3(Stretching):
     """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended.
 
-    With r = L/lambda this is the ramp in turns of NTK-by-parts from low_freq_factor (1) to
+    With r = L/lambda this is the ramp in rotations of NTK-by-parts from low_freq_factor (1) to
     high_freq_factor (4), without an attention factor.
     """
 
@@ -132,26 +135,26 @@ class Llama3(Stretching):
         _check_order(self.name, "low_freq_factor", low, "high_freq_factor", high)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        kept = ramp_in_turns(geometry, self.low_freq_factor, self.high_freq_factor)
+        kept = ramp_in_rotations(geometry, self.low_freq_factor, self.high_freq_factor)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         fast, slow = self.high_freq_factor, self.low_freq_factor
-        return pair_with_turns(geometry, fast), pair_with_turns(geometry, slow)
+        return pair_with_rotations(geometry, fast), pair_with_rotations(geometry, slow)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CodedRamp(Scaling):
-    """The knobs of the coded ramp, and the frequencies it makes."""
+    """Parameters and frequencies of the ramp as the runtimes code it."""
 
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        if self.beta_slow == self.beta_fast > 0:
-            return  # Kimi-K2 has both at 1: a step, which every runtime takes
-        _check_order(self.name, "beta_slow", self.beta_slow, "beta_fast", self.beta_fast)
+        # Kimi-K2 has both at 1: a step, which every runtime accepts.
+        if not self.beta_slow == self.beta_fast > 0:
+            _check_order(self.name, "beta_slow", self.beta_slow, "beta_fast", self.beta_fast)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         return coded_ramp_range(geometry, self.beta_fast, self.beta_slow, self.truncate)
@@ -163,13 +166,12 @@ class _CodedRamp(Scaling):
 
 @dataclass(frozen=True, kw_only=True)
 class Yarn(_CodedRamp, Stretching):
-    """YaRN as the runtimes run it: the ramp is linear in the pair index.
+    """YaRN as in the runtimes: the ramp is linear in the pair index.
 
     The attention factor is, in this order: ``attention_factor`` when given;
     (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1) when both are given and not 0;
-    0.1 ln f + 1. DeepSeek's model code also multiplies the softmax scale by the square of its
-    denominator: ``softmax_factor``, which acts on the unrotated features too and is therefore
-    not part of the plan.
+    0.1 ln f + 1. DeepSeek's model code also multiplies whole scores by the square of that
+    denominator (``softmax_factor``).
     """
 
     attention_factor: float | None = None
@@ -184,14 +186,11 @@ class Yarn(_CodedRamp, Stretching):
         Stretching.__post_init__(self)
         check_attention_factor(self.name, self.attention_factor)
 
-    @property
-    def given_attention_factor(self) -> float | None:
-        return self.attention_factor
-
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)
 
     def attention(self, stretch: float) -> float:
+        """Return the factor on cos and sin at a stretch."""
         if self.attention_factor is not None:
             return self.attention_factor
         if self.mscale and self.mscale_all_dim:
@@ -208,10 +207,7 @@ class Yarn(_CodedRamp, Stretching):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicYarn(_CodedRamp):
-    """YaRN with factor = max(1, length / L): nothing happens inside the trained length L.
-
-    It has no ``factor``: the context decides.
-    """
+    """YaRN with factor = max(1, length / L): the identity up to the trained length L."""
 
     name: ClassVar[str] = "dynamic_yarn"
     source: ClassVar[str] = "arXiv:2309.00071, appendix B.3; jquesnelle/yarn"

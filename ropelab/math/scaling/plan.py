@@ -1,4 +1,13 @@
-"""What every scaling method makes, and what every method is."""
+"""What every scaling method makes (a RopePlan), and what every method is (a Scaling).
+
+Three factors act on the logits, each with one name throughout:
+
+* ``attention_factor`` multiplies cos and sin, for queries and keys alike, so a logit of rotated
+  features is multiplied by its square.
+* ``softmax_factor`` multiplies whole scores, unrotated features included, beside the plan.
+* ``logit_multiplier`` is their effect on a logit of rotated features: attention_factor^2, times
+  softmax_factor where a runtime has one.
+"""
 
 import math
 from dataclasses import dataclass, fields
@@ -10,18 +19,20 @@ from jaxtyping import Float
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 
+# Its square multiplies every logit and must be a float64 too.
 LARGEST_ATTENTION_FACTOR = 1e100
-"""Its square multiplies every logit, and is a float64 too."""
+# Weights are computed from quotients of float64 numbers, so smaller differences are rounding.
+ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
 class RopePlan:
     """The whole effect of a scaling method: one frequency per pair and one factor.
 
-    ``inv_freq``: radians per token, float64, 0 for a pair that no longer turns.
-    ``attention_factor``: what cos and sin are multiplied with, for queries and keys alike, so every
-    logit is multiplied by its square (``logit_multiplier``).
-    ``stretch``: what a fully interpolated pair was divided by; 1 where there is no such thing.
+    Attributes:
+        inv_freq: radians per token, float64; 0 for a pair that no longer rotates.
+        attention_factor: factor on cos and sin.
+        stretch: divisor of a fully interpolated pair; 1 where no pair is interpolated.
     """
 
     inv_freq: Float[np.ndarray, " pairs"]
@@ -30,7 +41,7 @@ class RopePlan:
 
     @property
     def logit_multiplier(self) -> float:
-        """What the attention factor does to every logit: its square."""
+        """The factor on every logit of rotated features."""
         return self.attention_factor**2
 
 
@@ -55,14 +66,14 @@ class Scaling:
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        """The frequencies to use while ``length`` tokens are in the context.
+        """Return the frequencies to use while ``length`` tokens are in the context.
 
         Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
         """
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
-        """First and last pair index of the blend, None for a method that does not blend by parts.
+        """Return the first and last pair index of the blend, None for a method without a blend.
 
         Fractional where the ramp is not cut at whole pairs.
         """
@@ -70,48 +81,49 @@ class Scaling:
 
     @property
     def softmax_factor(self) -> float | None:
-        """A factor that the method's model code applies to whole scores, beside the plan."""
+        """The factor that the method's model code applies to whole scores, if any."""
         return None
 
     @property
     def label(self) -> str:
-        """The method as it would be typed, knobs at their defaults left out."""
+        """The method as a user would type it, parameters at their defaults left out."""
         return as_typed(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stretching(Scaling):
-    """A method made to reach ``factor`` times the trained length; factor 1 is the identity.
+    """A method for ``factor`` times the trained length; factor 1 is the identity.
 
-    Only an attention factor that was given by hand holds there too.
+    Only an attention factor that was given explicitly holds there too.
     """
 
     factor: float = 1.0
 
-    factor_means: ClassVar[str] = "how many times the trained length is to be read"
+    factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
 
     def __post_init__(self) -> None:
         check_factor(self.name, self.factor)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        """See Scaling.plan; exactly the unscaled frequencies when there is nothing to stretch."""
         stretch = self.stretch(geometry, length)
+        # Exactly the unscaled frequencies, which some formulas reach only up to rounding.
         if stretch == 1:
             return RopePlan(geometry.inv_freq, self.given_attention_factor or 1.0)
         return self.stretched(geometry, stretch)
 
     @property
     def given_attention_factor(self) -> float | None:
-        """The attention factor that was asked for, which holds at every stretch; None: computed."""
-        return None
+        """The attention factor that the user gave, which holds at every stretch; None: computed."""
+        given: float | None = getattr(self, "attention_factor", None)
+        return given
 
     def stretch(self, geometry: Geometry, length: int) -> float:
-        """How far to stretch now; dynamic methods make it follow ``length``."""
+        """Return the current stretch; dynamic methods let it follow ``length``."""
         return self.factor
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        """The plan for a stretch above 1."""
+        """Return the plan for a stretch above 1."""
         raise NotImplementedError
 
 
@@ -130,67 +142,56 @@ def check_attention_factor(method: str, value: float | None) -> None:
         )
 
 
-def blend(
-    inv_freq: Float[np.ndarray, " pairs"], kept: Float[np.ndarray, " pairs"], stretch: float
-) -> Float[np.ndarray, " pairs"]:
-    """kept * theta + (1 - kept) * theta / stretch, the form shared by all by-parts methods."""
-    return kept * inv_freq + (1 - kept) * inv_freq / stretch
-
-
 def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
-    """What happened to each pair, read off the plan, so that it means the same for every method.
+    """Name the effect on each pair, derived from the plan, so that it is the same for every method.
 
     ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``: between the two.
-    ``dropped``: no longer turns. ``moved``: changed to something outside that range, as when
+    ``dropped``: no longer rotates. ``moved``: changed to something outside that range, as when
     wavelengths are rounded or factors searched.
     """
-    ratio = (plan.inv_freq / geometry.inv_freq).tolist()
-    return [_role(value, 1 / plan.stretch) for value in ratio]
+    interpolated = 1 / plan.stretch
+
+    def role(ratio: float) -> str:
+        if ratio == 0:
+            return "dropped"
+        if abs(ratio - 1) < ROUNDING:
+            return "kept"
+        if abs(ratio / interpolated - 1) < ROUNDING:
+            return "interpolated"
+        return "ramp" if interpolated < ratio < 1 else "moved"
+
+    return [role(ratio) for ratio in (plan.inv_freq / geometry.inv_freq).tolist()]
 
 
 def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
-    """w with theta' = w theta + (1 - w) theta/stretch; nan where the plan stretches nothing."""
+    """Return w with theta' = w theta + (1 - w) theta/stretch; nan where nothing is stretched."""
     if plan.stretch == 1:
         return np.full_like(plan.inv_freq, math.nan)
     ratio = plan.inv_freq / geometry.inv_freq
     weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
     snapped = np.round(weight)
-    return np.where(np.abs(weight - snapped) < _ROUNDING, snapped, weight)
-
-
-_ROUNDING = 1e-11
-"""Weights are computed from quotients of float64 numbers; nobody means a weight this small."""
-
-
-def _role(ratio: float, interpolated: float) -> str:
-    if ratio == 0:
-        return "dropped"
-    if abs(ratio - 1) < _ROUNDING:
-        return "kept"
-    if abs(ratio / interpolated - 1) < _ROUNDING:
-        return "interpolated"
-    return "ramp" if interpolated < ratio < 1 else "moved"
+    return np.where(np.abs(weight - snapped) < ROUNDING, snapped, weight)
 
 
 class Named(Protocol):
-    """A dataclass whose fields are the knobs of a method with that name."""
+    """A dataclass whose fields are the parameters of a method with that name."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     name: ClassVar[str]
 
 
 def as_typed(method: Named) -> str:
-    """A method as it would be typed, knobs at their defaults left out."""
-    knobs = [
-        f"{knob.name}={parameter_text(getattr(method, knob.name))}"
-        for knob in fields(method)
-        if getattr(method, knob.name) != knob.default
+    """Write a method as a user would type it, parameters at their defaults left out."""
+    changed = [
+        f"{field.name}={parameter_text(getattr(method, field.name))}"
+        for field in fields(method)
+        if getattr(method, field.name) != field.default
     ]
-    return f"{method.name}({', '.join(knobs)})" if knobs else method.name
+    return f"{method.name}({', '.join(changed)})" if changed else method.name
 
 
 def parameter_text(value: object) -> str:
-    """The value of a knob as it would be typed.
+    """Write the value of a parameter as a user would type it.
 
     >>> parameter_text(500000.0), parameter_text((1.0, 2.5)), parameter_text(True)
     ('500000', '[1, 2.5]', 'true')

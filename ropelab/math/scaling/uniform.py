@@ -10,7 +10,7 @@ from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching
 
 @dataclass(frozen=True, kw_only=True)
 class Unscaled(Scaling):
-    """theta'_i = theta_i: the model as it was trained."""
+    """theta'_i = theta_i: the model as trained."""
 
     name: ClassVar[str] = "unscaled"
     source: ClassVar[str] = "Su et al. 2021, arXiv:2104.09864"
@@ -36,7 +36,7 @@ class NtkAware(Stretching):
 
     name: ClassVar[str] = "ntk"
     source: ClassVar[str] = "bloc97 2023; Peng et al. 2023 (YaRN), arXiv:2309.00071, eq. 16"
-    # Good to about half of its factor only, so twice the reach is tried as well.
+    # It works up to about half its factor only, so twice the factor is a default too.
     default_factors: ClassVar[tuple[float, ...]] = (1.0, 2.0)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
@@ -48,19 +48,18 @@ class NtkAware(Stretching):
 class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
 
-    Computed as 1 + factor * (length/L - 1), which is exactly 1 at L.
-
-    Up to L it is the identity (the bracket would fall below 1, and further down turn negative,
-    which careless code answers with a complex base). With ``factor`` 1 it follows length / L;
-    hence here, as in the runtimes, factor 1 is not the identity beyond the trained length.
+    The identity up to L. With ``factor`` 1 it follows length / L; hence here, as in the runtimes,
+    factor 1 is not the identity beyond the trained length.
     """
 
     name: ClassVar[str] = "dynamic_ntk"
     source: ClassVar[str] = "emozilla 2023; transformers rope type 'dynamic'"
-    factor_means: ClassVar[str] = "what length/L - 1 is multiplied by; 1 stretches by length/L"
+    factor_means: ClassVar[str] = "factor on length/L - 1; 1 stretches by length/L"
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def stretch(self, geometry: Geometry, length: int) -> float:
+        # Below L the bracket falls below 1, and further down becomes negative, where the base would
+        # be complex. In this form it is exactly 1 at L.
         excess = max(length, geometry.trained_len) / geometry.trained_len - 1
         return 1 + self.factor * excess
 
@@ -83,7 +82,7 @@ class AdjustedBase(Scaling):
 
 
 def ntk_base(geometry: Geometry, factor: float) -> float:
-    """base * factor^(d/(d-2)), the base that divides the slowest of d/2 frequencies by ``factor``.
+    """Return base * factor^(d/(d-2)), which divides the slowest of d/2 frequencies by ``factor``.
 
     Undefined for a single pair (d = 2), whose frequency is 1 whatever the base, and where float64
     has no such number: InputError.

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ropelab.math.frequencies import Geometry, turns
+from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
 from ropelab.math.scaling.plan import as_typed, check_factor
 from ropelab.models.methods.attention import check_whole
@@ -39,7 +39,7 @@ class LongRopeSearch(Method):
     name: ClassVar[str] = "longrope_search"
     source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; beyond_critical: arXiv:2502.20082"
     acts_on: ClassVar[ActsOn] = "frequencies"
-    factor_means: ClassVar[str] = "how many times the trained length is to be read"
+    factor_means: ClassVar[str] = "context length over trained length"
     default_factors: ClassVar[tuple[float, ...]] = (1.0,)
     is_tunable: ClassVar[bool] = False
 
@@ -99,7 +99,7 @@ def _free(geometry: Geometry, beyond_critical: bool) -> np.ndarray:
     """Which pairs may be divided."""
     if not beyond_critical:
         return np.ones(geometry.pairs, dtype=bool)
-    return turns(geometry.inv_freq, geometry.trained_len) < 1
+    return rotations(geometry.inv_freq, geometry.trained_len) < 1
 
 
 def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:

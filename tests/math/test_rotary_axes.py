@@ -7,8 +7,8 @@ from transformers import Qwen2VLTextConfig, Qwen3VLTextConfig
 from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 
-from ropelab.math.axes import axis_of_pairs
 from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.rotary import axis_of_pairs
 
 POSITIONS = np.random.default_rng(0).integers(0, 100, (3, 7))
 """Time, height and width of seven tokens."""

@@ -1,0 +1,254 @@
+"""Methods that act on single pairs: drop, taper, round or divide them, or choose their frequencies.
+
+One, Spaced and Without ask what many frequencies are for: a model is trained with them, or has a
+band removed; none of them is meant for a longer context.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.errors import InputError, unknown_name
+from ropelab.math.frequencies import Geometry, rotations, wavelengths
+from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
+from ropelab.math.scaling.uniform import Unscaled
+
+# The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last 5.
+BANDS = ("fast", "middle", "slow")
+NO_PAPER = "an experiment of this package"
+_PLAIN = Unscaled()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PRope(Scaling):
+    """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0).
+
+    Frequencies keep the spacing of the whole width d. Partial rotary (a smaller rotary_dim) is
+    another thing: there the exponents are spread over the smaller width.
+    """
+
+    p: float = 0.75
+
+    name: ClassVar[str] = "p_rope"
+    source: ClassVar[str] = "Barbero et al. 2024, arXiv:2410.06205"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise InputError(f"{self.name}: p must be between 0 and 1, not {self.p:g}")
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(self._fastest(geometry))
+
+    def _fastest(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
+        count = int(self.p * geometry.rotary_dim // 2)
+        return np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proportional(PRope):
+    """p-RoPE with the rotating pairs divided by ``factor``; Gemma 4 has p = 0.25, factor 1."""
+
+    p: float = 0.25
+    factor: float = 1.0
+
+    name: ClassVar[str] = "proportional"
+    source: ClassVar[str] = "Gemma 4; transformers rope type 'proportional'"
+    factor_means: ClassVar[str] = "divisor of the frequencies of rotating pairs"
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_factor(self.name, self.factor)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(self._fastest(geometry) / self.factor, stretch=self.factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipped(Scaling):
+    """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper ("CoPE").
+
+    ``n`` = 0 means every pair that makes less than one rotation in the trained length. The first of
+    the n keeps its frequency, so n = 1 changes nothing, as in the authors' code.
+    """
+
+    n: int = 0
+
+    name: ClassVar[str] = "clipped"
+    source: ClassVar[str] = "Li et al. 2026, arXiv:2602.05258; hrlics/CoPE"
+
+    def __post_init__(self) -> None:
+        if self.n < 0:
+            raise InputError(f"clipped: n must be at least 0 pairs, not {self.n}")
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        incomplete = int((rotations(geometry.inv_freq, geometry.trained_len) < 1).sum())
+        n = min(self.n or incomplete, geometry.pairs)
+        taper = np.ones(geometry.pairs)
+        taper[geometry.pairs - n :] = (1 + np.cos(np.linspace(0, math.pi, n))) / 2
+        return RopePlan(geometry.inv_freq * taper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resonance(Scaling):
+    """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after ``inner``.
+
+    A pair that rotates once per n tokens then repeats its angles exactly, so that positions beyond
+    the trained length bring no new ones. ``inner`` is the method whose frequencies are rounded.
+    """
+
+    inner: Scaling = _PLAIN
+
+    name: ClassVar[str] = "resonance"
+    source: ClassVar[str] = "Wang et al. 2024, arXiv:2403.00071"
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        plan = self.inner.plan(geometry, length)
+        rounded = np.round(wavelengths(plan.inv_freq))
+        return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRope(Scaling):
+    """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up to it.
+
+    The factors are the result of a search and come from a config; an empty ``short_factor`` is all
+    ones. cos and sin are multiplied, at every length, by ``attention_factor`` when given, else by
+    sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over the trained length.
+    """
+
+    long_factor: tuple[float, ...] = ()
+    short_factor: tuple[float, ...] = ()
+    factor: float = 1.0
+    attention_factor: float | None = None
+
+    name: ClassVar[str] = "longrope"
+    source: ClassVar[str] = "Ding et al. 2024, arXiv:2402.13753; transformers rope type 'longrope'"
+    factor_means: ClassVar[str] = "longest context over trained length, for the attention factor"
+    default_factors: ClassVar[tuple[float, ...]] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if not self.long_factor:
+            raise InputError(
+                "longrope: needs long_factor=[...], one number per pair; longrope_search finds them"
+            )
+        check_factor(self.name, self.factor)
+        check_attention_factor(self.name, self.attention_factor)
+        for parameter in ("long_factor", "short_factor"):
+            for value in getattr(self, parameter):
+                if not (math.isfinite(value) and value > 0):
+                    raise InputError(
+                        f"longrope: {parameter} must hold positive numbers, not {value:g}"
+                    )
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        long = length > geometry.trained_len
+        divisors = self.long_factor if long else self.short_factor or (1.0,) * geometry.pairs
+        if len(divisors) != geometry.pairs:
+            which = "long_factor" if long else "short_factor"
+            raise InputError(
+                f"longrope: {which} has {len(divisors)} numbers for {geometry.pairs} pairs"
+            )
+        inv_freq = geometry.inv_freq / np.array(divisors, dtype=np.float64)
+        attention = self.attention(geometry.trained_len)
+        return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
+
+    def attention(self, trained_len: int) -> float:
+        """Return the factor on cos and sin, the same below and beyond the trained length."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
+
+
+@dataclass(frozen=True, kw_only=True)
+class One(Scaling):
+    """theta'_i = 2 pi / ``period`` in every pair: one frequency in place of many."""
+
+    period: float
+
+    name: ClassVar[str] = "one"
+    source: ClassVar[str] = NO_PAPER
+
+    def __post_init__(self) -> None:
+        check_period(self.name, "period", self.period)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        return RopePlan(np.full(geometry.pairs, 2 * math.pi / self.period))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spaced(Scaling):
+    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in pairs/n pairs.
+
+    Their spacing is geometric, as RoPE's is, or ``uniform``: then equal steps of frequency, so that
+    all periods but one are short.
+    """
+
+    n: int
+    shortest: float = 2 * math.pi
+    longest: float = 1e6
+    uniform: bool = False
+
+    name: ClassVar[str] = "spaced"
+    source: ClassVar[str] = NO_PAPER
+
+    def __post_init__(self) -> None:
+        check_period(self.name, "shortest", self.shortest)
+        check_period(self.name, "longest", self.longest)
+        if self.n < 2:
+            raise InputError(f"spaced: n must be at least 2 frequencies, not {self.n}")
+        if self.longest <= self.shortest:
+            raise InputError(
+                f"spaced: longest must be above shortest ({self.shortest:g}), not {self.longest:g}"
+            )
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        """See Scaling.plan. InputError if the geometry has fewer pairs than frequencies."""
+        if self.n > geometry.pairs:
+            raise InputError(
+                f"spaced: n must be at most {geometry.pairs}, the number of pairs, not {self.n}"
+            )
+        ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
+        spread = np.linspace if self.uniform else np.geomspace
+        chosen: Float[np.ndarray, " n"] = spread(*ends, self.n)
+        return RopePlan(chosen[np.arange(geometry.pairs) * self.n // geometry.pairs])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Without(Scaling):
+    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after ``inner``.
+
+    Pairs that do not rotate keep their part of every score, whatever the distance.
+    """
+
+    band: str
+    inner: Scaling = _PLAIN
+
+    name: ClassVar[str] = "without"
+    source: ClassVar[str] = NO_PAPER
+
+    def __post_init__(self) -> None:
+        if self.band not in BANDS:
+            raise unknown_name("band", self.band, BANDS)
+
+    def plan(self, geometry: Geometry, length: int) -> RopePlan:
+        plan = self.inner.plan(geometry, length)
+        kept = plan.inv_freq.copy()
+        kept[band_of(geometry.pairs, self.band)] = 0.0
+        return RopePlan(kept, plan.attention_factor, plan.stretch)
+
+
+def band_of(pairs: int, band: str) -> slice:
+    """Return the pairs of a band, which are in the order of their frequencies."""
+    third = BANDS.index(band)
+    return slice(round(pairs * third / len(BANDS)), round(pairs * (third + 1) / len(BANDS)))
+
+
+def check_period(method: str, parameter: str, value: float) -> None:
+    """Raise InputError unless a period is a finite number of tokens above 2."""
+    # A rotation by half a turn or more per token looks like one in the other direction.
+    if not (math.isfinite(value) and value > 2):
+        raise InputError(f"{method}: {parameter} must be a number of tokens above 2, not {value:g}")
