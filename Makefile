@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TORCH := torch==2.13.0
 
-.PHONY: all-figures reference smollm2 second-corpus test stress lint bench oracles wheel clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles wheel clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -50,8 +51,18 @@ clean:               ## remove the environment and everything in results/ but th
 	rm -rf $(VENV) build *.egg-info
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +
 
+docs: $(READY)         ## write README.md and docs/findings.md from docs/templates and the committed tables
+	$(BIN)/python tools/docs.py --write
+
+lock:                ## pin all packages again, with hashes (needs pip-tools)
+	pip-compile --quiet --upgrade --generate-hashes --strip-extras --extra dev --unsafe-package torch --unsafe-package setuptools --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+
+# torch is installed first and without a hash: the same version is another file on another machine,
+# and brings packages of its own there. Nothing is fetched again for what is then installed.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("ropelab needs Python 3.11 or later; try make PYTHON=python3.11") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH) 'setuptools>=77'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

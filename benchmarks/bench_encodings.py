@@ -13,8 +13,8 @@ import torch
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.encodings.cost import costs
 from ropelab.experiments.encodings.times import times
-from ropelab.runs.config import build
 from ropelab.runs.cell import silent
+from ropelab.runs.config import build
 
 
 def arguments() -> argparse.Namespace:

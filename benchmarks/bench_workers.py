@@ -27,17 +27,17 @@ from typing import Any, ClassVar
 
 import pandas as pd
 import torch
+from ropelab.runs.engine.workers import Workers
 
 from ropelab.experiments.encodings import plan
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.models.tasks.cells import Trained
 from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.runs.cell import Context, Engine, InThisProcess, Needs
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import build
-from ropelab.runs.cell import Context, Engine, InThisProcess, Needs
 from ropelab.runs.engine.capacity import cores
 from ropelab.runs.engine.on_ray import OnRay
-from ropelab.runs.engine.workers import Workers
 from ropelab.runs.machine import about_dtype
 
 WINDOWS = (64, 1024)

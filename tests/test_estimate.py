@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from ropelab.runs.outlook import outlook
 
 from ropelab import experiments
 from ropelab.errors import InputError
@@ -12,11 +13,10 @@ from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context, Needs
+from ropelab.runs.config import build
 from ropelab.runs.engine import capacity
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness, told
-from ropelab.runs.outlook import outlook
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture

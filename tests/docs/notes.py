@@ -1,13 +1,13 @@
 """docs/notes: a page per note, every line of it with its verdict, written from the ledger."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 
 from ropelab.claims.page import of_source, page
 from ropelab.claims.sources import SOURCES
-from tests.docs.ledger import newest_claims
-from tests.docs.reference import ROOT, table
+from tests.docs.reference import ROOT, run, table
 
 NOTES = tuple(sorted(source for source in SOURCES if source.isdecimal()))
 PICTURES = {
@@ -19,10 +19,15 @@ PICTURES = {
 TABLES = ("claims", "passages", "questions", "rest")
 HEAD = """\
 Every line of this text, with what decides it: `ropelab claims --source {source}`, here from the
-committed results (`python -m tests.docs_numbers --write` writes this page). `ropelab claims
+committed results (`make docs` writes this page). `ropelab claims
 --id ID` shows all that was measured for a claim. Lines without a verdict make no claim of their
 own.
 """
+
+
+def newest_claims() -> Path:
+    """The one committed ledger."""
+    return run("claims", ("id", ""), ("source", ""))
 
 
 def note_pages() -> dict[str, str]:

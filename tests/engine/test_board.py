@@ -4,13 +4,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from ropelab.runs.engine.messages import Board, Message
+from ropelab.runs.forecast import Forecast
 
 from ropelab.runs import estimate
-from ropelab.runs.cells import Cells
 from ropelab.runs.cell import Context, Needs
-from ropelab.runs.engine.messages import Board, Message
+from ropelab.runs.cells import Cells
 from ropelab.runs.engine.schedule import Job
-from ropelab.runs.forecast import Forecast
 from ropelab.runs.machine import rate
 from tests.engine.cells_of_tests import Sum
 

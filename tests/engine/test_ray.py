@@ -19,9 +19,9 @@ from ropelab.errors import InputError, MachineError
 from ropelab.experiments.encodings import plan
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.models.tasks.cells import ask_all, train_all
+from ropelab.runs.cell import Context
 from ropelab.runs.cells import CellName, Cells
 from ropelab.runs.config import build
-from ropelab.runs.cell import Context
 from ropelab.runs.engine.connection import check_joinable, check_ray
 from ropelab.runs.engine.on_ray import OnRay
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits

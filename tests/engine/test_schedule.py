@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ropelab.runs.cells import Cells
 from ropelab.runs.cell import Needs
+from ropelab.runs.cells import Cells
 from ropelab.runs.engine.capacity import Machine, machine_for
 from ropelab.runs.engine.schedule import Job, Schedule
 from tests.engine.cells_of_tests import Sum

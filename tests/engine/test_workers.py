@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ropelab.runs.engine.workers import TRIES, Workers
 
 from ropelab.errors import MachineError
-from ropelab.runs.cells import Cells
 from ropelab.runs.cell import Context
+from ropelab.runs.cells import Cells
 from ropelab.runs.engine import crew
-from ropelab.runs.engine.workers import TRIES, Workers
 from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Within
 
 

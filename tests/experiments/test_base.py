@@ -21,8 +21,8 @@ from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build
 from ropelab.show.figures.base import draw
 
 

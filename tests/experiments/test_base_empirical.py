@@ -14,8 +14,8 @@ from ropelab.experiments.base_empirical.report import answer, summary
 from ropelab.experiments.base_empirical.run import run
 from ropelab.experiments.base_empirical.tables import accuracy, reach
 from ropelab.lab import run as run_by_name
-from ropelab.runs.config import read_toml
 from ropelab.runs.cell import Context
+from ropelab.runs.config import read_toml
 
 WORSE, SAME = -0.4, 0.1
 LOW, HIGH, NOTHING = 0.02, 0.4, math.nan

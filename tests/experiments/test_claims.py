@@ -10,8 +10,8 @@ from ropelab.claims.experiment.run import changes, run
 from ropelab.claims.ledger import CLAIMS
 from ropelab.claims.record import Kind, Verdict
 from ropelab.errors import InputError
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context, Stored
+from ropelab.runs.config import build
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures import sinusoids
 from ropelab.show.figures.style import use_style

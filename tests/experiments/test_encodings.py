@@ -13,8 +13,8 @@ from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, 
 from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
 from ropelab.experiments.encodings.plan import shape_of
 from ropelab.models.encoding.registry import ENCODINGS, make_encoding
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build
 from ropelab.show.figures.encodings import draw
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL

@@ -17,8 +17,8 @@ from ropelab.models.methods.language import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.corpora import origins
 from ropelab.models.tasks.tables import NLL, PLACE
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context, silent
+from ropelab.runs.config import build
 from ropelab.show.figures.extrapolate import draw
 from ropelab.show.figures.finetuned import against_zero_shot
 from ropelab.show.figures.kinds import against_window, title

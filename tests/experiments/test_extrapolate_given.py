@@ -22,9 +22,9 @@ from ropelab.lab import Lab
 from ropelab.models.released import passes
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.tables import BUCKET, NLL, losses
+from ropelab.runs.cell import Context, silent
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
-from ropelab.runs.cell import Context, silent
 from ropelab.show.figures.extrapolate import draw
 from tests.hf.tiny import REAL, reader_of_bytes
 

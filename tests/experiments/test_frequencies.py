@@ -12,8 +12,8 @@ from ropelab.experiments.frequencies.config import SCHEMES, FrequenciesConfig
 from ropelab.experiments.frequencies.plan import encoding_of, questions
 from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
 from ropelab.models.encoding.rope import Rope
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build
 from ropelab.runs.store import to_records
 from ropelab.show.figures.frequencies import called, draw
 from ropelab.show.figures.style import use_style

@@ -23,8 +23,8 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.phase import wrapped
 from ropelab.math.numerics.presets import PRESETS
 from ropelab.math.numerics.ranges import span
-from ropelab.runs.config import build, read_toml
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build, read_toml
 from ropelab.runs.store import to_records
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style

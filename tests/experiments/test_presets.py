@@ -11,8 +11,8 @@ from ropelab.experiments.extrapolate.plan import trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, one_step
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build
 
 
 def training(corpora: tuple[str, str], preset: str) -> Training:

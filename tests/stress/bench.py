@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
-from ropelab.runs.config import Base, Config
 from ropelab.runs.cell import Context, Needs
+from ropelab.runs.config import Base, Config
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import replaced_file
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from ropelab.runs.lookahead import cells_ahead
 
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
 from ropelab.runs.cell import InThisProcess
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.lookahead import cells_ahead
 from ropelab.runs.manifest import read_manifest
 from ropelab.runs.sweeps.ahead import look_ahead, name_of, share_of
 from ropelab.runs.sweeps.cases import read_sweeps

@@ -24,8 +24,8 @@ from ropelab.models.tasks.cells import Trained, ask_all, train_all
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import Matched, Retrieval
-from ropelab.runs.config import build
 from ropelab.runs.cell import Context
+from ropelab.runs.config import build
 from tests.hf.tiny import reader_of_bytes
 from tests.small import SMALL
 

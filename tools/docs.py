@@ -1,0 +1,326 @@
+"""README.md and docs/findings.md: templates in docs/templates, numbers from committed tables.
+
+    python tools/docs.py            name the files that differ from what the tables say
+    python tools/docs.py --write    write them (`make docs`)
+
+A template is Markdown with Jinja expressions; this file has the functions that they call. A number
+that is a result is never typed: `tests/test_docs.py` looks for digits in the templates.
+"""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from textwrap import TextWrapper
+
+import jinja2
+import pandas as pd
+
+from ropelab.runs.labels import method_label, roughly, row_labels
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "results" / "reference"
+TEMPLATES = ROOT / "docs" / "templates"
+TARGETS = {"README.md": "README.md", "findings.md": "docs/findings.md"}
+LOSS = "nll_nats_per_byte"
+
+
+class Run:
+    """A committed run, by the name of its config: its tables, as attributes of `t`."""
+
+    def __init__(self, experiment: str, name: str) -> None:
+        exact = REFERENCE / experiment / name
+        folders = [exact] if exact.is_dir() else (REFERENCE / experiment).glob(f"{name}-????????")
+        self.folder = only(folders)
+
+    @cached_property
+    def config(self) -> dict:
+        """The resolved config."""
+        return json.loads((self.folder / "manifest.json").read_text())["config"]
+
+    @property
+    def seeds(self) -> int:
+        """The number of training seeds."""
+        return len(self.config["seeds"])
+
+    @cache  # noqa: B019 (runs live as long as the program)
+    def table(self, name: str) -> pd.DataFrame:
+        """A table; where rows are methods, with their labels (without their arm)."""
+        found = pd.read_csv(self.folder / "tables" / f"{name}.csv")
+        if {"method", "factor", "arm"} <= set(found.columns):
+            pairs = zip(found["method"], found["factor"], strict=True)
+            found["label"] = [method_label(*pair) for pair in pairs]
+            found["row"] = row_labels(found)
+        return found
+
+    def rows(self, name: str, /, **equal: object) -> pd.DataFrame:
+        """The rows of a table in which columns have these values."""
+        found = self.table(name)
+        for column, value in equal.items():
+            found = found[found[column] == value]
+        if found.empty:
+            raise LookupError(f"{self.folder.name}: {name} has no row with {equal}")
+        return found
+
+    def value(self, name: str, column: str, /, **equal: object) -> float:
+        """The mean of a column over rows: over seeds, where there are several."""
+        return float(self.rows(name, **equal)[column].mean())
+
+    def figure(self, name: str, depth: int = 2) -> str:
+        """The path of a figure from a file that many folders below the root."""
+        folder = self.folder.relative_to(ROOT).as_posix()
+        return f"{'../' * (depth - 1)}{folder}/figures/{name}.png"
+
+    # For `extrapolate`: rows are methods; lengths in trained lengths L.
+
+    @property
+    def trained(self) -> int:
+        """L."""
+        return int(self.config["train_len"])
+
+    @property
+    def tested(self) -> int:
+        """The longest context."""
+        return int(self.config["test_len"])
+
+    def labels(self, arm: str = "zero_shot") -> list[str]:
+        """The methods, in their order."""
+        return list(dict.fromkeys(self.rows("text_nll", arm=arm)["label"]))
+
+    def recall(
+        self, label: str, back: float, context: float, arm: str = "zero_shot", task: str = "copy"
+    ) -> float:
+        """The accuracy of a task at a distance in a context; nan where it was not measured."""
+        at = {"distance_tokens": back * self.trained, "context_tokens": context * self.trained}
+        found = self.rows(f"{task}_accuracy", arm=arm, **at)
+        return float(found[found["label"] == label]["accuracy"].mean())
+
+    def text(self, label: str, end: float, arm: str = "zero_shot") -> float:
+        """Nats per byte in the bucket of text that ends there; nan where it was not measured."""
+        found = self.rows("text_nll", arm=arm, bucket_end_tokens=end * self.trained)
+        return float(found[found["label"] == label][LOSS].mean())
+
+    def gap(self, a: str, b: str, at: float, metric: str = "nll_bucket") -> str:
+        """The difference a - b of two rows there, with its interval: `0.073 [0.042, 0.105]`."""
+        row = self._compared(a, b, at, metric)
+        ends = [row["difference"], row["ci_low"], row["ci_high"]]
+        if row["method_a"] != a:
+            ends = [-ends[0], -ends[2], -ends[1]]
+        return interval(ends)
+
+    def verdict(self, a: str, b: str, at: float, metric: str = "nll_bucket") -> str:
+        """The better of two rows there, or `~`."""
+        return str(self._compared(a, b, at, metric)["verdict"])
+
+    def _compared(self, a: str, b: str, at: float, metric: str) -> pd.Series:
+        rows = self.rows("comparisons", metric=metric, at_tokens=at * self.trained)
+        rows = rows[rows["context_tokens"] == rows["context_tokens"].max()]
+        return rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[0]
+
+    def best(self, back: float) -> str:
+        """The row that recalls most at a distance in the longest context."""
+        at = {"distance_tokens": back * self.trained, "context_tokens": self.tested}
+        rows = self.rows("copy_accuracy", arm="zero_shot", **at)
+        return str(rows.groupby("label")["accuracy"].mean().idxmax())
+
+    def rivals(self, back: float) -> list[str]:
+        """The rows that are not significantly different from the best one there."""
+        best, at = self.best(back), back * self.trained
+        rows = self.rows("comparisons", metric="copy_accuracy", at_tokens=at, verdict="~")
+        rows = rows[rows["context_tokens"] == self.tested]
+        pairs = rows[["method_a", "method_b"]].itertuples(index=False)
+        return [b if a == best else a for a, b in pairs if best in (a, b)]
+
+    def methods(
+        self,
+        recalls: Sequence[tuple[float, float]],
+        texts: Sequence[float],
+        arms: Sequence[str] = ("zero_shot",),
+    ) -> str:
+        """A row per method: recall by distance and context, text by the end of the bucket."""
+        lines = []
+        for label in self.labels(arms[-1]):
+            cells = [f2(self.recall(label, *at, arm)) for at in recalls for arm in arms]
+            cells += [f3(self.text(label, end, arm)) for end in texts for arm in arms]
+            lines.append(row(f"`{label}`", *cells))
+        return "\n".join(lines)
+
+    def searched(self, parameter: str, methods: Sequence[str], task: str) -> list[float]:
+        """The values that a search chose on each model, in order; 1 where it is not named."""
+        rows = self.rows("searched", task=task)
+        chosen = rows[rows["method"].isin(methods)]["chosen"]
+        found = chosen.str.extract(rf"\b{parameter}=([\d.]+)")[0].astype(float).fillna(1.0)
+        return sorted(found)
+
+
+@cache
+def run(name: str) -> Run:
+    """The committed run of a config: `extrapolate/extrapolate-2x`."""
+    return Run(*name.split("/"))
+
+
+def only(found) -> object:
+    """The one element."""
+    (one,) = found
+    return one
+
+
+def number(value: float, digits: int) -> str:
+    """A rounded number, a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def f2(value: float) -> str:
+    """Two decimals."""
+    return number(value, 2)
+
+
+def f3(value: float) -> str:
+    """Three decimals."""
+    return number(value, 3)
+
+
+def sci(value: float, digits: int = 2) -> str:
+    """A power of ten: 6.54e7."""
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def interval(ends: Sequence[float], digits: int = 3) -> str:
+    """A value and its interval."""
+    value, low, high = (f"{end:.{digits}f}" for end in ends)
+    return f"{value} [{low}, {high}]"
+
+
+def row(*cells: object) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def power_of_two(tokens: int) -> str:
+    """4k or 2M."""
+    return f"{tokens >> 20}M" if tokens >= 1 << 20 else f"{tokens >> 10}k"
+
+
+def bounds() -> str:
+    """A row per context: base to use, printed base and where it fails, first base, their ratio."""
+    base = run("base/base-published-4d41f371")
+    printed = base.table("published").set_index("context_tokens")
+    lines = []
+    for bound in base.table("bound").itertuples():
+        cells = ["", "", sci(bound.first_admissible_base), ""]
+        if bound.context_tokens in printed.index:
+            own = printed.loc[bound.context_tokens]
+            fails = own["paper_fails_at_tokens"]
+            cells[0] = sci(own["paper_base"], 1)
+            cells[1] = "–" if pd.isna(fails) else f"{fails:,.0f}"
+            cells[3] = f2(own["times_exact"])
+        lines.append(row(power_of_two(bound.context_tokens), sci(bound.usable_base, 1), *cells))
+    return "\n".join(lines)
+
+
+def rejected_as_printed() -> tuple[int, int]:
+    """Count contexts whose first base, rounded as printed, is in no window; and all of them."""
+    base = run("base/base-published-4d41f371")
+    bound = base.table("bound")
+    known = bound[bound["status"] == "all windows"]
+    largest = known["context_tokens"].max() if len(known) else 2**17
+    known = bound[bound["context_tokens"] <= max(largest, 2**17)]
+    outside = 0
+    for one in known.itertuples():
+        windows = base.rows("windows", context_tokens=one.context_tokens)
+        typed = float(sci(one.first_admissible_base))
+        outside += not ((windows["low"] <= typed) & (windows["high"] >= typed)).any()
+    return outside, len(known)
+
+
+def presets() -> pd.DataFrame:
+    """Cast plans of implementations, with the first position that each gets wrong."""
+    plans = run("precision/precision-implementations").rows("casts", kind="preset")
+    return plans.set_index("name")
+
+
+def encodings(name: str, order: Sequence[str]) -> str:
+    """A row per encoding: recall by the worst seed and the mean, 4 times further, and text."""
+    from ropelab.models.encoding.registry import ENCODINGS
+
+    quality, lines = run(f"encodings/{name}").table("quality"), []
+    for encoding in order:
+        mine = quality[quality["encoding"] == encoding]
+        wide = mine.pivot(index="metric", columns="times_trained_len", values="value")
+        worst = mine[(mine["metric"] == "copy accuracy") & (mine["times_trained_len"] == 1)]
+        cells = [f2(worst["worst_seed_value"].item())]
+        cells += [f2(wide.loc["copy accuracy", times]) for times in (1, 4)]
+        cells += [f3(wide.loc["text loss", times]) for times in (1, 4)]
+        lines.append(row(ENCODINGS[encoding].label, *cells))
+    return "\n".join(lines)
+
+
+def by_context(table: pd.DataFrame) -> str:
+    """Losses after growing contexts, means over seeds: `1.228, 1.038 and 0.998`."""
+    means = table.groupby("context_tokens")[LOSS].mean().sort_index()
+    texts = [f3(value) for value in means]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def count_verdicts(evidence: str, verdict: str = "") -> int:
+    """Count the claims of a kind of evidence, all or with a verdict."""
+    rows = run("claims/claims").rows("claims", evidence=evidence)
+    return int((rows["verdict"] == verdict).sum()) if verdict else len(rows)
+
+
+def environment() -> jinja2.Environment:
+    """Return the environment of templates; a name that does not exist is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    made.filters |= {"f2": f2, "f3": f3, "sci": sci, "roughly": roughly}
+    functions = (run, row, bounds, rejected_as_printed, presets, encodings, by_context, interval)
+    made.globals |= {function.__name__: function for function in functions}
+    made.globals |= {"count_verdicts": count_verdicts, "zip": zip, "only": only}
+    return made
+
+
+def refilled(text: str) -> str:
+    """Fill paragraphs and list items again, since numbers of any length were put into them."""
+    fill = TextWrapper(100, break_long_words=False, break_on_hyphens=False)
+
+    def filled(block: str) -> str:
+        if block.strip().startswith(("|", "#", "!", "<", "    ")):
+            return block
+        indent = "  " if block.startswith("- ") else ""
+        fill.subsequent_indent = indent
+        return fill.fill(" ".join(block.split()))
+
+    parts = re.split(r"(^```.*?^```$|\n{2,}|\n(?=- ))", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(
+        part if part.startswith("```") or not part.strip() else filled(part) for part in parts
+    )
+
+
+def rendered() -> dict[str, str]:
+    """All files by their path from the root."""
+    made = environment()
+    return {TARGETS[name]: refilled(made.get_template(name).render()) for name in TARGETS}
+
+
+def main(write: bool) -> int:
+    """Name, and with `write` mend, the files that differ; their number."""
+    differing = {f: t for f, t in rendered().items() if (ROOT / f).read_text() != t}
+    for file, text in differing.items():
+        print(f"{file} {'written' if write else 'differs; make docs writes it'}")
+        if write:
+            (ROOT / file).write_text(text)
+    return 0 if write else len(differing)
+
+
+if __name__ == "__main__":
+    sys.exit(main("--write" in sys.argv[1:]))
