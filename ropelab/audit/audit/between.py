@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from ropelab.audit.audit.case import Case, Finding, grouped, names
 from ropelab.audit.audit.tables import OFF, distance
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.math.scaling import LongRope, Unscaled
 

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ropelab.audit.runtimes.document import Document
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 
 Level = Literal["error", "warn", "note"]

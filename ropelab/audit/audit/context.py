@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.bounds.rules import one_turn_base, su_asymptote
 
 

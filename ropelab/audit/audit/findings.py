@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ropelab.audit.audit import between, of_file
 from ropelab.audit.audit.case import LEVELS, Case, Finding
 from ropelab.audit.runtimes.document import Document
-from ropelab.audit.runtimes.spec import Reading
+from ropelab.audit.runtimes.registry import Reading
 
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     of_file.conflicting_types,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, TypeGuard
 
 from ropelab.audit.audit.case import Case, Finding
-from ropelab.audit.runtimes.keys import meaning, near
+from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.trace import language_part
 
 

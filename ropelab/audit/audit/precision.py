@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.errors import unknown_name
 from ropelab.math.numerics.chain import Chain, Spectrum

@@ -9,7 +9,8 @@ from ropelab.audit.audit.case import Finding
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.document import Document, load
 from ropelab.audit.runtimes.flags import Flags
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.errors import InputError
 
 Rows = list[dict[str, Any]]

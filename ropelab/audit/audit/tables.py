@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit.runtimes.document import Document
-from ropelab.audit.runtimes.keys import meaning, near
-from ropelab.audit.runtimes.spec import Reading, RopeSpec
+from ropelab.audit.runtimes.families import meaning, near
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.scaling import roles
 
 Rows = list[dict[str, Any]]

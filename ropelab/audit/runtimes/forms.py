@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ropelab.audit.runtimes.parts import magnitude
+from ropelab.audit.runtimes.reader import magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.errors import InputError
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, PositionInterpolation, Unscaled, Yarn

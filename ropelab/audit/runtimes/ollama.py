@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.runtimes import llamacpp, llamacpp_file, parts
-from ropelab.audit.runtimes.llamacpp_file import LONG, SHORT, Fields
+from ropelab.audit.runtimes import llamacpp
+from ropelab.audit.runtimes.llamacpp import LONG, SHORT, Fields
+from ropelab.audit.runtimes.reader import MOST_FEATURES, ORIGINAL, longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import (
     NotModelledError,
     RefusedError,
@@ -22,6 +23,7 @@ from ropelab.audit.runtimes.spec import (
 )
 from ropelab.audit.runtimes.trace import Trace
 
+# The architecture of a model type, for a part of a file that names none.
 USUAL = {
     "llama": "LlamaForCausalLM",
     "mixtral": "MixtralForCausalLM",
@@ -29,30 +31,26 @@ USUAL = {
     "phi3": "Phi3ForCausalLM",
     "gpt_oss": "GptOssForCausalLM",
 }
-"""The architecture of a model type, for a part of a file that names none."""
 
 BLOCK = "rope_scaling"
 
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
-    """One spec, as llama.cpp reads the file that was written; its flags are not ollama's."""
-    fields = writer_of(trace)(trace)
-    return llamacpp.of_fields(Trace(trace.whole), fields)
+    """Return one spec, as llama.cpp reads the file that the first architecture's converter wrote.
 
-
-def writer_of(trace: Trace) -> Callable[[Trace], Fields]:
-    """The converter of the first architecture; `rope_parameters` is read by none of these."""
+    None of the converters reads `rope_parameters`; llama.cpp's flags are not ollama's.
+    """
     named = trace.whole.get("architectures") or [USUAL.get(trace.model_type)]
     first = named[0] if isinstance(named, list) else None
     writer = WRITERS.get(first) if isinstance(first, str) else None
     if writer is None:
         kind = short(first) if first else f"model type {short(trace.model_type)}"
         raise NotModelledError(f"no converter for {kind}, or one that was not read")
-    return writer
+    return llamacpp.of_fields(Trace(trace.whole), writer(trace))
 
 
 def size(trace: Trace, *paths: str) -> int:
-    """The first of the keys that is not 0, as Go reads a 32-bit whole number; 0 without any."""
+    """Return the first of the keys that is not 0, as Go reads a 32-bit whole number; else 0."""
     for path in paths:
         value = trace.get(path)
         if value is None:
@@ -66,7 +64,7 @@ def size(trace: Trace, *paths: str) -> int:
 
 
 def real(trace: Trace, path: str) -> float:
-    """A number rounded to float32; 0 where it is missing."""
+    """Return a number rounded to float32; 0 where it is missing."""
     value = trace.get(path)
     if value is None:
         return 0.0
@@ -77,7 +75,7 @@ def real(trace: Trace, path: str) -> float:
 
 
 def word(trace: Trace, path: str) -> str:
-    """A string; empty where it is missing."""
+    """Return a string; empty where it is missing."""
     value = trace.get(path, status="ignored")
     if value is not None and not isinstance(value, str):
         trace.mark(path, "refused")
@@ -86,7 +84,7 @@ def word(trace: Trace, path: str) -> str:
 
 
 def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
-    """The scaling type under one of its two names, marked by whether it counts there."""
+    """Return the scaling type under one of its two names, marked by its effect there."""
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
     kind = word(trace, f"{BLOCK}.{name}")
@@ -98,17 +96,17 @@ def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
 
 
 def head_width(trace: Trace, *heads: str) -> int:
-    """hidden_size / heads, whatever head_dim says."""
+    """Return hidden_size / heads; head_dim does not matter."""
     hidden, count = size(trace, "hidden_size"), size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
-    if hidden // count > parts.WIDEST:
+    if hidden // count > MOST_FEATURES:
         raise RefusedError(f"a head of {hidden // count} features")
     return hidden // count
 
 
 def base_of(trace: Trace) -> float:
-    """rope_theta at top level, 0 where it is missing."""
+    """Return rope_theta at top level, 0 where it is missing."""
     base = real(trace, "rope_theta")
     if base:
         trace.mark("rope_theta", "translated", "written as rope.freq_base")
@@ -116,7 +114,7 @@ def base_of(trace: Trace) -> float:
 
 
 def written_base(trace: Trace) -> float:
-    """The base of a converter that writes it in any case."""
+    """Return the base for a converter that writes it in any case."""
     base = base_of(trace)
     if not base:
         raise NotModelledError("rope_theta is not at top level, and a base of 0 is written")
@@ -124,7 +122,7 @@ def written_base(trace: Trace) -> float:
 
 
 def context(trace: Trace, *paths: str) -> int:
-    """The context length, without which llama.cpp loads no file."""
+    """Return the context length, without which llama.cpp loads no file."""
     length = size(trace, *paths)
     if not length:
         raise RefusedError(f"{paths[0]} is missing, and llama.cpp needs a context length")
@@ -132,7 +130,7 @@ def context(trace: Trace, *paths: str) -> int:
 
 
 def llama(trace: Trace) -> Fields:
-    """linear counts under `type` only, llama3 under `rope_type` only; all else is dropped.
+    """Write linear under `type` only, llama3 under `rope_type` only; drop everything else.
 
     The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose width is not that
     of its head.
@@ -160,23 +158,22 @@ def llama(trace: Trace) -> Fields:
 
 
 def from_block(trace: Trace, name: str) -> float:
-    """A number of the block that ends up in the file."""
+    """Return a number of the block that ends up in the file."""
     value = real(trace, f"{BLOCK}.{name}")
     trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
     return value
 
 
 def llama3(trace: Trace, fields: Fields) -> Fields:
-    """One divisor per pair, with defaults for what is missing or 0."""
+    """Write one divisor per pair, with defaults for numbers that are missing or 0."""
     defaults = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     block: dict[str, Any] = {n: from_block(trace, n) or usual for n, usual in defaults.items()}
-    name = "original_max_position_embeddings"
-    block[name] = size(trace, f"{BLOCK}.{name}") or 8192
-    return llamacpp_file.llama3(trace, BLOCK, block, fields)
+    block[ORIGINAL] = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
+    return llamacpp.llama3(trace, BLOCK, block, fields)
 
 
 def qwen2(trace: Trace) -> Fields:
-    """No scaling, or none at all: the factor is declared as a list, which no file gives.
+    """Write no scaling; the factor is declared as a list, which no file gives.
 
     yarn without a factor fails as well: the list has a type of its own that cannot be written.
     """
@@ -197,7 +194,7 @@ def qwen2(trace: Trace) -> Fields:
 
 
 def phi3(trace: Trace) -> Fields:
-    """Two tensors in any case, empty or not; the whole head turns; lengths at top level only."""
+    """Write two tensors, empty or not; the whole head rotates; lengths at top level only."""
     width = head_width(trace, "num_attention_heads", "n_head")
     known = ("su", "longrope", "yarn")
     kind = typed(trace, "type", known, "")
@@ -212,34 +209,34 @@ def phi3(trace: Trace) -> Fields:
         LONG: table(trace, "long_factor"),
         SHORT: table(trace, "short_factor"),
     }
-    trained = size(trace, "original_max_position_embeddings")
+    trained = size(trace, ORIGINAL)
     if trained:
         fields["rope.scaling.original_context_length"] = trained
     if not kind:
         return fields
     if trained < 2:
-        raise NotModelledError("an attention factor without original_max_position_embeddings")
+        raise NotModelledError(f"an attention factor without {ORIGINAL}")
     stretch = fields["context_length"] / trained
-    usual = parts.magnitude(stretch)
-    attention = usual if kind == "yarn" else parts.longrope_attention(stretch, trained)
+    usual = magnitude(stretch)
+    attention = usual if kind == "yarn" else longrope_attention(stretch, trained)
     return {**fields, "rope.scaling.attn_factor": attention}
 
 
 def table(trace: Trace, name: str) -> tuple[float, ...]:
-    """One of the two lists, empty where it is missing."""
+    """Return one of the two lists, empty where it is missing."""
     value = trace.get(f"{BLOCK}.{name}", status="translated")
     return () if value is None else numbers(value, name)
 
 
 def gptoss(trace: Trace) -> Fields:
-    """yarn unless another type is named; the factor at top level wins; truncate is not read."""
+    """Write yarn unless another type is named; the factor at top level wins."""
     kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"), "")
     at_top, inside = real(trace, "rope_scaling_factor"), from_block(trace, "factor")
     if at_top and inside:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
     start = size(trace, "initial_context_length")
     length = size(trace, "max_position_embeddings") or int(at_top * start)
-    trained = size(trace, f"{BLOCK}.original_max_position_embeddings") or start or length
+    trained = size(trace, f"{BLOCK}.{ORIGINAL}") or start or length
     if not length:
         raise RefusedError("max_position_embeddings is missing, and llama.cpp needs one")
     fields: Fields = {

@@ -1,100 +1,115 @@
 """The runtimes by name, and reading one configuration with all of them."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from ropelab.audit.runtimes import (
-    exllama,
-    llamacpp,
-    mlx,
-    ollama,
-    served,
-    tgi,
-    transformers4,
-    transformers5,
-    trtllm,
-)
-from ropelab.audit.runtimes.spec import NotModelledError, Reading, RefusedError, Runtime
-from ropelab.audit.runtimes.trace import Trace
-from ropelab.audit.runtimes.transformers4 import Rules
+from ropelab.audit.runtimes import llamacpp, ollama
+from ropelab.audit.runtimes.engines import Exllama, TensorRt, Tgi
+from ropelab.audit.runtimes.mlx import Mlx
+from ropelab.audit.runtimes.servers import Sglang, Vllm
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec
+from ropelab.audit.runtimes.trace import KeyUse, Trace
+from ropelab.audit.runtimes.transformers4 import Transformers4
+from ropelab.audit.runtimes.transformers5 import Transformers5
 from ropelab.errors import InputError, unknown_name
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One runtime at one version, with the evidence for its reader.
+
+    ``read_from`` names the source files; ``reads`` the kinds of documents it takes. ``proof``:
+    "run" if the reader is compared with computed values of that version, "parts" if with its
+    converter's output and its kernel's rotations, "read" if only the source was read; ``compared``
+    are the model types of the comparison.
+    """
+
+    name: str
+    version: str
+    read_from: str
+    proof: Literal["run", "parts", "read"]
+    read: Callable[[Trace], dict[str, RopeSpec]]
+    reads: tuple[str, ...] = ("config", "params")
+    compared: frozenset[str] = frozenset()
+
+    def stated(self, model_type: str) -> str:
+        """Return in words how far the reader can be trusted for that model type."""
+        if model_type not in self.compared:
+            return "read from source, not run" + (" for this model" if self.compared else "")
+        if self.proof == "parts":
+            return "compared with what its converter wrote and its kernel turned"
+        return "compared with what it computed"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A configuration as one runtime reads it: a spec per layer type, or the reason for none."""
+
+    runtime: Runtime
+    layers: Mapping[str, RopeSpec]
+    keys: tuple[KeyUse, ...]
+    outcome: Literal["read", "refused", "not modelled"] = "read"
+    problem: str = ""
+    model_type: str = ""
+
+    @property
+    def main(self) -> RopeSpec | None:
+        """The layer type that sees the whole context: full attention, else the only one."""
+        if not self.layers:
+            return None
+        return self.layers.get("full_attention") or next(iter(self.layers.values()))
+
+
+def _types(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# The model types of the configurations that the runtimes were asked about.
+ASKED = _types(
+    "cohere deepseek_v2 deepseek_v3 gemma2 gemma3_text glm gpt_neox gpt_oss granite llama mistral "
+    "mixtral olmo2 phi phi3 qwen2 qwen3 smollm3 stablelm"
+)
+LLAMA_LIKE = _types("llama qwen2 qwen3 mistral mixtral phi3 olmo2 granite deepseek_v2 deepseek_v3")
 
 _ROPE_UTILS = "src/transformers/modeling_rope_utils.py and the classes of the models"
 
 
-ASKED = frozenset(
-    [
-        "cohere",
-        "deepseek_v2",
-        "deepseek_v3",
-        "gemma2",
-        "gemma3_text",
-        "glm",
-        "gpt_neox",
-        "gpt_oss",
-        "granite",
-        "llama",
-        "mistral",
-        "mixtral",
-        "olmo2",
-        "phi",
-        "phi3",
-        "qwen2",
-        "qwen3",
-        "smollm3",
-        "stablelm",
-    ]
-)
-"""The model types of the configurations that the runtimes were asked about."""
-
-LLAMA_LIKE = frozenset(
-    [
-        "llama",
-        "qwen2",
-        "qwen3",
-        "mistral",
-        "mixtral",
-        "phi3",
-        "olmo2",
-        "granite",
-        "deepseek_v2",
-        "deepseek_v3",
-    ]
-)
-
-
-def _without(text: str) -> frozenset[str]:
-    return ASKED - set(text.split())
-
-
-def _v4(version: str, compared: frozenset[str], rules: Rules) -> Runtime:
-    known = replace(rules, absent=ASKED - compared)
-    reader = partial(transformers4.read, rules=known)
+def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtime:
+    reader.absent = ASKED - compared
     name = f"transformers-{version.rsplit('.', 1)[0]}"
-    return Runtime(name, version, _ROPE_UTILS, "run", reader, compared=compared)
+    return Runtime(name, version, _ROPE_UTILS, "run", reader.read, compared=compared)
 
-
-_IN_448 = _without("deepseek_v2 deepseek_v3 gemma3_text gpt_oss qwen3 smollm3")
-_LLAMA = frozenset({"llama"})
-_CONVERTED = _without("cohere glm gpt_neox granite gemma2 smollm3")
 
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime("transformers-5", "5.23.0", _ROPE_UTILS, "run", transformers5.read, compared=ASKED),
-        _v4("4.57.1", ASKED, Rules("factor", "switch")),
-        _v4("4.55.4", ASKED, Rules("ratio", "switch")),
-        _v4("4.51.3", _without("deepseek_v2 gpt_oss smollm3"), Rules("ratio", "switch", False)),
-        _v4("4.48.3", _IN_448, Rules("maximum", "short", False, False)),
-        _v4("4.44.2", _LLAMA, Rules("maximum", "static", False, False)),
+        Runtime(
+            "transformers-5", "5.23.0", _ROPE_UTILS, "run", Transformers5().read, compared=ASKED
+        ),
+        _v4("4.57.1", ASKED, Transformers4("factor", "switch")),
+        _v4("4.55.4", ASKED, Transformers4("ratio", "switch")),
+        _v4(
+            "4.51.3",
+            ASKED - _types("deepseek_v2 gpt_oss smollm3"),
+            Transformers4("ratio", "switch", truncate=False),
+        ),
+        _v4(
+            "4.48.3",
+            ASKED - _types("deepseek_v2 deepseek_v3 gemma3_text gpt_oss qwen3 smollm3"),
+            Transformers4("maximum", "short", truncate=False, phi3_share=False),
+        ),
+        _v4(
+            "4.44.2",
+            _types("llama"),
+            Transformers4("maximum", "static", truncate=False, phi3_share=False),
+        ),
         Runtime(
             "vllm",
             "0.33.0",
             "model_executor/layers/rotary_embedding, config/model.py",
             "run",
-            served.read_vllm,
+            Vllm().read,
             compared=ASKED,
         ),
         Runtime(
@@ -102,7 +117,7 @@ RUNTIMES: dict[str, Runtime] = {
             "0.5.23",
             "srt/layers/rotary_embedding, srt/models/llama.py",
             "run",
-            served.read_sglang,
+            Sglang().read,
             compared=LLAMA_LIKE | {"gpt_oss"},
         ),
         Runtime(
@@ -110,15 +125,15 @@ RUNTIMES: dict[str, Runtime] = {
             "0.32.2",
             "mlx_lm/models/rope_utils.py and the model files",
             "run",
-            mlx.read,
-            compared=_without("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3"),
+            Mlx().read,
+            compared=ASKED - _types("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3"),
         ),
         Runtime(
             "exllamav3",
             "1.6.5",
             "exllamav3/util/rope.py, model/config.py, architecture/*.py",
             "run",
-            exllama.read,
+            Exllama().read,
             compared=LLAMA_LIKE,
         ),
         Runtime(
@@ -128,16 +143,16 @@ RUNTIMES: dict[str, Runtime] = {
             "parts",
             llamacpp.read,
             reads=("config", "params", "gguf"),
-            compared=_CONVERTED,
+            compared=ASKED - _types("cohere glm gpt_neox granite gemma2 smollm3"),
         ),
         Runtime(
             "tensorrt-llm",
             "2026",
             "_torch/attention_backend/interface.py",
             "read",
-            trtllm.read,
+            TensorRt().read,
         ),
-        Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", tgi.read),
+        Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", Tgi().read),
         Runtime(
             "ollama",
             "fb30760",
@@ -150,15 +165,15 @@ RUNTIMES: dict[str, Runtime] = {
     )
 }
 
-LONGEST = 300
-"""Characters of a problem that are kept; a file can hold names of any length."""
+# Characters of a problem that are kept; a file can hold names of any length.
+MOST_CHARACTERS = 300
 
+# The runtime against which the others are compared unless another is named.
 REFERENCE = "transformers-5"
-"""The runtime against which the others are compared unless another is named."""
 
 
 def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
-    """The runtimes of those names that read such a file, all without names.
+    """Return the runtimes of those names that read such a file, all without names.
 
     A prefix such as `transformers` names several.
 
@@ -177,16 +192,18 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
 def read(
     runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
 ) -> Reading:
-    """One configuration as one runtime reads it; a refusal is a reading too."""
+    """Read one configuration with one runtime; a refusal is a reading, too."""
     trace = Trace(config, flags)
+    outcome: Literal["refused", "not modelled"] = "not modelled"
     try:
         layers = runtime.read(trace)
     except RefusedError as error:
-        return Reading(runtime, {}, trace.uses(), "refused", str(error)[:LONGEST], trace.model_type)
+        outcome, problem = "refused", str(error)
     except (NotModelledError, InputError) as error:
-        problem = str(error)[:LONGEST]
-        return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
+        problem = str(error)
     except (ArithmeticError, ValueError) as error:  # lengths of 1, factors of 1e300
         problem = f"numbers out of range ({error})"
-        return Reading(runtime, {}, trace.uses(), "not modelled", problem, trace.model_type)
-    return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)
+    else:
+        return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)
+    problem = problem[:MOST_CHARACTERS]
+    return Reading(runtime, {}, trace.uses(), outcome, problem, trace.model_type)

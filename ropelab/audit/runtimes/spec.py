@@ -1,33 +1,33 @@
-"""What a configuration says about rotation once it was read, and what became of its keys."""
+"""A configuration's rotation as one runtime reads it, and the checks on its values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling
 
-if TYPE_CHECKING:
-    from ropelab.audit.runtimes.trace import Trace
 
-Status = Literal["used", "translated", "ignored", "overridden", "refused"]
-"""used: as written. translated: another name or place of a key that counts. ignored: read by
-nobody. overridden: another key won. refused: the runtime stops because of it."""
+class RefusedError(Exception):
+    """The runtime itself stops at this configuration."""
 
-Pairing = Literal["half", "interleaved"]
+
+class NotModelledError(Exception):
+    """The runtime accepts the configuration and does something that no class here computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeSpec:
-    """How one layer type turns, as one runtime read it. Lengths in tokens.
+    """The rotation of one layer type. Lengths in tokens.
 
-    ``trained_len`` is the length that the scaling starts from; ``claimed_len`` what the runtime
-    allows or promises, None where it sets no limit. ``attention_factor`` multiplies cos and sin
-    (every logit by its square), ``softmax_factor`` whole scores. ``sources`` says for each field
-    where it came from: a key path, the default of a class, a flag.
+    ``trained_len`` is the length that the scaling starts from; ``claimed_len`` the length that the
+    runtime allows, None where it sets no limit. ``attention_factor`` multiplies cos and sin (every
+    logit by its square), ``softmax_factor`` whole scores. ``sources``: the origin of a field, as a
+    key path or as the default of a class.
     """
 
     base: float
@@ -38,7 +38,7 @@ class RopeSpec:
     claimed_len: int | None = None
     attention_factor: float = 1.0
     softmax_factor: float = 1.0
-    pairing: Pairing = "half"
+    pairing: Literal["half", "interleaved"] = "half"
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -48,7 +48,7 @@ class RopeSpec:
 
     @property
     def logit_multiplier(self) -> float:
-        """What every logit of rotated features is multiplied with."""
+        """The factor on every logit of rotated features."""
         return self.attention_factor**2 * self.softmax_factor
 
     @property
@@ -60,88 +60,48 @@ class RopeSpec:
         return self.scaling.label
 
     def plan(self, length: int) -> RopePlan:
-        """The scaling's plan while ``length`` tokens are in the context."""
+        """Return the scaling's plan while ``length`` tokens are in the context."""
         return self.scaling.plan(self.geometry, length)
 
     def inv_freq(self, length: int) -> Float[np.ndarray, " pairs"]:
-        """Radians per token, float64, at that length."""
+        """Return radians per token, float64, at that length."""
         return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
 
+    def checked(self) -> "RopeSpec":
+        """Return the spec itself if its plan exists.
 
-class RefusedError(Exception):
-    """The runtime itself stops at this configuration."""
-
-
-class NotModelledError(Exception):
-    """The runtime accepts the configuration and does something that no class here computes."""
-
-
-@dataclass(frozen=True)
-class KeyUse:
-    """What became of one key."""
-
-    path: str
-    status: Status
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One runtime at one version, and how its reader was checked.
-
-    ``read_from`` names the files; ``reads`` the kinds of documents it takes. ``proof`` is "run"
-    where the reader is compared with what that version computed, "parts" where with what its
-    converter wrote and its kernel turned, "read" where it was only read; ``compared`` are the model
-    types for which.
-    """
-
-    name: str
-    version: str
-    read_from: str
-    proof: Literal["run", "parts", "read"]
-    read: Callable[["Trace"], dict[str, RopeSpec]]
-    reads: tuple[str, ...] = ("config", "params")
-    compared: frozenset[str] = frozenset()
-
-    def stated(self, model_type: str) -> str:
-        """How far the reader can be trusted for that model type, as the output says it."""
-        if model_type not in self.compared:
-            return "read from source, not run" + (" for this model" if self.compared else "")
-        if self.proof == "parts":
-            return "compared with what its converter wrote and its kernel turned"
-        return "compared with what it computed"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A configuration as one runtime reads it: a spec per layer type, or why there is none."""
-
-    runtime: Runtime
-    layers: Mapping[str, RopeSpec]
-    keys: tuple[KeyUse, ...]
-    outcome: Literal["read", "refused", "not modelled"] = "read"
-    problem: str = ""
-    model_type: str = ""
-
-    @property
-    def main(self) -> RopeSpec | None:
-        """The layer type that sees the whole context: full attention, else the only one."""
-        if not self.layers:
-            return None
-        return self.layers.get("full_attention") or next(iter(self.layers.values()))
+        Raises:
+            RefusedError: longrope with lists of another length than there are pairs.
+            NotModelledError: values that the classes of scaling methods refuse.
+        """
+        if isinstance(self.scaling, LongRope):
+            for name in ("short_factor", "long_factor"):
+                count = len(getattr(self.scaling, name))
+                if count != self.rotary_dim // 2:
+                    raise RefusedError(
+                        f"{name} has {count} numbers for {self.rotary_dim // 2} pairs"
+                    )
+        try:
+            self.plan(self.trained_len)
+            self.plan(2 * self.trained_len)
+        except InputError as error:
+            raise NotModelledError(str(error)) from None
+        except (OverflowError, ZeroDivisionError, ValueError) as error:
+            raise NotModelledError(f"numbers out of range ({error})") from None
+        return self
 
 
 def number(value: Any, name: str) -> float:
-    """A finite number, or RefusedError."""
+    """Return a finite number, or raise RefusedError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RefusedError(f"{name} must be a number, not {short(value)}")
-    if not -1e300 < value < 1e300:
+    if not -1e300 < value < 1e300:  # beyond, products of two numbers overflow
         raise RefusedError(f"{name} must be a finite number, not {short(value)}")
     return float(value)
 
 
 def whole(value: Any, name: str) -> int:
-    """A whole number between 1 and 2^40, or RefusedError."""
+    """Return a whole number from 1 to 2^40, or raise RefusedError."""
     given = number(value, name)
     if given != int(given) or not 1 <= given <= 2**40:
         raise RefusedError(f"{name} must be a whole number from 1 to 2^40, not {short(value)}")
@@ -149,14 +109,14 @@ def whole(value: Any, name: str) -> int:
 
 
 def numbers(value: Any, name: str) -> tuple[float, ...]:
-    """A list of at most 65536 finite numbers, or RefusedError."""
+    """Return at most 65536 finite numbers, or raise RefusedError."""
     if not isinstance(value, list | tuple) or len(value) > 2**16:
         raise RefusedError(f"{name} must be a list of numbers, not {short(value)}")
     return tuple(number(item, name) for item in value)
 
 
 def short(value: Any) -> str:
-    """A value for a message, at most 40 characters of it."""
+    """Return a value for a message, in at most 40 characters."""
     text = value[:40] if isinstance(value, str) else None
     if text is None:
         text = f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)

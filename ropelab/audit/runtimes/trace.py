@@ -1,19 +1,33 @@
-"""A configuration that remembers what each reader did with its keys."""
+"""A configuration that records the status of every key that a reader asks for."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
-from ropelab.audit.runtimes.keys import concerns_rope
-from ropelab.audit.runtimes.spec import KeyUse, Status
+from ropelab.audit.runtimes.families import Family, concerns_rope, family_of
 
+# used: as written. translated: under another name or in another place. ignored: not read.
+# overridden: another key wins. refused: the runtime stops because of it.
+Status = Literal["used", "translated", "ignored", "overridden", "refused"]
+
+# The parts of multimodal configurations that hold their language model.
 NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Where multimodal configurations keep their language model."""
 
 BLOCKS = ("rope_scaling", "rope_parameters")
 
 
+@dataclass(frozen=True)
+class KeyUse:
+    """The status of one key in one runtime."""
+
+    path: str
+    status: Status
+    note: str = ""
+
+
 class Trace:
-    """The language model's part of a configuration, and the status of every key that was asked for.
+    """The language model's part of a configuration, and the status of every key asked for.
 
     ``flags`` are settings from the command line of the runtime.
     """
@@ -30,12 +44,17 @@ class Trace:
         kind = self.text.get("model_type") or self.whole.get("model_type") or ""
         return kind if isinstance(kind, str) else ""
 
+    @cached_property
+    def family(self) -> Family:
+        """The defaults of the model's class."""
+        return family_of(self.model_type)
+
     def has(self, path: str) -> bool:
-        """Whether the key is there, null included."""
+        """Return True if the key is present, null included."""
         return _at(self.text, path) is not _ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
-        """The value at a dotted path; a present key gets the status."""
+        """Return the value at a dotted path; a present key gets the status."""
         value = _at(self.text, path)
         if value is _ABSENT:
             return default
@@ -43,7 +62,7 @@ class Trace:
         return value
 
     def first(self, paths: tuple[str, ...], default: Any = None) -> tuple[Any, str]:
-        """The value and the path of the first key that is there and not null."""
+        """Return value and path of the first key that is present and not null."""
         for path in paths:
             value = self.get(path)
             if value is not None:
@@ -51,7 +70,7 @@ class Trace:
         return default, ""
 
     def block(self, name: str) -> Mapping[str, Any] | None:
-        """A dict under that name, None where there is none; not a dict counts as none."""
+        """Return the dict under that name; None if there is no such key or no dict under it."""
         value = self.text.get(name)
         return value if isinstance(value, Mapping) else None
 
@@ -60,12 +79,11 @@ class Trace:
         self._marks[path] = KeyUse(f"{self.prefix}{path}", status, note)
 
     def uses(self) -> tuple[KeyUse, ...]:
-        """Every key that concerns rotation, in the order of the file; unasked ones are ignored."""
-        marked = [
+        """Return every key about rotation, in the order of the file; unread ones as ignored."""
+        return tuple(
             self._marks.get(path, KeyUse(f"{self.prefix}{path}", "ignored"))
             for path in rope_paths(self.text)
-        ]
-        return tuple(marked)
+        )
 
 
 _ABSENT: Any = object()
@@ -81,7 +99,7 @@ def _at(text: Mapping[str, Any], path: str) -> Any:
 
 
 def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The dotted prefix and the dict of the language model inside a configuration."""
+    """Return the dotted prefix and the dict of the language model inside a configuration."""
     for name in NESTS:
         inner = config.get(name)
         if isinstance(inner, Mapping) and inner:
@@ -91,17 +109,13 @@ def language_part(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
-    """Dotted paths of the keys that concern rotation, the contents of rope blocks included."""
+    """Yield the dotted paths of the keys about rotation, those inside rope blocks included."""
     for name, value in text.items():
         if name in BLOCKS and isinstance(value, Mapping):
-            yield from _inside(name, value)
+            for key, inner in value.items():
+                if isinstance(inner, Mapping):  # the dict of a layer type
+                    yield from (f"{name}.{key}.{last}" for last in inner)
+                else:
+                    yield f"{name}.{key}"
         elif not isinstance(value, Mapping) and concerns_rope(name):
             yield name
-
-
-def _inside(path: str, block: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in block.items():
-        if isinstance(value, Mapping):
-            yield from (f"{path}.{name}.{key}" for key in value)
-        else:
-            yield f"{path}.{name}"

@@ -1,0 +1,297 @@
+"""ExLlamaV3, TensorRT-LLM and TGI: each reads config.json itself and knows one layer type.
+
+Read from exllamav3/util/rope.py, model/config.py and architecture/*.py of exllamav3 1.6.5; from
+RopeParams.from_config in tensorrt_llm/_torch/attention_backend/interface.py, in a copy of 2026
+whose release is not known; from server/text_generation_server/layers/rotary.py of
+text-generation-inference db931fc (2026-01-08).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ropelab.audit.runtimes.reader import (
+    BANDS,
+    LISTS,
+    MAXIMUM,
+    MSCALES,
+    ORIGINAL,
+    Made,
+    Method,
+    Reader,
+    Settings,
+    dynamic,
+    linear,
+    llama3,
+    magnitude,
+    mscale_ratio,
+    mscale_yarn,
+    of_share,
+    one_table,
+    other_base,
+    ramp,
+    unscaled,
+    width_of,
+)
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.trace import Trace
+
+FACTOR = ("factor",)
+RAMP = ("factor", "beta_fast", "beta_slow", *MSCALES)
+KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
+
+
+class Exllama(Reader):
+    """ExLlamaV3: transformers' older formulas, one table for all lengths."""
+
+    # Those whose file calls the common reader of the rope settings without defaults of its own.
+    architectures = (
+        *("llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "phi3", "olmo2"),
+        *("granite", "deepseek_v2", "deepseek_v3"),
+    )
+    multiplies_unscaled = False
+    share_paths = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        """Return one spec."""
+        if trace.model_type not in self.architectures:
+            problem = f"the architecture file for '{trace.model_type}' was not read"
+            raise NotModelledError(problem)
+        return super().read(trace)
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        """Read the base from top level, else from rope_parameters, else 10000 for every family."""
+        where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
+        settings = Settings(trace, trace.block(where), where)
+        base, path = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
+        settings.put("rope_theta", base, path or "default of model/config.py")
+        return {"all": settings}
+
+    def longest(self, trace: Trace) -> tuple[int, str]:
+        """Return max_position_embeddings; methods that do not need it take 2048."""
+        given = trace.get(MAXIMUM)
+        return (2048, "") if given is None else (whole(given, MAXIMUM), MAXIMUM)
+
+    def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
+        """Return the length if the file gives one."""
+        return (settings.longest if source else None), source
+
+    def kind(self, settings: Settings) -> Any:
+        """`rope_type` wins over `type`; null is no scaling."""
+        if "rope_type" not in settings.values:
+            settings.take("type")
+            settings.values["rope_type"] = settings.get("type", "default")
+        settings.take("rope_type")
+        kind = settings.get("rope_type")
+        return "default" if kind is None else kind
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        """rotary_dim, else the share at top level or in rope_parameters."""
+        trace = settings.trace
+        if (given := trace.get("rotary_dim")) is not None:
+            return whole(given, "rotary_dim")
+        if settings.get("rope_type") == "proportional":
+            return head_dim
+        share, _ = trace.first(self.share_paths, 1.0)
+        return width_of(head_dim, number(share, "partial_rotary_factor"))
+
+    def pairing(self, trace: Trace) -> Any:
+        """Return neighbouring features for latent attention only."""
+        return "interleaved" if trace.family.latent else "half"
+
+
+def exllama_yarn(settings: Settings) -> Made:
+    """With an original length the factor is max_position_embeddings over it.
+
+    attention_factor counts; the ratio of the mscales for DeepSeek only; beside
+    llama_4_scaling_beta the factor on cos and sin is 1.
+    """
+    if settings.trace.get(MAXIMUM) is None:
+        raise RefusedError(f"yarn without {MAXIMUM}")
+    settings.take("beta_fast", "beta_slow", "attention_factor", "truncate")
+    original, trained = settings.get(ORIGINAL), settings.longest
+    if original is None:
+        settings.take("factor")
+        factor = settings.number("factor")
+    else:
+        settings.take(ORIGINAL)
+        trained = whole(original, ORIGINAL)
+        factor = settings.longest / trained
+        if "factor" in settings.sources:
+            settings.trace.mark(settings.sources["factor"], "overridden", "max / original wins")
+    if settings.get("attention_factor") is not None:
+        attention = settings.number("attention_factor")
+    elif settings.family.latent and all(settings.get(name) for name in MSCALES):
+        attention = mscale_ratio(settings, factor)
+    else:
+        attention = 1.0 if settings.get("llama_4_scaling_beta") else magnitude(factor)
+    ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
+    truncate = bool(settings.get("truncate", True))
+    return ramp(factor, attention, *ends, truncate), attention, trained
+
+
+def table_by_ratio(settings: Settings) -> Made:
+    """longrope's long table if the maximum exceeds the original length, else the short one."""
+    original = settings.get(ORIGINAL)
+    if original is None:
+        original = settings.trace.get(ORIGINAL)
+    if original is None:
+        raise RefusedError(f"longrope without {ORIGINAL}")
+    trained = whole(original, ORIGINAL)
+    name = "long_factor" if settings.longest > trained else "short_factor"
+    return one_table(settings, name, trained)
+
+
+def exllama_proportional(settings: Settings) -> Made:
+    """The share at top level, or that of rope_parameters."""
+    share, _ = settings.trace.first(Exllama.share_paths, 1.0)
+    scaling = of_share(number(share, "share"), settings.number("factor", 1.0))
+    return scaling, 1.0, settings.longest
+
+
+Exllama.methods = {
+    "default": Method(unscaled),
+    "mrope": Method(unscaled),
+    "linear": Method(linear, FACTOR, defaults={"factor": 1.0}),
+    "llama3": Method(llama3, (*BANDS, ORIGINAL), defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
+    "yarn": Method(exllama_yarn),
+    "longrope": Method(table_by_ratio, (*LISTS, ORIGINAL)),
+    "su": Method(table_by_ratio, (*LISTS, ORIGINAL)),
+    "proportional": Method(exllama_proportional, ("factor", "partial_rotary_factor")),
+}
+
+
+class TrtSettings(Settings):
+    """The original length at top level wins; one that is missing or 0 is 1024."""
+
+    def original(self) -> int:
+        """Return the original length, its key marked."""
+        given = self.trace.get(ORIGINAL) or self.get(ORIGINAL)
+        self.take(ORIGINAL)
+        return whole(given or 1024, ORIGINAL)
+
+
+class TensorRt(Reader):
+    """TensorRT-LLM, its PyTorch path."""
+
+    usual_longest = None
+    usual_factor = 1.0
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        """rope_scaling, else rope_parameters (full attention preferred); base default 10000."""
+        parameters, where = trace.block("rope_parameters") or {}, "rope_parameters"
+        if isinstance(parameters.get("full_attention"), dict):
+            parameters, where = parameters["full_attention"], "rope_parameters.full_attention"
+        block, place = trace.block("rope_scaling"), "rope_scaling"
+        if block is None:
+            block, place = parameters, where
+        settings = TrtSettings(trace, block, place)
+        if "rope_theta" in parameters:
+            path = f"{where}.rope_theta"
+            settings.put("rope_theta", trace.get(path), path)
+        else:
+            base, path = trace.first(("rope_theta",), 10000.0)
+            settings.put("rope_theta", base, path or "default 10000")
+        return {"all": settings}
+
+    def kind(self, settings: Settings) -> Any:
+        """`type` wins over `rope_type`; an empty name is no scaling."""
+        return super().kind(settings) or "default"
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        """rotary_dim, else rotary_emb_base (taken for a width), the latent part, or a share."""
+        trace = settings.trace
+        for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
+            if given := trace.get(name):
+                return width_of(head_dim, whole(given, name) / head_dim)
+        share, _ = trace.first(("rotary_pct", "partial_rotary_factor"), 1.0)
+        return width_of(head_dim, number(share, "share"))
+
+
+def of_alpha(settings: Settings) -> Made:
+    """Hunyuan's alpha; the factor is not used."""
+    return other_base(settings.number("alpha")), 1.0, settings.longest
+
+
+def table_by_limit(settings: Settings) -> Made:
+    """longrope's long table if max_seq_len is not set or exceeds the original length."""
+    trained = settings.original()
+    limit = settings.trace.get("max_seq_len")
+    long = limit is None or number(limit, "max_seq_len") > trained
+    return one_table(settings, "long_factor" if long else "short_factor", trained)
+
+
+_LONGROPE = Method(table_by_limit, LISTS)
+TensorRt.methods = {
+    "default": Method(unscaled),
+    "mrope": Method(unscaled),
+    "linear": Method(linear, FACTOR, defaults={"factor": 1.0}),
+    "dynamic": Method(of_alpha, ("alpha",), defaults={"alpha": 1.0}),
+    "llama3": Method(llama3, BANDS, defaults={"factor": 1.0, **KEPT}),
+    # A lone mscale counts; attention_factor and truncate are not read.
+    "yarn": Method(mscale_yarn, RAMP, defaults={"factor": 1.0}),
+    "longrope": _LONGROPE,
+    "su": _LONGROPE,
+}
+
+
+class Tgi(Reader):
+    """text-generation-inference: the block of version 4, with scaling types of its own making."""
+
+    unknown = "rope scaling type '{}' is not implemented"
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        """The block, or ROPE_SCALING and ROPE_FACTOR (flags here) in its place."""
+        block: Mapping[str, Any] = trace.block("rope_scaling") or {}
+        if "rope_scaling" in trace.flags:
+            block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
+        settings = Settings(trace, block, "rope_scaling")
+        # Chosen here, because the rows' complaints name it.
+        settings.values["rope_type"] = super().kind(settings)
+        base, path = trace.first(trace.family.base_keys, trace.family.earlier_base)
+        settings.put("rope_theta", base, path or "class default")
+        return {"all": settings}
+
+    def kind(self, settings: Settings) -> Any:
+        """Return the type that was chosen with the settings."""
+        return settings.get("rope_type")
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        """Return the share of the class."""
+        return width_of(head_dim, settings.family.partial or 1.0)
+
+    def softmax_factor(self, settings: Settings) -> float:
+        """No factor on scores."""
+        return 1.0
+
+
+def tgi_unscaled(settings: Settings) -> Made:
+    """default; and linear, whose factor the usual path never applies."""
+    if "factor" in settings.sources:
+        path = settings.sources["factor"]
+        settings.trace.mark(path, "ignored", "linear is not applied on this path")
+    return unscaled(settings)
+
+
+def tgi_yarn(settings: Settings) -> Made:
+    """Betas fixed at 32 and 1, a lone mscale counts, attention_factor and truncate are not read."""
+    factor = settings.number("factor")
+    attention = mscale_ratio(settings, factor)
+    return ramp(factor, attention), attention, settings.original()
+
+
+def tgi_longrope(settings: Settings) -> Made:
+    """Another table for every position."""
+    raise NotModelledError("two tables inside one sequence: short below the original length")
+
+
+_BANDS = (*BANDS, ORIGINAL)
+Tgi.methods = {
+    "default": Method(tgi_unscaled),
+    "linear": Method(tgi_unscaled),
+    "mrope": Method(tgi_unscaled),
+    "dynamic": Method(dynamic, FACTOR),
+    "llama3": Method(llama3, _BANDS, needs=_BANDS),
+    "yarn": Method(tgi_yarn, ("factor", ORIGINAL, *MSCALES), needs=("factor", ORIGINAL)),
+    "longrope": Method(tgi_longrope),
+    "su": Method(tgi_longrope),
+}

@@ -1,0 +1,381 @@
+"""The reader that runtimes share: settings of a layer type in, a RopeSpec out.
+
+A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes the scaling,
+the keys that it takes, those that it requires, and the defaults of missing ones. Methods are
+overridden only where a runtime does something of its own.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ropelab.audit.runtimes.families import Family
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    numbers,
+    whole,
+)
+from ropelab.audit.runtimes.trace import Trace
+from ropelab.math.scaling import (
+    DynamicNtk,
+    Llama3,
+    LongRope,
+    NtkAware,
+    PositionInterpolation,
+    Proportional,
+    Scaling,
+    Unscaled,
+    Yarn,
+)
+
+ORIGINAL = "original_max_position_embeddings"
+MAXIMUM = "max_position_embeddings"
+MSCALES = ("mscale", "mscale_all_dim")
+BANDS = ("factor", "low_freq_factor", "high_freq_factor")
+LISTS = ("short_factor", "long_factor")
+
+# No head is wider, and a table with an entry per pair should stay small.
+MOST_FEATURES = 2**14
+
+Made = tuple[Scaling, float, int]  # the scaling, the factor on cos and sin, the trained length
+
+
+class Settings:
+    """Values of one layer type, with the origin of each: a key path, or a default in words.
+
+    ``longest`` and ``defaults`` are set by the reader before a method is made.
+    """
+
+    def __init__(self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = "") -> None:
+        self.trace = trace
+        self.values: dict[str, Any] = dict(block or {})
+        self.sources = {name: f"{at}.{name}" for name in self.values}
+        self.longest = 0
+        self.defaults: Mapping[str, Any] = {}
+
+    @property
+    def family(self) -> Family:
+        """The defaults of the model's class."""
+        return self.trace.family
+
+    def put(self, name: str, value: Any, source: str) -> None:
+        """Set a value and its source."""
+        self.values[name], self.sources[name] = value, source
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or the default if it is missing; marks nothing."""
+        return self.values.get(name, default)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return a finite number; RefusedError if it is missing and has no default."""
+        value = self.values.get(name, self.defaults.get(name, default))
+        if value is None:
+            raise RefusedError(f"{name} is missing")
+        return number(value, name)
+
+    def original(self) -> int:
+        """Return the original length in the block, or its default."""
+        return whole(self.values.get(ORIGINAL, self.defaults.get(ORIGINAL)), "original length")
+
+    def take(self, *names: str) -> None:
+        """Mark the keys behind these values as used."""
+        for name in names:
+            path = self.sources.get(name, "")
+            if self.trace.has(path):
+                self.trace.mark(path, "used")
+
+    def needs(self, *names: str) -> None:
+        """Raise RefusedError unless every name has a value, null included."""
+        missing = [name for name in names if name not in self.values]
+        if missing:
+            raise RefusedError(f"rope type '{self.get('rope_type')}' needs {', '.join(missing)}")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One scaling type as a runtime reads it."""
+
+    make: Callable[[Settings], Made]
+    takes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def made(self, settings: Settings) -> Made:
+        """Return scaling, attention factor and trained length of these settings."""
+        settings.needs(*self.needs)
+        settings.take(*self.takes)
+        settings.defaults = self.defaults
+        made = self.make(settings)
+        settings.defaults = {}  # they are the method's alone
+        return made
+
+
+class Reader:
+    """The steps from a configuration to a spec per layer type, as most runtimes take them."""
+
+    methods: Mapping[str, Method] = {}
+    unknown = "unknown rope type '{}'"
+    # max_position_embeddings of a file that does not give it; without a default it is required.
+    usual_longest: int | None = 2048
+    # DeepSeek's factor on scores, also without a scaling; the factor where the block has none.
+    multiplies_unscaled = True
+    usual_factor: float | None = None
+
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        """Return specs by layer type; 'all' if there is but one.
+
+        Raises:
+            RefusedError: the runtime stops at this configuration.
+            NotModelledError: it does something that is not computed here.
+        """
+        return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
+
+    def settings(self, trace: Trace) -> dict[str, Settings]:
+        """Return the settings by layer type."""
+        raise NotImplementedError
+
+    def spec(self, settings: Settings) -> RopeSpec:
+        """Return the spec of one layer type."""
+        trace = settings.trace
+        settings.longest, source = self.longest(trace)
+        claimed, source = self.claimed(settings, source)
+        head_dim = self.head_dim(trace)
+        scaling, attention, trained = self.method(settings)
+        return RopeSpec(
+            base=settings.number("rope_theta"),
+            head_dim=head_dim,
+            rotary_dim=self.width(settings, head_dim),
+            scaling=scaling,
+            trained_len=trained,
+            claimed_len=claimed,
+            attention_factor=attention,
+            softmax_factor=self.softmax_factor(settings),
+            pairing=self.pairing(trace),
+            sources={**settings.sources, "claimed_len": source},
+        ).checked()
+
+    def longest(self, trace: Trace) -> tuple[int, str]:
+        """Return max_position_embeddings and its source."""
+        given, path = trace.first((MAXIMUM, "n_positions"), self.usual_longest)
+        if given is None:
+            raise RefusedError(f"{MAXIMUM} is missing")
+        return whole(given, path or MAXIMUM), path or "class default"
+
+    def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
+        """Return the length that the runtime allows, and its source."""
+        return settings.longest, source
+
+    def head_dim(self, trace: Trace) -> int:
+        """Return the features of the part of a head that can be rotated."""
+        return head_dim_of(trace)
+
+    def kind(self, settings: Settings) -> Any:
+        """Return the scaling type; here `type` wins over `rope_type`."""
+        name = "type" if settings.get("type") else "rope_type"
+        settings.take(name)
+        return settings.get(name, "default")
+
+    def method(self, settings: Settings) -> Made:
+        """Return scaling, attention factor and trained length."""
+        kind = self.kind(settings)
+        if not isinstance(kind, str) or kind not in self.methods:
+            raise RefusedError(self.unknown.format(kind))
+        return self.methods[kind].made(settings)
+
+    def width(self, settings: Settings, head_dim: int) -> int:
+        """Return the number of rotated features."""
+        return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+
+    def softmax_factor(self, settings: Settings) -> float:
+        """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) + 1)^2."""
+        all_dim = settings.get("mscale_all_dim")
+        if not settings.family.latent or not all_dim:
+            return 1.0
+        if not self.multiplies_unscaled and settings.get("rope_type") == "default":
+            return 1.0
+        factor = settings.number("factor", self.usual_factor)
+        return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
+
+    def pairing(self, trace: Trace) -> Any:
+        """Return which features form a pair."""
+        return trace.family.pairing
+
+
+def head_dim_of(trace: Trace) -> int:
+    """Return head_dim, the rotated part of a latent head, or hidden_size / num_attention_heads."""
+    if trace.family.latent and trace.has("qk_rope_head_dim"):
+        source = "qk_rope_head_dim"
+        width = whole(trace.get(source), source)
+    elif (given := trace.get("head_dim")) is not None:
+        source = "head_dim"
+        for unread in ("hidden_size", "num_attention_heads"):
+            if trace.has(unread):
+                trace.mark(unread, "used", "not for the head: head_dim is given")
+        width = whole(given, source)
+    else:
+        source = "hidden_size / num_attention_heads"
+        hidden, _ = trace.first(("hidden_size", "n_embd", "dim"))
+        heads, _ = trace.first(("num_attention_heads", "n_head", "n_heads"))
+        if hidden is None or heads is None:
+            raise RefusedError("neither head_dim nor hidden_size and num_attention_heads are there")
+        width = whole(hidden, "hidden_size") // whole(heads, "num_attention_heads")
+        if width < 1:
+            raise RefusedError("hidden_size is below num_attention_heads")
+    if width > MOST_FEATURES:
+        raise RefusedError(f"{source} of {width} features is more than any head has")
+    return width
+
+
+def width_of(head_dim: int, share: float) -> int:
+    """Return int(head_dim * share), as every runtime writes it."""
+    width = int(head_dim * share)
+    if width < 1 or width > head_dim:
+        raise RefusedError(f"a rotated share of {share:g} of {head_dim} features")
+    if width % 2:
+        raise NotModelledError(f"an odd rotated width of {width}")
+    return width
+
+
+def magnitude(factor: float, mscale: float = 1.0) -> float:
+    """Return 0.1 mscale ln(factor) + 1; 1 for factors up to 1, as the runtimes code it."""
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def mscale_ratio(settings: Settings, factor: float) -> float:
+    """Return the magnitude with mscale over the one with mscale_all_dim; a lone one counts."""
+    over = magnitude(factor, settings.number("mscale", 1.0))
+    return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
+
+
+def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
+    """Return attention_factor, else the ratio of two mscales that are not 0, else from the factor.
+
+    Args:
+        mscales: whether this release reads mscale and mscale_all_dim.
+    """
+    if settings.get("attention_factor") is not None:
+        return settings.number("attention_factor")
+    if mscales and all(settings.get(name) for name in MSCALES):
+        settings.take(*MSCALES)
+        return mscale_ratio(settings, factor)
+    return magnitude(factor)
+
+
+def longrope_attention(factor: float, trained: float) -> float:
+    """Return sqrt(1 + ln(factor) / ln(trained)); 1 for factors up to 1."""
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
+
+
+# Scalings with checked values: our classes scale up only, runtimes compute with other values too.
+
+
+def stretch(factor: float) -> PositionInterpolation:
+    """Return the scaling that divides all frequencies by the factor."""
+    if factor < 1:
+        raise NotModelledError(f"linear with a factor of {factor:g}, which spreads positions out")
+    return PositionInterpolation(factor=factor)
+
+
+def other_base(factor: float) -> NtkAware:
+    """Return base * factor^(d/(d-2)), at every length."""
+    if factor < 1:
+        raise NotModelledError(f"a base lowered by {factor:g}")
+    return NtkAware(factor=factor)
+
+
+def by_wavelength(factor: float, low: float, high: float) -> Llama3:
+    """Return llama3's scaling: pairs kept, blended and divided by rotations in training."""
+    if factor < 1 or not 0 < low < high:
+        raise NotModelledError(f"llama3 with factor {factor:g}, low {low:g} and high {high:g}")
+    return Llama3(factor=factor, low_freq_factor=low, high_freq_factor=high)
+
+
+def ramp(
+    factor: float, attention: float, fast: float = 32, slow: float = 1, truncate: bool = True
+) -> Yarn:
+    """Return the coded YaRN ramp with its attention factor spelled out."""
+    if factor < 1:
+        raise NotModelledError(f"yarn with a factor of {factor:g}, which compresses")
+    return Yarn(
+        factor=factor,
+        beta_fast=fast,
+        beta_slow=slow,
+        truncate=truncate,
+        attention_factor=attention,
+    )
+
+
+def tables(
+    short: tuple[float, ...], long: tuple[float, ...], factor: float, attention: float
+) -> LongRope:
+    """Return longrope: one divisor per pair, from a table that is chosen by length."""
+    if min(short + long, default=0) <= 0 or attention <= 0:
+        raise NotModelledError("longrope with numbers that are not positive")
+    return LongRope(
+        long_factor=long,
+        short_factor=short,
+        factor=max(1.0, factor),
+        attention_factor=attention,
+    )
+
+
+# Rows of `Reader.methods` are made of these; a runtime has functions of its own for the rest.
+
+
+def unscaled(settings: Settings) -> Made:
+    """Frequencies as trained."""
+    return Unscaled(), 1.0, settings.longest
+
+
+def linear(settings: Settings) -> Made:
+    """All frequencies divided by the factor."""
+    return stretch(settings.number("factor")), 1.0, settings.longest
+
+
+def dynamic(settings: Settings) -> Made:
+    """A base that grows with the sequence."""
+    factor = settings.number("factor")
+    if factor < 1:
+        raise NotModelledError(f"dynamic with a factor of {factor:g}")
+    return DynamicNtk(factor=factor), 1.0, settings.longest
+
+
+def llama3(settings: Settings) -> Made:
+    """Kept, blended and divided by rotations in the original length."""
+    trained = settings.original()
+    return by_wavelength(*(settings.number(name) for name in BANDS)), 1.0, trained
+
+
+def mscale_yarn(settings: Settings) -> Made:
+    """YaRN whose attention factor is the ratio of the mscales; the ramp is truncated."""
+    factor = settings.number("factor")
+    attention = mscale_ratio(settings, factor)
+    ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
+    return ramp(factor, attention, *ends), attention, settings.original()
+
+
+def one_table(settings: Settings, name: str, trained: int) -> Made:
+    """One of longrope's two lists at every length, with the factor from the lengths."""
+    table, ratio = numbers(settings.get(name), name), settings.longest / trained
+    attention = longrope_attention(ratio, trained)
+    return tables(table, table, ratio, attention), attention, trained
+
+
+def proportional(settings: Settings) -> Made:
+    """The fastest share of the pairs rotates, the rest does not."""
+    factor = settings.number("factor", 1.0)
+    share = settings.number("partial_rotary_factor", 1.0)
+    return of_share(share, factor), 1.0, settings.longest
+
+
+def of_share(share: float, factor: float = 1.0) -> Proportional:
+    """Return the scaling that rotates a share of the pairs."""
+    if factor != 1:
+        raise NotModelledError(f"proportional with a factor of {factor:g}")
+    if not 0 <= share <= 1:
+        raise NotModelledError(f"proportional with a share of {share:g}")
+    return Proportional(p=share)
