@@ -7,7 +7,7 @@ import sys
 LARGE = ("torch", "numpy", "pandas", "matplotlib", "scipy")
 CODE = """
 import json, sys
-from ropelab.cli import main
+from ropelab.cli.app import main
 try:
     main(sys.argv[1:])
 except SystemExit as stop:
