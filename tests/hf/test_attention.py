@@ -112,7 +112,7 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     [
         ("gptj", {"rotary_dim": 8, "head_dim": None}, LogN, "do not call transformers' attention"),
         ("cohere2", TWO_KINDS, ReRope, "its own rotation of queries and keys cannot be taken over"),
-        ("llama", {}, lambda *_: Dropped(), "drope is no way to read a model"),
+        ("llama", {}, lambda *_: Dropped(), "Dropped is no way to read a model"),
     ],
 )
 def test_what_cannot_be_put_in_is_refused(model_type, changes, make, message, tmp_path):

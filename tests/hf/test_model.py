@@ -74,7 +74,7 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, p
 
 
 def test_an_encoding_that_no_checkpoint_has_is_refused(saved):
-    with pytest.raises(InputError, match="nope is no way to read a model"):
+    with pytest.raises(InputError, match="Encoding is no way to read a model"):
         HuggingFaceModel(saved).encoding = Encoding()
 
 

@@ -21,7 +21,7 @@ from ropelab.claims.numbers import frequencies, gaussian
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.rotary import cos_sin
 from ropelab.math.scaling import RopePlan
-from ropelab.models.encoding.rotary import rotate
+from ropelab.models.encoding.rope import rotate
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import draw, score_steps, scores, shift_errors
 from ropelab.math.scaling import RopePlan
-from ropelab.models.encoding.rotary import cos_sin, rotate
+from ropelab.models.encoding.rope import cos_sin, rotate
 
 QUERIES = np.array([3.0, 500.0, 100_000.0])
 KEYS = np.array([1.0, 0.0, 99_000.0])

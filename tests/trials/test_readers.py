@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ropelab.math.frequencies import Geometry
-from ropelab.models.encoding.learned import Learned
+from ropelab.models.encoding.absolute import Learned
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.methods.language import parse_methods

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from ropelab.claims.arithmetic.turning import Pairing, join, swapped
 from ropelab.claims.numbers import Array, frequencies, gaussian, largest, tiny
 from ropelab.claims.record import Claim, Evidence, Passage, limit, part
-from ropelab.models.encoding.registry import make_encoding
-from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import FLOAT32_SCORES
 
 SHAPE = (8, 12, 10, 32)

@@ -6,8 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.claims.numbers import gaussian
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.registry import make_encoding
-from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.registry import Shape, make_encoding
 
 LENGTH, LAYERS, HEADS, HEAD = 512, 4, 4, 32
 """Trained length, layers, heads and the width of a head."""

@@ -9,8 +9,7 @@ from itertools import product
 
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.models.encoding.base import Encoding, unfused
-from ropelab.models.encoding.registry import make_encoding
-from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Asked
 from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of

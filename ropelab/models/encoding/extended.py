@@ -1,4 +1,4 @@
-"""Reading beyond the trained length by changing attention itself, not the frequencies.
+"""Longer contexts by changing attention itself, not the frequencies.
 
 LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and
 SelfExtend never let a distance occur that was not trained: near keys keep their exact distance, far
@@ -6,7 +6,6 @@ ones get a bounded one, which needs two scores per pair of tokens and hence no f
 """
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,8 +35,6 @@ class LogN(Encoding):
         trained_len: L, up to which nothing changes.
     """
 
-    name: ClassVar[str] = "log_n"
-
     def __init__(self, inner: Encoding, trained_len: int) -> None:
         super().__init__()
         self.inner, self.trained_len = inner, trained_len
@@ -54,24 +51,12 @@ class LogN(Encoding):
     def key(self, k: Heads, positions: Positions) -> Heads:
         return self.inner.key(k, positions)
 
-    def scores(
-        self,
-        q: Queries,
-        k: Keys,
-        q_positions: QueryPositions,
-        k_positions: KeyPositions,
-    ) -> Scores:
-        return self.inner.scores(q, k, q_positions, k_positions)
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        return self.inner.scores(q, k, at_q, at_k)
 
 
 class Dropped(Encoding):
-    """No positions, logits times a constant: a model read after DroPE (arXiv:2512.12167).
-
-    Args:
-        sharper: what the logits are multiplied by.
-    """
-
-    name: ClassVar[str] = "drope"
+    """No positions, logits times the constant `sharper`: DroPE (arXiv:2512.12167)."""
 
     def __init__(self, sharper: float = 1.0) -> None:
         super().__init__()
@@ -94,39 +79,25 @@ class SelfExtend(Encoding):
         group: g.
     """
 
-    name: ClassVar[str] = "self_extend"
     fused = False
 
     def __init__(self, rope: Rope, window: int, group: int) -> None:
         super().__init__()
         self.rope, self.window, self.group = rope, window, group
 
-    def scores(
-        self,
-        q: Queries,
-        k: Keys,
-        q_positions: QueryPositions,
-        k_positions: KeyPositions,
-    ) -> Scores:
-        near = self._rotated_scores(q, k, q_positions, k_positions)
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        near = self._rotated_scores(q, k, at_q, at_k)
         shift = self.window - self.window // self.group
-        far = self._rotated_scores(
-            q, k, q_positions // self.group + shift, k_positions // self.group
-        )
-        distance = q_positions[:, None] - k_positions[None, :]
-        return torch.where(distance < self.window, near, far)
+        far = self._rotated_scores(q, k, at_q // self.group + shift, at_k // self.group)
+        return torch.where(at_q[:, None] - at_k[None, :] < self.window, near, far)
 
     def _rotated_scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
         return super().scores(self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k)
 
 
 class ReRope(SelfExtend):
-    """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708).
-
-    The limit of SelfExtend where all far keys are in one group.
-    """
-
-    name: ClassVar[str] = "rerope"
+    """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708)."""
 
     def __init__(self, rope: Rope, window: int) -> None:
+        # The limit of SelfExtend where all far keys are in one group.
         super().__init__(rope, window, group=2**40)

@@ -1,34 +1,48 @@
-"""Scores that depend on a query and a distance, without a table of tokens x tokens x head_dim.
+"""Scores that depend on a query and a distance: Shaw, Transformer-XL, DeBERTa.
 
-For n consecutive queries and m consecutive keys only n + m distances occur. So one product of the
-n queries with the n + m rows of a distance table holds every score, each a few columns away from
-where it belongs: row i must move left by n - 1 - i. That relative shift is a slice and a change of
-strides (Transformer-XL, arXiv:1901.02860, appendix B; here for blocks of queries and for caches).
+None needs a table of tokens x tokens x head_dim. For n consecutive queries and m consecutive keys
+only n + m distances occur, so one product of the n queries with the n + m rows of a table of
+distances holds every score, each a few columns away from its place: row i must move left by
+n - 1 - i. That relative shift is a slice and a change of strides (Transformer-XL, arXiv:1901.02860,
+appendix B; here for blocks of queries and for caches).
 """
 
 from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ropelab.models.encoding.base import KeyPositions, QueryPositions
+from ropelab.models.encoding.absolute import sinusoid
+from ropelab.models.encoding.base import (
+    Encoding,
+    KeyPositions,
+    Keys,
+    Queries,
+    QueryPositions,
+    Scores,
+)
+
+# Distances (query minus key) of a call, falling, as `distances` returns them.
+Falling = Int[Tensor, "columns"]
+ByColumn = Float[Tensor, "*batch queries columns"]
+ByKey = Float[Tensor, "*batch queries keys"]
+ByRow = Float[Tensor, "*batch queries rows"]
+Rows = Float[Tensor, "heads rows head_dim"]
 
 
-def distances(q_positions: QueryPositions, k_positions: KeyPositions) -> Int[Tensor, " columns"]:
-    """The queries + keys distances (query minus key) that `relative_shift` expects, falling.
+def distances(at_q: QueryPositions, at_k: KeyPositions) -> Falling:
+    """Return the queries + keys distances that `relative_shift` expects.
 
-    The first is that of the last query to the first key. Those below 0 belong to later keys, which
+    The first is from the last query to the first key. Those below 0 belong to later keys, which
     are masked; the very last is not used at all.
     """
-    columns = torch.arange(len(q_positions) + len(k_positions), device=q_positions.device)
-    return q_positions[-1] - k_positions[0] - columns
+    columns = torch.arange(len(at_q) + len(at_k), device=at_q.device)
+    return at_q[-1] - at_k[0] - columns
 
 
-def relative_shift(
-    by_distance: Float[Tensor, "*batch queries columns"], keys: int
-) -> Float[Tensor, "*batch queries keys"]:
+def relative_shift(by_distance: ByColumn, keys: int) -> ByKey:
     """From columns that are `distances` to columns that are keys; no copy of a contiguous input."""
     queries, columns = by_distance.shape[-2:]
     start = queries - 1
@@ -36,10 +50,8 @@ def relative_shift(
     return flat.unflatten(-1, (queries, columns - 1))[..., :keys]
 
 
-def relative_unshift(
-    by_key: Float[Tensor, "*batch queries keys"],
-) -> Float[Tensor, "*batch queries columns"]:
-    """The inverse of `relative_shift`: what belongs to no key is 0."""
+def relative_unshift(by_key: ByKey) -> ByColumn:
+    """Invert `relative_shift`; columns without a key are 0."""
     queries = by_key.shape[-2]
     flat = pad(by_key, (0, queries - 1)).flatten(-2)
     return pad(flat, (queries - 1, 1)).unflatten(-1, (queries, -1))
@@ -48,14 +60,11 @@ def relative_unshift(
 class DistanceTable:
     """Rows per distance 0, 1, 2, ..., computed from parameters, and kept while decoding.
 
-    A table for `length` distances is made for the next power of two. Where gradients are recorded
-    it is made anew each time; elsewhere the last one is kept until its length or a parameter
-    changes, so that decoding a token does not project all distances again. Kept and fresh tables
-    are the same numbers.
+    Kept and fresh tables are the same numbers.
 
     Args:
         make: from distances to rows; the last two axes of the rows are distance and feature.
-        parameters: what `make` depends on.
+        parameters: those that `make` depends on.
     """
 
     def __init__(
@@ -65,11 +74,10 @@ class DistanceTable:
         self._state: tuple[object, ...] = ()
         self._rows = torch.empty(0)
 
-    def __call__(
-        self, falling: Int[Tensor, " columns"]
-    ) -> Float[Tensor, "*heads columns head_dim"]:
-        """The rows of `distances`; those below 0 get the row of 0. A view, if only one is."""
+    def __call__(self, falling: Falling) -> Float[Tensor, "*heads columns head_dim"]:
+        """Return the rows of `distances`; those below 0 get the row of 0. A view if one will do."""
         first = max(int(falling[0]), 0)
+        # Made for the next power of two, so that a text that grows makes few tables.
         length = 1 << first.bit_length()
         rows = self._table(length, falling.device)[..., length - 1 - first :, :]
         missing = len(falling) - rows.shape[-2]
@@ -79,7 +87,9 @@ class DistanceTable:
         return torch.cat((rows, spare), dim=-2)
 
     def _table(self, length: int, device: torch.device) -> Tensor:
-        """Rows of length - 1, ..., 1, 0 and once more 0."""
+        """Return the rows of length - 1, ..., 1, 0 and once more 0."""
+        # The last table is kept until its length or a parameter changes, so that decoding a token
+        # does not project all distances again; with gradients it is made anew each time.
         state = (length, device, *((p.data_ptr(), p._version, p.dtype) for p in self._parameters))
         if torch.is_grad_enabled() or state != self._state:
             falling = torch.arange(length - 1, -2, -1, device=device).clamp(min=0)
@@ -90,3 +100,185 @@ class DistanceTable:
                 return rows
             self._rows, self._state = rows, state
         return self._rows
+
+
+class Shaw(Encoding):
+    """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j + a^V_ij).
+
+    Equations 3 and 4 of Shaw et al. 2018, arXiv:1803.02155. a_ij is row min(i - j, CLIP) of a
+    learned table, so it is the distance that is clipped: the encoding is defined everywhere and
+    blind beyond CLIP. The heads share both tables (section 3.3).
+    """
+
+    # The paper's k: all keys at this distance or farther look the same. Of its 2 CLIP + 1 rows the
+    # CLIP that belong to later keys are left out: a causal model never uses them.
+    CLIP = 16
+    fused: bool = False
+
+    def __init__(self, head_dim: int) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
+        self.values = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
+
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        q = q * q.shape[-1] ** -0.5
+        by_column = self._to_columns(q @ self.keys.T.to(q.dtype), distances(at_q, at_k))
+        return q @ k.transpose(-1, -2) + relative_shift(by_column, len(at_k))
+
+    def mix(self, weights: Scores, v: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Queries:
+        by_row = self._to_rows(relative_unshift(weights), distances(at_q, at_k))
+        return weights @ v + by_row @ self.values.to(weights.dtype)
+
+    def _to_columns(self, by_row: ByRow, falling: Falling) -> ByColumn:
+        """Return row min(distance, CLIP) at every distance; later keys, masked, get row 0."""
+        far, near = self._far_and_near(falling)
+        later = len(falling) - far - near
+        parts = (
+            by_row[..., self.CLIP :].expand(*by_row.shape[:-1], far),
+            by_row[..., :near].flip(-1),
+            by_row[..., :1].expand(*by_row.shape[:-1], later),
+        )
+        return torch.cat(parts, dim=-1)
+
+    def _to_rows(self, by_column: ByColumn, falling: Falling) -> ByRow:
+        """Sum all distances that share a row, the transpose of `_to_columns`."""
+        far, near = self._far_and_near(falling)
+        beyond = by_column[..., :far].sum(dim=-1, keepdim=True)
+        rows = pad(by_column[..., far : far + near].flip(-1), (0, self.CLIP - near))
+        return torch.cat((rows, beyond), dim=-1)
+
+    def _far_and_near(self, falling: Falling) -> tuple[int, int]:
+        """Count the distances that are clipped, and those with a row of their own."""
+        first = int(falling[0])
+        return max(0, first - self.CLIP + 1), min(first + 1, self.CLIP)
+
+
+class TransformerXL(Encoding):
+    """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
+
+    Section 3.3 of Dai et al. 2019, arXiv:1901.02860, with W, u and v of their own for every layer
+    (`untie_r`): R is the fixed sinusoid of the distance; W, and u and v per head, are learned. Keys
+    carry no position, so a cache of them stays valid as the context moves. The recurrence over
+    segments, the paper's other idea, is not a position encoding and is left out.
+    """
+
+    fused: bool = False
+
+    def __init__(self, width: int, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.project = nn.Linear(width, heads * head_dim, bias=False)
+        self.u = nn.Parameter(torch.zeros(heads, 1, head_dim))
+        self.v = nn.Parameter(torch.zeros(heads, 1, head_dim))
+        self.rows = DistanceTable(self.projected, self.project.parameters())
+
+    def projected(self, distance: Int[Tensor, " rows"]) -> Rows:
+        """Return W R for every distance, split into heads."""
+        rows = self.project(sinusoid(distance, self.width).to(self.project.weight.dtype))
+        return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        scale = q.shape[-1] ** -0.5
+        rows = self.rows(distances(at_q, at_k))
+        content = ((q + self.u) * scale).to(k.dtype) @ k.transpose(-1, -2)
+        position = ((q + self.v) * scale).to(k.dtype) @ rows.mT.to(k.dtype)
+        return content + relative_shift(position, len(at_k))
+
+
+class DebertaLayer(Encoding):
+    """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
+
+    Content to content, content to position and position to content (equation 4 of the paper), with
+    Kr = P W_kr and Qr = P W_qr for a table P of distances that all layers share. Distances from
+    the last row on look the same, so it is defined everywhere.
+
+    Args:
+        table: P [rows, width], which belongs to the whole encoding.
+        to_key, to_query: W_kr and W_qr of this layer.
+    """
+
+    fused: bool = False
+
+    def __init__(
+        self, table: nn.Parameter, heads: int, to_key: nn.Linear, to_query: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.table, self.heads = table, heads
+        self.to_key, self.to_query = to_key, to_query
+        self.key_rows = DistanceTable(self.projected_keys, (table, to_key.weight))
+        self.query_rows = DistanceTable(self.projected_queries, (table, to_query.weight))
+
+    def projected_keys(self, distance: Int[Tensor, " rows"]) -> Rows:
+        """Return Kr at every distance, split into heads."""
+        return self._projected(self.to_key, distance)
+
+    def projected_queries(self, distance: Int[Tensor, " rows"]) -> Rows:
+        """Return Qr at every distance, split into heads."""
+        return self._projected(self.to_query, distance)
+
+    def _projected(self, projection: nn.Linear, distance: Tensor) -> Rows:
+        rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
+        return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        distance = distances(at_q, at_k)
+        q = q * (3 * q.shape[-1]) ** -0.5
+        k_scaled = k * (3 * k.shape[-1]) ** -0.5
+        to_position = q @ self.key_rows(distance).mT.to(q.dtype)
+        # The distance from query to key here, too. The paper prints the one from key to query, but
+        # the code that its models were trained with (and transformers') gathers the rows over keys
+        # before it transposes, which is i - j.
+        from_position = position_to_content(k_scaled, self.query_rows(distance), len(at_q))
+        return q @ k.transpose(-1, -2) + relative_shift(to_position, len(at_k)) + from_position
+
+
+def position_to_content(
+    k: Keys, rows: Float[Tensor, "heads columns head_dim"], queries: int
+) -> Scores:
+    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
+
+    Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`
+    and the distances rise.
+    """
+    # Keys are taken in chunks, each with the distances that it meets; a quarter as long as the
+    # queries, they need little more memory than the scores themselves.
+    keys, size = k.shape[2], max(1, queries // 4)
+    if queries == 1:  # nothing to shift, and products of single rows would be slow
+        return (k * rows[:, :keys]).sum(dim=-1).unsqueeze(2)
+    chunks = -(-keys // size)
+    spare = chunks * size - keys
+    chunked = pad(k, (0, 0, 0, spare)).unflatten(2, (chunks, size))
+    # A chunk that starts at key c meets rows c .. c + queries + size - 2, and row c - 1 where the
+    # shift wants a column that it does not use. pad() with -1 drops a last row that nobody meets.
+    met = pad(rows, (0, 0, 1, spare - 1)).unfold(1, queries + size, size).flip(-1)
+    shifted = relative_shift(chunked @ met.to(k.dtype), queries)
+    return shifted.flatten(2, 3)[:, :, :keys].transpose(-1, -2)
+
+
+class Deberta(Encoding):
+    """Disentangled attention for a whole causal model: the table P once, projections per layer.
+
+    He et al. 2020, arXiv:2006.03654. The paper's table has entries for distances in both
+    directions; the half for later keys is left out. Its absolute positions before the last layer
+    (the enhanced mask decoder) are not part of it either.
+    """
+
+    fused: bool = False
+
+    def __init__(
+        self, layers: int, width: int, heads: int, head_dim: int, trained_len: int
+    ) -> None:
+        super().__init__()
+        # The paper, too, tells as many distances apart as were trained.
+        self.table = nn.Parameter(torch.randn(trained_len, width))
+        inner = heads * head_dim
+        self.to_key = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
+        self.to_query = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
+        # A tuple, so that the table is registered once and not again by every layer.
+        self._layers = tuple(
+            DebertaLayer(self.table, heads, to_key, to_query)  # type: ignore[arg-type]
+            for to_key, to_query in zip(self.to_key, self.to_query, strict=True)
+        )
+
+    def for_layer(self, layer: int) -> Encoding:
+        return self._layers[layer]

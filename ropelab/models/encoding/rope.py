@@ -1,62 +1,121 @@
-"""Rotary position embedding as an encoding, under any plan of frequencies (arXiv:2104.09864)."""
+"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and its relatives."""
 
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.autograd import Function
 
+from ropelab.errors import unknown_name
+from ropelab.math import rotary
+from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.base import Encoding, Heads, Positions
-from ropelab.models.encoding.rotary import cos_sin, rotate
+from ropelab.models.encoding.base import (
+    Encoding,
+    Heads,
+    KeyPositions,
+    Keys,
+    Positions,
+    Queries,
+    QueryPositions,
+    Scores,
+)
+
+BASE = 10000.0
 
 
-class Turn(Function):
-    """A rotation in float32 whose gradient is the rotation back.
+def cos_sin(
+    positions: Shaped[Tensor, " tokens"], plan: RopePlan
+) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
+    """Return the float64 tables of ``ropelab.math.rotary.cos_sin`` on the positions' device."""
+    cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
+    return torch.from_numpy(cos).to(positions.device), torch.from_numpy(sin).to(positions.device)
+
+
+def rotate(
+    x: Float[Tensor, "*batch tokens rotary_dim"],
+    cos: Float[Tensor, "tokens pairs"],
+    sin: Float[Tensor, "tokens pairs"],
+    *,
+    pairing: Pairing = "half",
+    sign: int = 1,
+) -> Float[Tensor, "*batch tokens rotary_dim"]:
+    """Rotate every feature pair of ``x`` by its angle; lengths of pairs do not change.
+
+    ``pairing`` says which two features form a pair, ``sign=-1`` rotates the other way (its
+    inverse). Nothing is cast: torch's promotion decides, so hand in tables of the dtype to rotate
+    in (float64 tables make a float64 result of a float32 ``x``).
+    """
+    if sign not in (1, -1):
+        raise ValueError(f"sign must be +1 or -1, not {sign}")
+    first, second = split_pairs(x, pairing)
+    signed = sin if sign == 1 else -sin
+    return join_pairs(first * cos - second * signed, first * signed + second * cos, pairing)
+
+
+def split_pairs(
+    x: Float[Tensor, "*batch rotary_dim"], pairing: Pairing
+) -> tuple[Float[Tensor, "*batch pairs"], Float[Tensor, "*batch pairs"]]:
+    """Return the first and the second feature of every pair."""
+    if pairing == "half":
+        first, second = x.chunk(2, dim=-1)
+        return first, second
+    if pairing == "interleaved":
+        return x[..., 0::2], x[..., 1::2]
+    raise unknown_name("pairing", pairing, ("half", "interleaved"))
+
+
+def join_pairs(
+    first: Float[Tensor, "*batch pairs"], second: Float[Tensor, "*batch pairs"], pairing: Pairing
+) -> Float[Tensor, "*batch rotary_dim"]:
+    """Invert `split_pairs`."""
+    if pairing == "half":
+        return torch.cat((first, second), dim=-1)
+    return torch.stack((first, second), dim=-1).flatten(-2)
+
+
+class Rotation(Function):
+    """A rotation in float32, back in the dtype of its input, whose gradient is the inverse.
 
     Left to autograd, the same arithmetic keeps and multiplies twice as many tensors; rotating is
     then a quarter of a training step of a small model on a CPU.
     """
 
     @staticmethod
+    def compute(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
+        """Return `x` rotated."""
+        if pairing == "half":
+            return rotate(x.float(), cos, sin).to(x.dtype)
+        # Neighbours are complex numbers already: one product instead of four.
+        pairs = torch.view_as_complex(x.float().contiguous().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
+
+    @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
-        """`x` turned, in its own dtype."""
+        """Return `x` rotated."""
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
-        return turned(x, cos, sin, pairing)
+        return Rotation.compute(x, cos, sin, pairing)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        """The gradient turned back."""
+        """Return the gradient rotated back."""
         cos, sin = ctx.saved_tensors
-        return turned(grads[0], cos, -sin, ctx.pairing), None, None, None
-
-
-def turned(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
-    """`rotate` in float32, back in the dtype of `x`; interleaved pairs as complex numbers."""
-    if pairing == "half":
-        return rotate(x.float(), cos, sin).to(x.dtype)
-    pairs = torch.view_as_complex(x.float().contiguous().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
+        return Rotation.compute(grads[0], cos, -sin, ctx.pairing), None, None, None
 
 
 class Rope(Encoding):
-    """Turns queries and keys by their positions; no parameters, defined everywhere.
-
-    The cosines are computed in float64 and kept in float32, times the plan's attention factor
-    (once on the query and once on the key, so that scores carry its square). The rotation is done
-    in float32 whatever the dtype of the queries, which is then restored.
+    """Rotates queries and keys by their positions; no parameters, defined everywhere.
 
     Args:
-        plan: frequencies and attention factor. Its pairs decide how much of a head is turned: a
+        plan: frequencies and attention factor. Its pairs decide how much of a head is rotated: a
             head wider than twice their number keeps its remaining features (partial rotary).
         pairing: which features make a pair, `half` (i and i + d/2) or `interleaved`.
-        softmax_factor: what DeepSeek's code multiplies scores with beside the plan; the models
-            trained here have no such factor and read without it.
+        softmax_factor: multiplies scores beside the plan in DeepSeek's code; the models trained
+            here have no such factor and ignore it.
     """
-
-    name: ClassVar[str] = "rope"
 
     def __init__(
         self, plan: RopePlan, pairing: Pairing = "half", softmax_factor: float = 1.0
@@ -67,29 +126,114 @@ class Rope(Encoding):
         self.rotary_dim = 2 * len(plan.inv_freq)
         self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
 
+    @classmethod
+    def unscaled(cls, head_dim: int, share: float = 1.0, **options: Any) -> Self:
+        """Rotate the first `share` of every head by the frequencies of base 10000."""
+        rotary_dim = 2 * int(share * head_dim / 2)
+        return cls(RopePlan(inverse_frequencies(rotary_dim, BASE)), **options)
+
     def query(self, q: Heads, positions: Positions) -> Heads:
-        return self.turned(q, positions)
+        return self.rotated(q, positions)
 
     def key(self, k: Heads, positions: Positions) -> Heads:
-        return self.turned(k, positions)
+        return self.rotated(k, positions)
 
-    def turned(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
-        """`x` with its first `rotary_dim` features turned and scaled by the attention factor.
+    def rotated(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
+        """Return `x` with its first `rotary_dim` features rotated, times the attention factor.
 
-        `sign` = -1 turns them the other way.
+        `sign` = -1 rotates the other way.
         """
         cos, sin = self._tables(positions)
-        turned: Tensor = Turn.apply(x[..., : self.rotary_dim], cos, sign * sin, self.pairing)
+        # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a far angle.
+        front: Tensor = Rotation.apply(x[..., : self.rotary_dim], cos, sign * sin, self.pairing)
         if self.rotary_dim == x.shape[-1]:
-            return turned
-        return torch.cat([turned, x[..., self.rotary_dim :]], dim=-1)
+            return front
+        return torch.cat([front, x[..., self.rotary_dim :]], dim=-1)
 
     def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of the kept tables for `positions`; the tables grow to powers of two."""
+        """Return the rows of the kept tables for `positions`; the tables grow to powers of two."""
         needed = int(positions.max()) + 1
         if len(self.cos) < needed or self.cos.device != positions.device:
             rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
+            # float64 first: an angle of 1e5 rad has an error of 4e-3 in float32, its cosine too.
             cos, sin = cos_sin(rows, self.plan)
+            # On the query and on the key, so that scores carry the square of the factor.
             factor = self.plan.attention_factor
             self.cos, self.sin = (cos * factor).float(), (sin * factor).float()
         return self.cos[positions], self.sin[positions]
+
+
+class Decoupled(Encoding):
+    """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is rotated.
+
+    DeepSeek's separate rotary key, equations 14 to 19 of arXiv:2405.04434. Compressing keys and
+    values, which the separate key makes possible, is no position encoding and is left out.
+    """
+
+    def __init__(self, head_dim: int, share: float) -> None:
+        super().__init__()
+        self.rope = Rope.unscaled(head_dim, share, pairing="interleaved")
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        content, rotary = self._parts(q)
+        return torch.cat((content, self.rope.query(rotary, positions)), dim=-1)
+
+    def key(self, k: Heads, positions: Positions) -> Heads:
+        content, rotary = self._parts(k)
+        # One rotary key serves all heads: that of the first; those of the others are not used.
+        shared = self.rope.key(rotary[:, :1], positions).expand_as(rotary)
+        return torch.cat((content, shared), dim=-1)
+
+    def _parts(self, x: Heads) -> tuple[Tensor, Tensor]:
+        return x[..., : -self.rope.rotary_dim], x[..., -self.rope.rotary_dim :]
+
+
+class RopeValues(Rope):
+    """output_i = sum_j weight_ij R(j) v_j, or R(-i) times that.
+
+    RoPE leaves values alone. Rotated like the keys they carry absolute positions to the output;
+    rotated back by the position of the query they carry distances, R(j - i) v_j.
+
+    Args:
+        back: whether the output is rotated back.
+    """
+
+    fused: bool = False
+
+    def __init__(self, plan: RopePlan, pairing: Pairing = "half", back: bool = False) -> None:
+        super().__init__(plan, pairing)
+        self.back = back
+
+    def mix(self, weights: Scores, v: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Queries:
+        out = weights @ self.rotated(v, at_k)
+        return self.rotated(out, at_q, sign=-1) if self.back else out
+
+
+class XPos(Rope):
+    """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512), so a score has zeta^((n-m)/512).
+
+    zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the fastest pair (Sun et al. 2022,
+    arXiv:2212.10554).
+    """
+
+    GAMMA = 0.4
+    # Tokens over which pair i decays by zeta_i.
+    SCALE_BASE = 512
+
+    def __init__(self, plan: RopePlan) -> None:
+        super().__init__(plan, "interleaved")  # as in the authors' code
+        # Query and key alone shrink and grow exponentially with the position. From here on
+        # zeta_0^(position / 512) soon leaves the range of float32, which ends the encoding.
+        self.max_position = 32767
+        pairs = torch.arange(self.rotary_dim // 2, dtype=torch.float64) / (self.rotary_dim // 2)
+        self.log_zeta = ((pairs + self.GAMMA) / (1 + self.GAMMA)).log().repeat_interleave(2)
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        return self._decayed(super().query(q, positions), positions / self.SCALE_BASE)
+
+    def key(self, k: Heads, positions: Positions) -> Heads:
+        return self._decayed(super().key(k, positions), -positions / self.SCALE_BASE)
+
+    def _decayed(self, x: Heads, power: Tensor) -> Heads:
+        factor = torch.exp(power.double()[:, None] * self.log_zeta.to(power.device))
+        return (x.float() * factor.float()).to(x.dtype)

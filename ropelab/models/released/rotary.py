@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.rotary import cos_sin
+from ropelab.models.encoding.rope import cos_sin
 from ropelab.models.released.facts import FULL
 
 GROWING = ("dynamic", "longrope")

@@ -9,9 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ropelab.errors import InputError
-from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.encoding.relative import distances, relative_shift, relative_unshift
-from ropelab.models.encoding.shape import Shape
 from ropelab.models.lm.model import SCORES_PER_BLOCK, Cache, LanguageModel, ModelSize
 
 NAMES = sorted(ENCODINGS)
@@ -213,10 +212,10 @@ def test_8192_tokens_need_a_block_of_scores_at_a_time(name: str) -> None:
 
 
 def test_relative_shift_puts_each_distance_at_its_key() -> None:
-    q_positions, k_positions = torch.arange(6, 9), torch.arange(2, 9)
-    distance = distances(q_positions, k_positions)
-    shifted = relative_shift(distance.expand(2, 3, -1).clone(), len(k_positions))
-    assert torch.equal(shifted[1], q_positions[:, None] - k_positions[None, :])
+    at_q, at_k = torch.arange(6, 9), torch.arange(2, 9)
+    distance = distances(at_q, at_k)
+    shifted = relative_shift(distance.expand(2, 3, -1).clone(), len(at_k))
+    assert torch.equal(shifted[1], at_q[:, None] - at_k[None, :])
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 5), (4, 4), (3, 7)])
@@ -243,3 +242,13 @@ def test_kept_distance_tables_are_fresh_ones(name: str) -> None:
         changed = layer.scores(q, k, positions, positions)
     assert torch.equal(changed, layer.scores(q, k, positions, positions))
     assert not torch.allclose(changed, kept[0])
+
+
+def test_a_share_that_is_rotated_has_a_pair_in_the_narrowest_head_allowed() -> None:
+    for name, record in ENCODINGS.items():
+        if "share" in record.options:
+            width = record.least_head_dim
+            narrow = Shape(layers=1, width=8, heads=1, head_dim=width, trained_len=8)
+            x = torch.ones(1, 1, 2, width)
+            rotated = make_encoding(name, narrow).query(x, torch.arange(2))
+            assert not torch.equal(rotated, x)

@@ -10,8 +10,7 @@ from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling import RopePlan
-from ropelab.models.encoding.rope import Rope
-from ropelab.models.encoding.rotary import cos_sin, join_pairs, rotate, split_pairs
+from ropelab.models.encoding.rope import Rope, cos_sin, join_pairs, rotate, split_pairs
 
 DIM = 16
 PAIRINGS = st.sampled_from(["half", "interleaved"])

@@ -11,7 +11,7 @@ from ropelab.models.lm import evaluation
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
 from ropelab.models.lm.model import LanguageModel
-from tests.lm.test_model import SIZE, random_model, rope, tokens
+from tests.models.lm.test_model import SIZE, random_model, rope, tokens
 
 
 def test_one_pass_equals_one_prediction_at_a_time():

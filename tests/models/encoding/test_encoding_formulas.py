@@ -14,27 +14,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ropelab.models.encoding.alibi import Alibi
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.deberta import DebertaLayer
-from ropelab.models.encoding.designed import (
+from ropelab.models.encoding.biases import (
+    T5,
+    Alibi,
     Convolution,
     Exponential,
+    Fire,
     Gaussian,
+    KerpleLog,
+    KerplePower,
     LearnedDistance,
     Polynomial,
     Sines,
+    Tupe,
 )
-from ropelab.models.encoding.fire import FireBias
-from ropelab.models.encoding.kerple import KerpleLog, KerplePower
-from ropelab.models.encoding.registry import ENCODINGS, make_encoding
-from ropelab.models.encoding.rope import Rope
-from ropelab.models.encoding.shape import Shape
-from ropelab.models.encoding.shaw import ShawLayer
-from ropelab.models.encoding.t5 import T5Bias
-from ropelab.models.encoding.transformer_xl import TransformerXLLayer
-from ropelab.models.encoding.tupe import Tupe
-from ropelab.models.encoding.xpos import XPos
+from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
+from ropelab.models.encoding.relative import DebertaLayer, Shaw, TransformerXL
+from ropelab.models.encoding.rope import Rope, XPos
 
 Score = Callable[..., float]
 
@@ -56,12 +53,12 @@ def plain(encoding: Encoding, q: Tensor, k: Tensor, i: int, j: int, head: int) -
     return dot(q, k) / math.sqrt(len(q))
 
 
-def shaw(encoding: ShawLayer, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def shaw(encoding: Shaw, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     """Equation 4; clip(j - i, 16) and only its half of earlier keys."""
     return dot(q, k + encoding.keys[min(i - j, 16)]) / math.sqrt(len(q))
 
 
-def t5(encoding: T5Bias, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def t5(encoding: T5, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     """32 buckets, 16 of them exact, the others growing up to distance 128."""
     distance = i - j
     if distance >= 16:
@@ -70,7 +67,7 @@ def t5(encoding: T5Bias, q: Tensor, k: Tensor, i: int, j: int, head: int) -> flo
 
 
 def transformer_xl(
-    encoding: TransformerXLLayer, q: Tensor, k: Tensor, i: int, j: int, head: int
+    encoding: TransformerXL, q: Tensor, k: Tensor, i: int, j: int, head: int
 ) -> float:
     """Section 3.3: (q + u) . k + (q + v) . W R_(i-j), divided by sqrt(head_dim)."""
     sine = torch.tensor(sinusoid(i - j, encoding.width), dtype=q.dtype)
@@ -102,7 +99,7 @@ def kerple_power(encoding: KerplePower, q: Tensor, k: Tensor, i: int, j: int, he
     return plain(encoding, q, k, i, j, head) - r1 * (i - j) ** r2
 
 
-def fire(encoding: FireBias, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
+def fire(encoding: Fire, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     c, threshold = float(encoding.c), float(encoding.stretch) * encoding.start
     x = math.log(c * (i - j) + 1) / math.log(c * max(threshold, i) + 1)
     first, _, second = encoding.network
@@ -206,8 +203,8 @@ FORMULAS: dict[str, Score] = {
     "learned_distance": learned_distance,
     "convolution": convolution,
 }
+# Encodings whose score is no function of one head: they have a test of their own.
 ACROSS_HEADS = {"mla"}
-"""Encodings whose score is no function of one head: they have a test of their own."""
 
 
 TOKENS = 40

@@ -27,14 +27,11 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
 )
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
-from ropelab.models.encoding.alibi import Alibi, slopes
-from ropelab.models.encoding.deberta import Deberta
-from ropelab.models.encoding.registry import make_encoding, rope
-from ropelab.models.encoding.shape import Shape
-from ropelab.models.encoding.shaw import CLIP, ShawLayer
-from ropelab.models.encoding.sinusoidal import sinusoid
-from ropelab.models.encoding.t5 import FARTHEST, T5Bias, bucket
-from ropelab.models.encoding.transformer_xl import TransformerXLLayer
+from ropelab.models.encoding.absolute import sinusoid
+from ropelab.models.encoding.biases import T5, Alibi, slopes
+from ropelab.models.encoding.registry import Shape, make_encoding
+from ropelab.models.encoding.relative import Deberta, Shaw, TransformerXL
+from ropelab.models.encoding.rope import Rope
 
 HEADS, HEAD_DIM, TOKENS = 2, 8, 50
 WIDTH = HEADS * HEAD_DIM
@@ -59,15 +56,15 @@ def assert_same_earlier(got: Tensor, want: Tensor) -> None:
 def test_t5_buckets_of_every_distance() -> None:
     distance = torch.arange(8192)
     theirs = T5Attention._relative_position_bucket(-distance, bidirectional=False)
-    assert torch.equal(bucket(distance), theirs)
-    assert bucket(torch.tensor([112, 113, FARTHEST, 8191])).tolist() == [30, 31, 31, 31]
+    assert torch.equal(T5.bucket(distance), theirs)
+    assert T5.bucket(torch.tensor([112, 113, T5.FARTHEST, 8191])).tolist() == [30, 31, 31, 31]
 
 
 @torch.no_grad()
 def test_t5_bias() -> None:
     config = T5Config(d_model=WIDTH, d_kv=HEAD_DIM, num_heads=HEADS, is_decoder=True)
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
-    ours = T5Bias(HEADS, WIDTH)
+    ours = T5(HEADS, WIDTH)
     theirs.relative_attention_bias.weight.copy_(ours.table.T)
     q, k = heads(), heads()
     want = q @ k.mT / HEAD_DIM**0.5 + theirs.compute_bias(TOKENS, TOKENS)
@@ -95,7 +92,7 @@ def test_alibi_of_mpt_after_softmax() -> None:
 
 @torch.no_grad()
 def test_transformer_xl_of_xlnet() -> None:
-    ours = TransformerXLLayer(WIDTH, HEADS, HEAD_DIM)
+    ours = TransformerXL(WIDTH, HEADS, HEAD_DIM)
     nn.init.normal_(ours.u)
     nn.init.normal_(ours.v)
     theirs = XLNetRelativeAttention(
@@ -140,10 +137,10 @@ def test_deberta_v2() -> None:
 def test_shaw_keys_of_wav2vec2_bert() -> None:
     config = Wav2Vec2BertConfig(
         hidden_size=WIDTH, num_attention_heads=HEADS, position_embeddings_type="relative_key",
-        left_max_position_embeddings=CLIP, right_max_position_embeddings=2,
+        left_max_position_embeddings=Shaw.CLIP, right_max_position_embeddings=2,
     )  # fmt: skip
-    theirs, ours = Wav2Vec2BertSelfAttention(config), ShawLayer(HEAD_DIM)
-    theirs.distance_embedding.weight[: CLIP + 1] = ours.keys.flip(0)
+    theirs, ours = Wav2Vec2BertSelfAttention(config), Shaw(HEAD_DIM)
+    theirs.distance_embedding.weight[: Shaw.CLIP + 1] = ours.keys.flip(0)
     q, k = heads(), heads()
     _, bias = _apply_relative_key_position_encoding(theirs, q, k)
     want = q @ k.mT / HEAD_DIM**0.5 + bias
@@ -168,7 +165,7 @@ def test_rope_of_llama() -> None:
     q, k = heads(), heads()
     cos, sin = LlamaRotaryEmbedding(config)(q, POSITIONS[None])
     want_q, want_k = apply_rotary_pos_emb(q, k, cos, sin)
-    ours = rope(SHAPE)
+    ours = Rope.unscaled(HEAD_DIM)
     torch.testing.assert_close(ours.query(q, POSITIONS), want_q)
     torch.testing.assert_close(ours.key(k, POSITIONS), want_k)
 
@@ -178,7 +175,7 @@ def test_interleaved_rope_of_gptj() -> None:
     q = heads()
     angle = POSITIONS[:, None] * 10000.0 ** -(torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     want = turn_neighbours(q.transpose(1, 2), angle.sin()[None], angle.cos()[None])
-    got = rope(SHAPE, pairing="interleaved").query(q, POSITIONS)
+    got = Rope.unscaled(HEAD_DIM, pairing="interleaved").query(q, POSITIONS)
     torch.testing.assert_close(got, want.transpose(1, 2))
 
 

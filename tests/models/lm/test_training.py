@@ -110,7 +110,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from ropelab.lm import training
-from tests.lm.test_training import RECIPE, trained
+from tests.models.lm.test_training import RECIPE, trained
 training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 trained(Path(sys.argv[1]))
 """

@@ -1,0 +1,310 @@
+"""Encodings that add a number to each score and change nothing else."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ropelab.models.encoding.absolute import sinusoid
+from ropelab.models.encoding.base import (
+    Encoding,
+    Heads,
+    KeyPositions,
+    Keys,
+    Positions,
+    Queries,
+    QueryPositions,
+    Scores,
+)
+from ropelab.models.encoding.relative import distances
+
+Bias = Float[Tensor, "heads queries keys"]
+# Query minus key, 0 or more, and the bias at each of them.
+Distances = Int[Tensor, "distances"]
+ByDistance = Float[Tensor, "heads distances"]
+
+
+class AdditiveBias(Encoding):
+    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions alone.
+
+    The bias exists for the queries and keys of one call only; a model that asks for a block of
+    queries at a time never holds more than that block.
+    """
+
+    fused: bool = False
+
+    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+        # Distances do not fit into 16 bits, so no autocast may reach them.
+        with torch.autocast(q.device.type, enabled=False):
+            bias = self.bias(at_q, at_k)
+        return scores + bias.to(scores.dtype)
+
+    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+        """Return the numbers to add; anything finite at later keys."""
+        raise NotImplementedError
+
+
+class DistanceBias(AdditiveBias):
+    """A bias that depends on the distance alone, and so is computed once per distance."""
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        """Return the bias at each distance."""
+        raise NotImplementedError
+
+    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+        # Later keys get the bias of distance 0: they are masked, but must be finite.
+        falling = distances(at_q, at_k)[:-1].clamp(min=0)
+        by_distance = self.by_distance(falling)
+        # From falling distances to queries and keys: row i starts at column queries - 1 - i.
+        keys = by_distance.shape[-1] - len(at_q) + 1
+        return by_distance.unfold(-1, keys, 1).flip(-2)
+
+
+def slopes(heads: int) -> Float[Tensor, " heads"]:
+    """ALiBi's penalty per token of each head: 2^(-8 h / heads) for h = 1..heads, in float64.
+
+    >>> slopes(3).tolist()
+    [0.0625, 0.00390625, 0.25]
+    """
+    # Where `heads` is not a power of two: the slopes of the next lower power p, then every second
+    # one of those of 2 p, as in the authors' code (the paper gives powers of two only).
+    lower = 1 << (heads.bit_length() - 1)
+    of_lower = 2.0 ** (-8 * torch.arange(1, lower + 1, dtype=torch.float64) / lower)
+    of_double = 2.0 ** (-8 * torch.arange(1, 2 * lower + 1, dtype=torch.float64) / (2 * lower))
+    return torch.cat((of_lower, of_double[::2]))[:heads]
+
+
+class Alibi(DistanceBias):
+    """bias = -slope * distance with fixed slopes (Press et al. 2021, arXiv:2108.12409)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slopes: Tensor
+        self.register_buffer("slopes", slopes(heads).float(), persistent=False)
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        return -self.slopes[:, None] * distance
+
+
+class T5(DistanceBias):
+    """bias[head, bucket(distance)], one table for all layers (Raffel et al., arXiv:1910.10683).
+
+    T5 does not divide by sqrt(head_dim) and starts its query weights smaller by that factor
+    instead. Here all encodings share the initial weights, so the division stays: without it a
+    softmax over random keys starts out nearly one-hot, and the model does not learn.
+    """
+
+    BUCKETS = 32
+    # Where the buckets end; the last one begins before, at 113, and holds all that is farther.
+    FARTHEST = 128
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+        # N(0, 1 / width), as in the authors' code.
+        self.table = nn.Parameter(torch.randn(heads, self.BUCKETS) * width**-0.5)
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        return self.table[:, self.bucket(distance)]
+
+    @classmethod
+    def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
+        """Return the bucket of a distance, for a decoder.
+
+        The first half are distances 0..15 themselves; the others grow as powers up to FARTHEST:
+        16 + floor(16 ln(distance / 16) / ln(128 / 16)), at most 31.
+        """
+        exact = cls.BUCKETS // 2
+        # float64, or a power on the border of two buckets falls into the lower one.
+        share = torch.log(distance.clamp(min=exact).double() / exact)
+        growth = share / math.log(cls.FARTHEST / exact)
+        coarse = exact + (growth * (cls.BUCKETS - exact)).long()
+        return torch.where(distance < exact, distance, coarse.clamp(max=cls.BUCKETS - 1))
+
+
+# The parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) must be positive and are kept as
+# logarithms, the bounded one as a logit. They start as the authors draw them, uniformly, and none
+# below this, where the authors' code clamps. One pair per head serves all layers.
+SMALLEST = 1e-2
+
+
+class KerpleLog(DistanceBias):
+    """bias = -r1 ln(1 + r2 distance) with r1, r2 > 0; r1 starts in (0, 2), r2 in (0, 1)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.log_r1 = nn.Parameter((2 * torch.rand(heads)).clamp(min=SMALLEST).log())
+        self.log_r2 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        return -self.log_r1.exp()[:, None] * torch.log1p(self.log_r2.exp()[:, None] * distance)
+
+
+class KerplePower(DistanceBias):
+    """bias = -r1 distance^r2 with r1 > 0 and 0 < r2 < 2; r1 starts in (0, 1), r2 in (0, 2)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.log_r1 = nn.Parameter(torch.rand(heads).clamp(min=SMALLEST).log())
+        self.logit_r2 = nn.Parameter(torch.logit(torch.rand(heads), eps=SMALLEST))
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        # 0 ** r2 is 0, but its derivative by r2 is 0 * ln 0: distance 0 is put in by hand.
+        power = distance.clamp(min=1) ** (2 * self.logit_r2.sigmoid())[:, None]
+        return -self.log_r1.exp()[:, None] * torch.where(distance > 0, power, 0)
+
+
+class Fire(AdditiveBias):
+    """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network 1-32-heads.
+
+    For queries beyond the threshold L distances are measured as a share of the tokens before, so
+    that no unseen argument reaches f at any length. c, L and f are learned, for every layer anew
+    (the paper's FIRE-S shares them). Li et al. 2023, arXiv:2310.04418.
+    """
+
+    HIDDEN = 32
+    # Numbers of the hidden layer that are computed at once: 16 MiB in float32.
+    HIDDEN_PER_CHUNK = 2**22
+
+    def __init__(self, heads: int, trained_len: int) -> None:
+        super().__init__()
+        # The paper starts L at 512 when it trains on 2048 tokens: a quarter.
+        self.start: float = max(1, trained_len // 4)
+        self.c = nn.Parameter(torch.tensor(0.1))
+        self.stretch = nn.Parameter(torch.tensor(1.0))
+        hidden = self.HIDDEN
+        self.network = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads))
+
+    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+        distance = (at_q[:, None] - at_k[None, :]).clamp(min=0)
+        threshold = (self.stretch * self.start).abs()
+        share = self.psi(distance) / self.psi(torch.maximum(at_q, threshold))[:, None]
+        rows = max(1, self.HIDDEN_PER_CHUNK // (self.HIDDEN * len(at_k)))
+        parts = [self.network(chunk[..., None]) for chunk in share.split(rows)]
+        return torch.cat(parts).permute(2, 0, 1)
+
+    def psi(self, x: Float[Tensor, "*x"]) -> Float[Tensor, "*x"]:
+        """ln(c x + 1), which spreads small distances and presses large ones together."""
+        return torch.log1p(self.c.abs() * x)
+
+
+class Tupe(AdditiveBias):
+    """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i - j)].
+
+    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with projections of
+    their own, shared by all layers, and T5's bias. A causal language model has no token [CLS],
+    which the paper frees of its position. Past the table it is undefined, and an `IndexError`.
+    """
+
+    def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.table = nn.Parameter(torch.randn(trained_len, width))
+        self.to_query = nn.Linear(width, heads * head_dim, bias=False)
+        self.to_key = nn.Linear(width, heads * head_dim, bias=False)
+        self.relative = T5(heads, width)
+        self.max_position = trained_len - 1
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        return q * 2**-0.5  # the two products share the variance of one
+
+    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+        q, k = self._projected(self.to_query, at_q), self._projected(self.to_key, at_k)
+        absolute = (q * (2 * q.shape[-1]) ** -0.5) @ k.mT
+        return absolute + self.relative.bias(at_q, at_k)
+
+    def _projected(
+        self, projection: nn.Linear, positions: Positions
+    ) -> Float[Tensor, "heads positions head_dim"]:
+        return projection(self.table[positions]).unflatten(-1, (self.heads, -1)).transpose(0, 1)
+
+
+# The rest are functions of the distance that tutorials list as ways to make R_(q-k), with learned
+# weights per head. All are defined everywhere, except the table, which stops where it ends.
+
+
+class Polynomial(DistanceBias):
+    """bias = w0 + w1 r + w2 r^2 + w3 r^3 for r = distance / trained_len; unbounded beyond r = 1."""
+
+    DEGREE = 3
+
+    def __init__(self, heads: int, trained_len: int) -> None:
+        super().__init__()
+        self.trained_len = trained_len
+        self.weights = nn.Parameter(torch.randn(heads, self.DEGREE + 1))
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        share = distance.to(self.weights.dtype) / self.trained_len
+        return self.weights @ torch.stack([share**power for power in range(self.DEGREE + 1)])
+
+
+class Sines(DistanceBias):
+    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r), w_i the frequencies of a sinusoidal code."""
+
+    def __init__(self, heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.amplitudes = nn.Parameter(torch.randn(heads, head_dim) * head_dim**-0.5)
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        code = sinusoid(distance, self.amplitudes.shape[-1])
+        return self.amplitudes @ code.to(self.amplitudes.dtype).T
+
+
+class Exponential(DistanceBias):
+    """bias = h exp(-r / s); the scale s starts anywhere between 1 and `trained_len` tokens."""
+
+    def __init__(self, heads: int, trained_len: int) -> None:
+        super().__init__()
+        self.height = nn.Parameter(torch.randn(heads))
+        self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        return self.height[:, None] * torch.exp(-distance / self.log_scale.exp()[:, None])
+
+
+class Gaussian(DistanceBias):
+    """bias = h exp(-((r - c) / s)^2 / 2); c and s start between 1 and `trained_len` tokens."""
+
+    def __init__(self, heads: int, trained_len: int) -> None:
+        super().__init__()
+        self.height = nn.Parameter(torch.randn(heads))
+        self.log_centre = nn.Parameter(torch.rand(heads) * math.log(trained_len))
+        self.log_scale = nn.Parameter(torch.rand(heads) * math.log(trained_len))
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        centre, scale = self.log_centre.exp()[:, None], self.log_scale.exp()[:, None]
+        return self.height[:, None] * torch.exp(-(((distance - centre) / scale) ** 2) / 2)
+
+
+class LearnedDistance(DistanceBias):
+    """bias = table[head, r], a number for each trained distance.
+
+    A text of L tokens in both directions has 2 L - 1 distances; a causal model needs L. Past the
+    table it is undefined, and an `IndexError`.
+    """
+
+    def __init__(self, heads: int, trained_len: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(heads, trained_len) * trained_len**-0.5)
+        self.max_position = trained_len - 1
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        return self.table[:, distance]
+
+
+class Convolution(DistanceBias):
+    """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all others, as in a convolution.
+
+    Unlike a clipped distance it says nothing of keys farther away, not even that they are far.
+    """
+
+    TAPS = 16
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(heads, self.TAPS) * self.TAPS**-0.5)
+
+    def by_distance(self, distance: Distances) -> ByDistance:
+        near = self.kernel[:, distance.clamp(max=self.TAPS - 1)]
+        return torch.where(distance < self.TAPS, near, 0)
