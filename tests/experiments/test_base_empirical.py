@@ -6,15 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.claims.trained.base_bound import Outcome, first_fails, judge
 from ropelab.errors import InputError
-from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.predictions import predictions
-from ropelab.experiments.base_empirical.report import answer, summary
-from ropelab.experiments.base_empirical.run import run
-from ropelab.experiments.base_empirical.tables import accuracy, reach
+from ropelab.experiments.base_empirical import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical.bound import (
+    Outcome,
+    first_fails,
+    judge,
+    predictions,
+    reach,
+)
+from ropelab.experiments.base_empirical.retrieval import accuracy, answer, summary, tables
 from ropelab.lab import run as run_by_name
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Values
 from ropelab.runs.config import read_toml
 
 WORSE, SAME = -0.4, 0.1
@@ -64,11 +67,7 @@ def test_outcomes_follow_from_the_numbers(given, outcome, agrees):
 def test_predictions_are_those_of_the_bound():
     config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",), train_len=512)
     assert config.bases == (10.0, 100.0, 1e4)
-    assert fails_of(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
-
-
-def fails_of(config):
-    return first_fails(config.similarity(), config.bases, config.train_len)
+    assert first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
 
 def trials(**hits):
@@ -94,12 +93,11 @@ def trials(**hits):
 def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     config = BaseEmpiricalConfig(bases=(100.0, 1e4), tasks=("copy",))
     table = trials(b100=(10, 2), b10000=(10, 10))
-    fails = fails_of(config)
-    accuracies = accuracy(table, fails, config.similarity())
+    accuracies = accuracy(table, config)
     assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
     turned = np.cos(16 * 100 ** (-np.arange(0, 64, 2) / 64)).sum()
     assert accuracies["cosine_sum"].iloc[0] == pytest.approx(turned)
-    found = judge(predictions(config, fails, {"copy": table}, {"copy": accuracies}, None))
+    found = predictions(config, {"copy": table}, {"copy": accuracies}, None)
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
@@ -122,9 +120,8 @@ def test_every_distance_has_the_same_weight():
     table = trials(b10=(10, 2), b10000=(10, 10))
     near = table["distance_tokens"] == 16
     table.loc[near, ["trials", "correct"]] *= 100
-    fails = fails_of(config)
-    accuracies = accuracy(table, fails, config.similarity())
-    row = judge(predictions(config, fails, {"copy": table}, {"copy": accuracies}, None)).iloc[0]
+    accuracies = accuracy(table, config)
+    row = predictions(config, {"copy": table}, {"copy": accuracies}, None).iloc[0]
     assert row["accuracy"] == pytest.approx(0.6)
     assert row["accuracy"] - row["reference_accuracy"] == pytest.approx(row["accuracy_difference"])
     assert row["outcome"] == Outcome.PARTLY
@@ -140,12 +137,12 @@ def test_a_tiny_run_has_every_table(request, corpora):
     path = request.config.rootpath / "configs" / "smoke" / "base-empirical.toml"
     name, values = read_toml(path)
     assert name == "base-empirical"
-    tables = run(BaseEmpiricalConfig(**values, corpus=corpora[0]), Context())
-    assert set(tables) == {"text_nll", "copy_accuracy", "recall_accuracy", "predictions"}
-    assert len(tables["predictions"]) == 4
-    assert len(tables["text_nll"]) == 2 * 5
-    assert tables["text_nll"]["nll_nats_per_byte"].between(3, 7).all()
-    assert answer(tables)
+    found = tables(BaseEmpiricalConfig(**values, corpus=corpora[0]), Values())
+    assert set(found) == {"text_nll", "copy_accuracy", "recall_accuracy", "predictions"}
+    assert len(found["predictions"]) == 4
+    assert len(found["text_nll"]) == 2 * 5
+    assert found["text_nll"]["nll_nats_per_byte"].between(3, 7).all()
+    assert answer(found)
 
 
 @pytest.mark.parametrize(

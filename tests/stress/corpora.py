@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.models.lm.corpus import LARGEST
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line

@@ -8,8 +8,8 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.errors import MachineError
-from ropelab.experiments.base_empirical import plan as bases
-from ropelab.experiments.base_empirical.config import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical import BaseEmpiricalConfig
+from ropelab.experiments.base_empirical import retrieval as bases
 from ropelab.experiments.encodings import plan as encodings
 from ropelab.experiments.encodings.config import EncodingsConfig
 from ropelab.experiments.extrapolate import plan as extrapolate
@@ -62,7 +62,7 @@ LABS = {
     ),
     "base-empirical": (
         BaseEmpiricalConfig,
-        bases.questions,
+        bases.cells,
         {
             **TINY,
             "bases": "10,1000",

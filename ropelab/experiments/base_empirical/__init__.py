@@ -1,1 +1,99 @@
-"""Does the bound on the base predict where retrieval fails? Small models, trained and measured."""
+"""Does the lower bound on the base predict where retrieval fails while text loss stays low?
+
+Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a superficial long
+context: its text loss stays low, yet it cannot retrieve from positions where the sum of cosines is
+negative. Here the same small model learns at one length, under several bases, to read text in which
+passages are quoted and keys are looked up, and is measured inside that length, so that no position
+is new: the models differ by the base alone.
+
+What it cannot show: what a large model does. Two layers trained for minutes choose few frequencies;
+a base that they get by with may not do for many heads with many tasks, and the other way round.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ropelab.models.tasks.config import (
+    CorpusPath,
+    Documents,
+    Heads,
+    In,
+    Layers,
+    On,
+    RotatedHeadDim,
+    Seeds,
+    ShapedConfig,
+    Steps,
+    TokensPerStep,
+    TrainLen,
+    Width,
+)
+from ropelab.runs.config import AsList, Bases, Count
+
+if TYPE_CHECKING:
+    from ropelab.math.bounds import Similarity
+
+QUESTION = "Does the bound on the base predict where retrieval fails while text loss stays low?"
+CANNOT_SHOW = (
+    "What a large model does: two layers trained for minutes choose few frequencies, and get by "
+    "with bases that many heads with many tasks might not."
+)
+VERSION = 4
+BODY = "ropelab.experiments.base_empirical.retrieval"
+# Below this many tokens a copy from L/32 back is hardly longer than its cue.
+SHORTEST = 256
+
+
+class BaseEmpiricalConfig(ShapedConfig):
+    """One model, trained at one length under several bases."""
+
+    bases: Bases = Field(
+        (30.0, 300.0, 10000.0),
+        description="bases to train with, the largest is compared to",
+    )
+    train_len: TrainLen = 256
+    tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
+        ("text", "copy", "recall"),
+        description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
+    )
+    layers: Layers = 2
+    width: Width = 128
+    heads: Heads = 1
+    head_dim: RotatedHeadDim = 64
+    steps: Steps = 800
+    tokens_per_step: TokensPerStep = 2048
+    seeds: Seeds = (0,)
+    documents: Documents = 50
+    sequences: Count = Field(16, description="sequences per distance")
+    corpus: CorpusPath = ""
+    device: On = "auto"
+    dtype: In = "auto"
+
+    @field_validator("bases")
+    @classmethod
+    def _two(cls, bases: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(bases)) < 2:
+            raise ValueError("must name at least two different bases to compare")
+        return tuple(sorted(set(bases)))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.check_lengths(SHORTEST)
+        if not self.tasks:
+            raise ValueError("tasks must name at least one of text, copy, recall")
+        return self
+
+    @property
+    def longest(self) -> int:
+        """The longest context, which is the trained length."""
+        return self.train_len
+
+    def similarity(self) -> "Similarity":
+        """Return the sum of cosines that the bound is about."""
+        from ropelab.math.bounds import Similarity
+
+        return Similarity.of_head(self.head_dim)
+
+
+CONFIG = BaseEmpiricalConfig
