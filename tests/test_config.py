@@ -111,7 +111,7 @@ def test_what_is_given_twice_counts_once(contexts):
 
 
 def test_only_sections_may_be_equal():
-    from ropelab.experiments.freqs.config import FreqsConfig
+    from ropelab.experiments.freqs import FreqsConfig
 
     assert build(FreqsConfig, {"sections": "24,20,20"}).sections == (24, 20, 20)
 

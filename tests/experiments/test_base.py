@@ -8,28 +8,29 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ropelab.errors import InputError
-from ropelab.experiments.base.config import BaseConfig
-from ropelab.experiments.base.fits import fits
-from ropelab.experiments.base.plan import plan
-from ropelab.experiments.base.precision import blind_from
-from ropelab.experiments.base.report import answer, summary
-from ropelab.experiments.base.run import run
-from ropelab.experiments.base.search import Bound, bounds, rounded_up, steps
+from ropelab.experiments.base import BaseConfig
+from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
+from ropelab.experiments.base.comparison import answer, fits, summary
+from ropelab.experiments.base.comparison import tables as tables_of
+from ropelab.experiments.base.theories import blind_from
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build
 from ropelab.show.figures.base import draw
 
 
+def run(**values):
+    return tables_of(build(BaseConfig, values), Values())
+
+
 @pytest.fixture(scope="module")
 def tables():
-    config = BaseConfig(context=("1k", "2k", "4k"), base=1e4, train_len="1k")
-    return run(config, Context())
+    return run(context=("1k", "2k", "4k"), base=1e4, train_len="1k")
 
 
 def test_bound_has_the_columns_that_scripts_read(tables):
@@ -95,12 +96,12 @@ def test_published_values_at_1k_to_4k(tables):
 
 
 def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
-    found = [Bound(context, ((2.0 * context, math.inf),), True) for context in (*CONTEXTS, 2**21)]
-    rows = [(bound.context, 128, 64, bound.first) for bound in found[:3]]
+    rows = [(context, 128, 64, 2.0 * context) for context in (*CONTEXTS, 2**21)]
     names = ["context_tokens", "head_dim", "turning_pairs", "first_admissible_base"]
-    table = judge(pd.DataFrame(rows, columns=names))
+    bound = pd.DataFrame(rows, columns=names)
+    table = judge(bound.head(3))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
-    fitted = fits(found, table).set_index("values")
+    fitted = fits(bound, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12
     assert fitted.loc["exact values of its contexts", "contexts"] == 3
     assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
@@ -115,23 +116,22 @@ def test_answer_and_summary(tables):
 
 
 def test_one_context_shows_the_theories():
-    tables = run(BaseConfig(context=(128,), train_base=1000, train_len=64), Context())
+    tables = run(context=(128,), train_base=1000, train_len=64)
     shown = summary(tables)
     assert "theory" in shown.columns
     assert len(shown) <= 12
 
 
 def test_windows_are_searched_up_to_a_length_only():
-    config = BaseConfig(context=(128, 256, 512), windows_up_to=128)
-    bound = run(config, Context())["bound"]
+    bound = run(context=(128, 256, 512), windows_up_to=128)["bound"]
     assert bound["status"].tolist() == ["all windows", *["first and last window"] * 2]
-    everything = run(BaseConfig(context=(128, 256, 512)), Context())["bound"]
+    everything = run(context=(128, 256, 512))["bound"]
     np.testing.assert_allclose(bound["stable_base"], everything["stable_base"], rtol=1e-9)
     assert bound["usable_base"].tolist() == everything["usable_base"].tolist()
 
 
 def test_of_a_head_with_few_pairs_the_first_and_the_last_window_are_searched():
-    tables = run(BaseConfig(context=(128,), head_dim=12), Context())
+    tables = run(context=(128,), head_dim=12)
     assert tables["bound"]["status"].tolist() == ["first and last window"]
     assert tables["windows"]["high"].isna().tolist() == [False, True]
     assert "windows" not in draw(tables)
@@ -139,20 +139,20 @@ def test_of_a_head_with_few_pairs_the_first_and_the_last_window_are_searched():
 
 
 def test_windows_without_a_stable_base_are_drawn():
-    tables = run(BaseConfig(context=(16,), head_dim=16), Context())
+    tables = run(context=(16,), head_dim=16)
     tables["bound"]["stable_base"] = math.nan
     assert "windows" in draw(tables)
     plt.close("all")
 
 
 def test_no_base_serves_a_single_pair():
-    tables = run(BaseConfig(context=(64,), head_dim=2, train_len=32), Context())
+    tables = run(context=(64,), head_dim=2, train_len=32)
     assert tables["bound"]["status"].tolist() == ["no base is admissible"]
     assert "No base is admissible" in answer(tables)
 
 
 def test_half_rotated_heads_take_every_base():
-    tables = run(BaseConfig(context=(32768,), head_dim=64, rotary_dim=32), Context())
+    tables = run(context=(32768,), head_dim=64, rotary_dim=32)
     assert tables["bound"]["first_admissible_base"].iloc[0] == 1
     assert tables["bound"]["stable_base"].iloc[0] == 1
     assert "Every base is admissible" in answer(tables)
@@ -173,13 +173,15 @@ def test_a_model_fills_what_is_not_given():
         8192,
         (2048,),
     )
-    assert plan(BaseConfig(model="gpt-neox-20b")).similarity == Similarity.of_head(96, 24)
+    assert similarity_of(BaseConfig(model="gpt-neox-20b")) == Similarity.of_head(96, 24)
 
 
 def test_the_extension_is_from_the_trained_length_to_the_tested_one():
-    config = build(BaseConfig, {"train_base": "500000", "train_len": "8k", "test_len": "16k"})
-    assert config.context == (16384,)
-    assert plan(config).trained == Geometry(128, 500000, 8192)
+    values = {"train_base": "500000", "train_len": "8k", "test_len": "16k"}
+    assert build(BaseConfig, values).context == (16384,)
+    theories = run(**values, windows_up_to=0)["theories"].set_index("theory")
+    assert theories.loc["NTK-aware", "assumes"] == "500000 at 8192 tokens"
+    assert theories.loc["NTK-aware", "base"] == pytest.approx(5e5 * 2 ** (128 / 126))
 
 
 def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
@@ -191,7 +193,7 @@ def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
 
 
 def test_of_two_pairs_only_the_first_window_is_known():
-    tables = run(BaseConfig(context=(64,), head_dim=4, train_len=32), Context())
+    tables = run(context=(64,), head_dim=4, train_len=32)
     bound = tables["bound"].iloc[0]
     assert bound["status"] == "first window only"
     assert math.isnan(bound["stable_base"])
@@ -200,15 +202,15 @@ def test_of_two_pairs_only_the_first_window_is_known():
 
 
 def test_the_usable_base_is_the_stable_one_rounded_up():
-    (bound,) = bounds(Similarity.of_head(128), (2**16,), 0, Context())
-    assert bound.stable == pytest.approx(14949413.9265, rel=1e-10)
-    assert bound.usable == rounded_up(bound.stable) == 1.5e7
+    bound = run(context=2**16, windows_up_to=0)["bound"].iloc[0]
+    assert bound.stable_base == pytest.approx(14949413.9265, rel=1e-10)
+    assert bound.usable_base == rounded_up(bound.stable_base) == 1.5e7
 
 
 def test_a_scaling_method_is_judged_by_its_own_frequencies():
-    config = build(BaseConfig, {"model": "llama-3.1-8b", "windows_up_to": 0, "context": "32k"})
-    scaled = run(config, Context())["given_base"].iloc[0]
-    plain = run(config.replace(method="unscaled"), Context())["given_base"].iloc[0]
+    values = {"model": "llama-3.1-8b", "windows_up_to": 0, "context": "32k"}
+    scaled = run(**values)["given_base"].iloc[0]
+    plain = run(**values, method="unscaled")["given_base"].iloc[0]
     assert (scaled["method"], plain["method"]) == ("llama3(factor=8)", "unscaled")
     inv_freq = parse_scaling("llama3(factor=8)").plan(Geometry(128, 5e5, 8192), 32768).inv_freq
     sums = np.cos(np.arange(32768.0)[:, None] * inv_freq).sum(1)
@@ -223,10 +225,47 @@ def test_the_search_climbs_through_halves():
 
 
 def test_intermediate_contexts_do_not_change_the_bound():
-    similarity = Similarity.of_head(64)
-    alone = bounds(similarity, (700,), 0, Context())[0].first
-    together = bounds(similarity, (300, 500, 700), 500, Context())[-1].first
+    alone = run(context=700, head_dim=64, windows_up_to=0)["bound"]
+    together = run(context=(300, 500, 700), head_dim=64, windows_up_to=500)["bound"]
+    alone, together = (bound["first_admissible_base"].iloc[-1] for bound in (alone, together))
     assert alone == pytest.approx(together, rel=1e-10)
+
+
+def test_a_context_starts_from_the_one_before():
+    first, second = cells(BaseConfig(context=(300, 700)))
+    assert (first.starts, second.starts) == ((), (first,))
+    assert first.inputs["lengths"] == [37, 43, 75, 87, 150, 175, 300]
+    assert second.inputs["lengths"] == [350, 700]
+    (alone,) = cells(BaseConfig(context=(300,)))
+    assert name_of(alone) != name_of(first)  # it walks through other lengths
+    assert name_of(cells(BaseConfig(context=(256,)))[0]) == name_of(
+        cells(BaseConfig(context=(256, 512)))[0]
+    )
+
+
+def test_a_cell_depends_on_the_head_and_the_context_alone():
+    others = {
+        "model": "llama-3-8b", "base": 1e4, "method": "pi", "train_base": 1e5, "train_len": 8192,
+        "test_len": 1024, "formats": ("float32",),
+    }  # fmt: skip
+    plain = BaseConfig(context=(512,), windows_up_to=1024)
+    (cell,) = cells(plain)
+    for name, value in others.items():
+        assert name_of(cells(plain.replace(**{name: value}))[0]) == name_of(cell)
+    own = {
+        "context": (256,), "head_dim": 64, "rotary_dim": 64, "kept": 0.5, "dropped": (3,),
+        "windows_up_to": 0,
+    }  # fmt: skip
+    names = {name_of(cells(plain.replace(**{name: value}))[0]) for name, value in own.items()}
+    assert len(names | {name_of(cell)}) == 1 + len(own)
+    assert {*others, *own} == set(BaseConfig.model_fields)
+
+
+def test_longer_contexts_need_more():
+    sizes = [2**k for k in range(10, 20)]
+    needs = [cells(BaseConfig(context=(n,), windows_up_to=2**20))[0].needs for n in sizes]
+    assert sorted(needs, key=lambda each: each.seconds) == needs
+    assert sorted(needs, key=lambda each: each.memory_bytes) == needs
 
 
 def test_a_format_loses_the_cosine_before_the_sine():
@@ -246,7 +285,7 @@ def test_a_format_loses_the_cosine_before_the_sine():
         ({"context": "32q"}, "must be a number"),
         ({"head_dim": 7}, "even"),
         ({"head_dim": 0}, "greater than or equal to 2"),
-        ({"rotary_dim": 256}, "rotary_dim must be at most head_dim"),
+        ({"rotary_dim": 256}, "rotary_dim 256 is wider than the head"),
         ({"base": 1}, "greater than 1"),
         ({"base": "nan"}, "must be a number"),
         ({"kept": 0}, "greater than 0"),

@@ -6,18 +6,16 @@ import pandas as pd
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.experiments.freqs.config import FreqsConfig
-from ropelab.experiments.freqs.plan import plan
-from ropelab.experiments.freqs.report import answer, summary
-from ropelab.experiments.freqs.run import run
+from ropelab.experiments.freqs import FreqsConfig
+from ropelab.experiments.freqs.pairs import answer, cells, check, summary, tables
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Values, name_of
 
 
 def tables_of(**values):
-    return run(FreqsConfig(**values), Context())
+    return tables(FreqsConfig(**values), Values())
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +70,16 @@ def test_dropped_pairs_have_no_wavelength():
     assert (pairs["unseen"] == "never turns").sum() == 32
 
 
+# The parameters of methods that have no default for all of them.
 NEEDED = {"one": "(period=256)", "spaced": "(n=2)", "without": "(band=slow)"}
-"""The knobs of methods that have no default for all of them."""
 
 
 @pytest.mark.parametrize("name", sorted(set(FREQUENCIES) - {"longrope"}))
 def test_every_method_gives_a_row_per_pair(name):
-    tables = tables_of(method=name + NEEDED.get(name, ""), head_dim=32)
-    assert len(tables["pairs"]) == 16
-    assert tables["scaling"]["method"].iloc[0].startswith(name)
-    assert tables["scaling"]["source"].iloc[0]
+    found = tables_of(method=name + NEEDED.get(name, ""), head_dim=32)
+    assert len(found["pairs"]) == 16
+    assert found["scaling"]["method"].iloc[0].startswith(name)
+    assert found["scaling"]["source"].iloc[0]
 
 
 def test_both_yarn_ramps_by_their_own_names():
@@ -100,9 +98,9 @@ def test_deepseek_shows_where_its_factor_went():
 def test_a_model_fills_what_is_not_given():
     config = FreqsConfig(model="llama-3.1-8b")
     assert (config.base, config.train_len, config.test_len) == (5e5, 8192, 131072)
-    assert plan(config).scaling.label == "llama3(factor=8)"
+    assert check(config).scaling.label == "llama3(factor=8)"
     other = FreqsConfig(model="llama-3.1-8b", method="yarn(factor=2)")
-    assert plan(other).scaling.label == "yarn(factor=2)"
+    assert check(other).scaling.label == "yarn(factor=2)"
 
 
 def test_an_attention_factor_given_by_hand_holds_at_factor_one():
@@ -112,9 +110,9 @@ def test_an_attention_factor_given_by_hand_holds_at_factor_one():
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_can_be_shown(name):
-    tables = tables_of(model=name)
-    assert len(tables["pairs"]) == MODELS[name].rotated // 2
-    assert set(tables["models"]["name"]) == set(MODELS)
+    found = tables_of(model=name)
+    assert len(found["pairs"]) == MODELS[name].rotated // 2
+    assert set(found["models"]["name"]) == set(MODELS)
 
 
 def test_answer_and_summary(llama2):
@@ -151,21 +149,21 @@ def test_bad_input_gets_one_line(values, message):
 
 
 def test_sections_name_the_axis_of_every_pair():
-    tables = tables_of(model="qwen2-vl-7b")
-    pairs = tables["pairs"]
+    found = tables_of(model="qwen2-vl-7b")
+    pairs = found["pairs"]
     assert list(pairs["axis"]) == ["time"] * 16 + ["height"] * 24 + ["width"] * 24
     plain = tables_of(base=1e6, train_len=32768, test_len=32768, method="unscaled")["pairs"]
     pd.testing.assert_frame_equal(pairs.drop(columns="axis"), plain)
-    assert "time has 16 pairs of 6.28 to 160 positions; height" in answer(tables)
-    assert "axis" in summary(tables)
-    assert "axis" not in summary({**tables, "pairs": plain})
+    assert "time has 16 pairs of 6.28 to 160 positions; height" in answer(found)
+    assert "axis" in summary(found)
+    assert "axis" not in summary({**found, "pairs": plain})
 
 
 def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
-    tables = tables_of(
+    found = tables_of(
         base=1e4, sections="8,28,28", layout="axial", method="yarn", factor=4, train_len=64
     )
-    pairs = tables["pairs"]
+    pairs = found["pairs"]
     assert list(pairs["pair"]) == list(range(64))
     for axis, width in (("time", 16), ("height", 56), ("width", 56)):
         alone = tables_of(base=1e4, head_dim=width, method="yarn", factor=4, train_len=64)["pairs"]
@@ -174,7 +172,9 @@ def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
 
 
 def test_sections_that_do_not_fill_the_head_are_refused():
-    with pytest.raises(InputError, match="sections must add up to the 64 pairs that turn, got 60"):
+    with pytest.raises(
+        InputError, match="up to the 64 pairs that rotate, got 60"
+    ):
         run_by_name("freqs", sections="16,24,20")
     with pytest.raises(InputError, match="layout"):
         run_by_name("freqs", sections="16,24,24", layout="mropee")
@@ -186,3 +186,25 @@ def test_minimind_is_the_model_of_the_note():
     assert pairs["wavelength_tokens"].iloc[[0, 15, 31]].tolist() == pytest.approx(
         [6.283, 4080, 4080185], rel=1e-3
     )
+
+
+# Cells
+
+
+def test_a_cell_depends_on_every_field_but_the_name_of_the_model():
+    changed = {
+        "base": 1e6, "head_dim": 64, "rotary_dim": 32, "train_len": 2048, "test_len": 8192,
+        "method": "pi", "factor": 8, "sections": (16, 24, 24), "layout": "axial",
+    }  # fmt: skip
+    configs = [FreqsConfig(), *(FreqsConfig(**{name: v}) for name, v in changed.items())]
+    assert {"model", *changed} == set(FreqsConfig.model_fields)
+    assert len({name_of(cells(config)[0]) for config in configs}) == len(configs)
+    named = FreqsConfig(model="llama-2-7b")
+    (one,), (other,) = cells(named), cells(named.replace(model=""))
+    assert name_of(one) == name_of(other)
+
+
+def test_wider_heads_need_more():
+    (small,), (large,) = (cells(FreqsConfig(head_dim=width)) for width in (128, 2**20))
+    assert small.needs.seconds < 1 < 10 < large.needs.seconds
+    assert small.needs.memory_bytes < large.needs.memory_bytes

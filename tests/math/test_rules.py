@@ -49,10 +49,10 @@ def test_su_asymptote_is_the_first_zero_of_the_cosine_integral():
     assert rules.su_asymptote(1000) == pytest.approx(1622.05, abs=0.01)
 
 
-def test_one_turn_base_gives_the_slowest_pair_the_wavelength_of_the_context():
-    base = rules.one_turn_base(64, 4096)
+def test_one_rotation_base_gives_the_slowest_pair_the_wavelength_of_the_context():
+    base = rules.one_rotation_base(64, 4096)
     assert wavelengths(inverse_frequencies(64, base))[-1].item() == pytest.approx(4096)
-    assert rules.one_turn_base(2, 4096) == math.inf
+    assert rules.one_rotation_base(2, 4096) == math.inf
 
 
 def test_men_fit():

@@ -7,7 +7,7 @@ import numpy as np
 
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.math.bounds.rules import one_turn_base, su_asymptote
+from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 
 
 def rows(reference: Reading, length: int) -> list[dict[str, Any]]:
@@ -29,6 +29,6 @@ def row(spec: RopeSpec, length: int) -> dict[str, Any]:
         "critical_pair": int(unfinished[0]) if unfinished.size else None,
         "smallest_factor": max(1.0, length / spec.trained_len),
         "base_asymptotic_bound": su_asymptote(length),
-        "base_one_turn": one_turn_base(spec.rotary_dim, length),
+        "base_one_turn": one_rotation_base(spec.rotary_dim, length),
         "short_logit_multiplier": spec.logit_multiplier,
     }

@@ -1,1 +1,100 @@
-"""Which base fits a context length, by every theory, the exact one with a certificate."""
+"""Which base fits this context length, and what do the theories disagree on?
+
+The exact lower bound: a base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every
+m = 0..L-1 (Men et al. 2024, arXiv:2405.14591), so that on average a query prefers a key that equals
+it over a random one, at any distance. The set of admissible bases is computed with a certificate
+and compared with the rules that people use.
+
+What it cannot show: whether a model trained with a base learns to use it. The bound is about an
+average over random queries and keys with equal weight on all pairs; trained heads weigh pairs
+unequally. Whether it predicts where retrieval fails is measured by `ropelab base-empirical`.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from ropelab.math.models import model_named
+from ropelab.runs.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
+
+QUESTION = "Which base fits this context length, and what do the theories disagree on?"
+CANNOT_SHOW = (
+    "Whether a trained model uses its base: the bound averages over random queries and keys, "
+    "trained heads weigh frequencies unequally."
+)
+VERSION = 3
+BODY = "ropelab.experiments.base.comparison"
+
+
+class BaseConfig(Config):
+    """A head, contexts, a base to judge, and the training that extension rules start from."""
+
+    context: Counts = Field((32768,), description="context lengths in tokens, such as 1k,32k")
+    model: str = Field("", description="take unset options from this model (names: ropelab models)")
+    head_dim: EvenCount = Field(128, description="features of one head")
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated features, if not all (partial rotary)"
+    )
+    kept: Real = Field(
+        1.0, gt=0, le=1, description="share of the pairs that rotate, fastest first (p-RoPE)"
+    )
+    dropped: Annotated[tuple[Natural, ...], AsList] = Field(
+        (), description="single pairs that do not rotate, by number"
+    )
+    base: Base | None = Field(None, description="a base to judge: where does it fail first?")
+    method: str = Field(
+        "unscaled", description="scaling method under which it is judged, such as llama3(factor=8)"
+    )
+    train_base: Base = Field(10000.0, description="base that the extension rules start from")
+    train_len: Count = Field(
+        4096, ge=7, description="trained length in tokens that they and the method start from"
+    )
+    test_len: Count | None = Field(
+        None, ge=2, description="length in tokens to extend to, if not the context"
+    )
+    windows_up_to: Natural = Field(
+        32768,
+        description="longest context for which all windows are searched, not only the first and "
+        "the last (of a head of 16 features or more); the time grows with its square",
+    )
+    formats: Names = Field(
+        ("float32", "bfloat16", "float16"), description="number formats to judge the base by"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Take unset options from the named model, and the context from test_len."""
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        if filled.get("test_len") is not None:
+            filled.setdefault("context", (filled["test_len"],))
+        if not filled.get("model"):
+            return filled
+        model = model_named(str(filled["model"]))
+        known = {
+            "head_dim": model.head_dim,
+            "rotary_dim": model.rotary_dim,
+            "base": model.base,
+            "method": model.method,
+            "train_base": model.base,
+            "train_len": model.trained_len,
+            "context": (model.promised,),
+        }
+        return known | filled
+
+    @field_validator("context")
+    @classmethod
+    def _two_tokens(cls, context: tuple[int, ...]) -> tuple[int, ...]:
+        if min(context) < 2:
+            raise ValueError("must be at least 2 tokens")
+        return tuple(sorted(set(context)))
+
+    @property
+    def rotated(self) -> int:
+        """Features that could rotate; some of their pairs may have been dropped."""
+        return self.rotary_dim or self.head_dim
+
+
+CONFIG = BaseConfig

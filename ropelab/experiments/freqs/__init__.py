@@ -1,1 +1,96 @@
-"""What each frequency pair does, before and after scaling."""
+"""What does each frequency pair do, before and after scaling?
+
+One row per pair: frequency, wavelength, rotations inside the trained and the target length, the
+effect of the method, and whether at the target length it meets angles that training never showed.
+With sections, also which axis of a position it reads.
+
+What it cannot show: the effect on a model. Frequencies say which angles are new, not whether
+attention to them breaks; `ropelab extrapolate` measures that on a small model.
+"""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.math.methods import FREQUENCIES
+from ropelab.math.models import Layout, model_named
+from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
+
+QUESTION = "What does each frequency pair do, before and after scaling?"
+CANNOT_SHOW = (
+    "What a model makes of it: the table says which angles are new, not whether attention breaks."
+)
+VERSION = 2
+BODY = "ropelab.experiments.freqs.pairs"
+
+
+class FreqsConfig(Config):
+    """A head, its training, and the method that scales it."""
+
+    model: str = Field("", description="take unset options from this model (names: ropelab models)")
+    base: Base = Field(10000.0, description="base of the frequencies")
+    head_dim: EvenCount = Field(128, description="features of one head")
+    rotary_dim: EvenCount | None = Field(
+        None, description="rotated features, if not all (partial rotary)"
+    )
+    train_len: Count = Field(4096, ge=2, description="trained length in tokens")
+    test_len: Count | None = Field(
+        None, description="length to look at in tokens, if not factor times the trained one"
+    )
+    method: str = Field(
+        "yarn",
+        description="method with its parameters, such as yarn(beta_fast=16): "
+        f"{', '.join(FREQUENCIES)}",
+    )
+    factor: Real = Field(
+        4.0,
+        ge=1,
+        description="context length over trained length, for methods whose factor means that "
+        "(table: ropelab methods), unless given among their parameters",
+    )
+
+    sections: Annotated[tuple[Count, ...], AsSequence] = Field(
+        (),
+        description="pairs that read each axis of a position (images, videos), such as 16,24,24 "
+        "for time, height and width; empty: text",
+    )
+    layout: Layout = Field(
+        "mrope",
+        description="of sections: mrope (runs of pairs), mrope_interleaved (alternating), axial "
+        "(each axis with frequencies of its own)",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Take unset options from the named model."""
+        if not isinstance(values, dict) or not values.get("model"):
+            return values
+        model = model_named(str(values["model"]))
+        known = {
+            "base": model.base,
+            "head_dim": model.head_dim,
+            "rotary_dim": model.rotary_dim,
+            "train_len": model.trained_len,
+            "test_len": model.promised,
+            "method": model.method,
+            "factor": model.promised / model.trained_len,
+            "sections": model.sections,
+        }
+        return known | values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.rotary_dim and self.rotary_dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
+            )
+        pairs = (self.rotary_dim or self.head_dim) // 2
+        if self.sections and sum(self.sections) != pairs:
+            raise ValueError(
+                f"sections must add up to the {pairs} pairs that rotate, got {sum(self.sections)}"
+            )
+        return self
+
+
+CONFIG = FreqsConfig

@@ -70,7 +70,7 @@ def ntk_aware(geometry: Geometry, context: int) -> float:
     return ntk_base(geometry, max(1.0, context / geometry.trained_len))
 
 
-def one_turn_base(rotary_dim: int, context: int) -> float:
+def one_rotation_base(rotary_dim: int, context: int) -> float:
     """The base at which the slowest pair turns exactly once in ``context``: (L'/2pi)^(d/(d-2)).
 
     Above it some pairs never show all their angles in training at that length. Infinite for a

@@ -1,0 +1,188 @@
+"""Every pair of a head under a scaling method: tables, answer and short table."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ropelab.errors import InputError
+from ropelab.experiments.freqs import FreqsConfig
+from ropelab.math.frequencies import Geometry, rotations, wavelengths
+from ropelab.math.methods import parse_scaling
+from ropelab.math.models import MODELS
+from ropelab.math.rotary import axis_names, axis_of_pairs
+from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
+from ropelab.runs.cell import Computation, Needs, Values
+from ropelab.runs.config import LARGEST
+from ropelab.runs.tables import Tables
+
+# Python with NumPy, pandas and matplotlib.
+LIBRARIES = 200_000_000
+# A row of the table: five million pairs took 3.5 GB.
+BYTES_PER_PAIR = 750
+# Computing a row and writing it as text.
+SECONDS_PER_PAIR = 4e-5
+ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head under a method at one length in tokens.
+
+    Attributes:
+        parts: every geometry of the head and its scaled frequencies; one, unless axial.
+        axes: the axis that each pair of the head reads; empty for text.
+    """
+
+    scaling: Scaling
+    test_len: int
+    parts: tuple[tuple[Geometry, RopePlan], ...]
+    axes: tuple[str, ...]
+
+
+def check(config: FreqsConfig) -> Head:
+    """Return the head that a config describes.
+
+    Raises:
+        InputError: there is no such method, or it does not fit the geometry.
+    """
+    widths = [config.rotary_dim or config.head_dim]
+    if config.sections and config.layout == "axial":
+        widths = [2 * pairs for pairs in config.sections]
+    geometries = [Geometry(width, config.base, config.train_len) for width in widths]
+    scaling = parse_scaling(config.method, config.factor)
+    factor = getattr(scaling, "factor", config.factor) if scaling.default_factors else config.factor
+    wanted = config.test_len or factor * config.train_len
+    if not wanted <= LARGEST:
+        raise InputError(f"{wanted:.4g} tokens are more than 2^53, where float64 is still exact")
+    test_len = round(wanted)
+    parts = tuple((geometry, scaling.plan(geometry, test_len)) for geometry in geometries)
+    names = axis_names(len(config.sections))
+    axes = tuple(names[i] for i in axis_of_pairs(config.layout, config.sections).tolist())
+    return Head(scaling, test_len, parts, axes)
+
+
+def cells(config: FreqsConfig) -> list[Computation]:
+    """Return the one cell of a config."""
+    # The model has filled the other fields; its name changes nothing more.
+    inputs = {name: v for name, v in config.model_dump(mode="json").items() if name != "model"}
+    pairs = config.head_dim // 2
+    needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
+    title = f"pairs under {config.method}"
+    cell = Computation(
+        kind="freqs", version=1, title=title, function=compute, inputs=inputs, needs=needs
+    )
+    return [cell]
+
+
+def compute(**values: Any) -> dict[str, pd.DataFrame]:
+    """Compute a row per pair, and a row for the method, from the fields of a config.
+
+    Returns:
+        pairs: ``weight``: share of the original frequency in the blend; missing where nothing is
+            blended. ``trained_phase_rad``, ``test_phase_rad``: the angle at the end of the length.
+            ``unseen``: "new angles" where the pair had not completed a rotation in training and
+            now goes beyond the largest trained angle; "none" where every angle was seen, "never
+            turns" for a dropped pair. ``axis``: the axis that it reads, for positions with several.
+        scaling: ``ramp_low``, ``ramp_high``: first and last pair of the blend, missing without one;
+            of the first axis where each has frequencies of its own. ``softmax_multiplier``: the
+            method's softmax_factor, missing without one.
+    """
+    head = check(FreqsConfig(**values))
+    pairs = pd.concat([_pairs(*part, head.test_len) for part in head.parts], ignore_index=True)
+    pairs["pair"] = pairs.index
+    if head.axes:
+        pairs = pairs.assign(axis=head.axes)
+    scaling, (geometry, plan) = head.scaling, head.parts[0]
+    low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
+    row = {
+        "method": scaling.label,
+        "factor": getattr(scaling, "factor", math.nan),
+        "attention_factor": plan.attention_factor,
+        "logit_multiplier": plan.logit_multiplier,
+        "ramp_low": low,
+        "ramp_high": high,
+        "stretch": plan.stretch,
+        "train_len_tokens": geometry.trained_len,
+        "test_len_tokens": head.test_len,
+        "softmax_multiplier": scaling.softmax_factor or math.nan,
+        "source": scaling.source,
+    }
+    return {"pairs": pairs, "scaling": pd.DataFrame([row])}
+
+
+def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
+    original, inv_freq = geometry.inv_freq, plan.inv_freq
+    trained_phase, phase = original * geometry.trained_len, inv_freq * test_len
+    # The last bits of a phase are rounding.
+    seen = (trained_phase >= 2 * math.pi) | (phase <= trained_phase * (1 + 1e-12))
+    unseen = np.select([phase == 0, seen], ["never turns", "none"], "new angles")
+    divided_by = np.full_like(original, math.nan)
+    return pd.DataFrame(
+        {
+            "pair": range(geometry.pairs),
+            "inv_freq": original,
+            "wavelength_tokens": wavelengths(original),
+            "trained_turns": rotations(original, geometry.trained_len),
+            "test_turns": rotations(original, test_len),
+            "role": roles(plan, geometry),
+            "weight": kept_weights(plan, geometry),
+            "scaled_inv_freq": inv_freq,
+            "scaled_wavelength_tokens": wavelengths(inv_freq),
+            "divided_by": np.divide(original, inv_freq, where=inv_freq > 0, out=divided_by),
+            "scaled_test_turns": rotations(inv_freq, test_len),
+            "trained_phase_rad": trained_phase,
+            "test_phase_rad": phase,
+            "unseen": unseen,
+        }
+    ).replace(math.inf, math.nan)
+
+
+def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Return the tables of the cell, and the models known by name with their sources."""
+    found = values[cells(config)[0]]
+    models = [
+        {
+            **asdict(model),
+            "rotary_dim": model.rotated,
+            "train_len_tokens": model.trained_len,
+            "context_tokens": model.promised,
+        }
+        for model in MODELS.values()
+    ]
+    order = ["name", "base", "head_dim", "rotary_dim", "train_len_tokens", "context_tokens"]
+    known = pd.DataFrame(models)[[*order, "method", "note", "source"]]
+    return {"pairs": found["pairs"], "scaling": found["scaling"], "models": known}
+
+
+def answer(tables: Tables) -> str:
+    """Count the roles of pairs and those that meet new angles, and name the factor on logits."""
+    pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
+    counts = pairs["role"].value_counts()
+    shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
+    new = int((pairs["unseen"] == "new angles").sum())
+    text = (
+        f"{scaling['method']} at {scaling['test_len_tokens']} tokens: of {len(pairs)} pairs "
+        f"{shown}; {new or 'none'} meet angles never seen in training, and every logit is "
+        f"multiplied by {scaling['logit_multiplier']:.4g}."
+    )
+    if "axis" not in pairs:
+        return text
+    axes = (
+        f"{axis} has {len(part)} pairs of {part['wavelength_tokens'].min():.3g} to "
+        f"{part['wavelength_tokens'].max():.3g} positions"
+        for axis, part in pairs.groupby("axis", sort=False)
+    )
+    return f"{text} Of the axes {'; '.join(axes)}."
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Select about a dozen pairs, evenly spaced, the first and the last among them."""
+    pairs = tables["pairs"]
+    count = min(12, len(pairs))
+    rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
+    axis = ["axis"] if "axis" in pairs else []
+    columns = ["pair", *axis, "wavelength_tokens", "trained_turns", "role", "weight", "divided_by"]
+    return pairs.iloc[rows][[*columns, "unseen"]]
