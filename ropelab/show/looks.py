@@ -1,19 +1,13 @@
-"""How a name is drawn, wherever it is drawn: its colour, marker and line."""
+"""Colours, markers and lines of methods, formats and encodings, in figures and on the page."""
 
 from dataclasses import dataclass
 from zlib import crc32
 
+from ropelab.runs.labels import name_in
+
 # Okabe and Ito's palette, safe for colour-blind readers; markers and lines tell greys apart.
-BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#7F7F7F",
-)
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+AMBER, SKY, BLACK, GREY = "#E69F00", "#56B4E9", "#000000", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
@@ -21,7 +15,7 @@ LINES = ("-", "--", "-.", ":")
 
 @dataclass(frozen=True)
 class Look:
-    """How one name is drawn, in every figure."""
+    """Colour, marker and line of one name, the same in every figure."""
 
     color: str
     marker: str
@@ -75,9 +69,17 @@ LOOKS = {
 
 
 def look(name: str) -> Look:
-    """The look of a name; `yarn(factor=8)` looks like `yarn`, unknown names get a stable one."""
-    plain = name.split("(")[0]
+    """Return the look of a name; `yarn(factor=8)` and `yarn ×8` look like `yarn`.
+
+    Names that are not in LOOKS get one that follows from their letters, the same everywhere.
+    """
+    plain = name_in(name)
     if plain in LOOKS:
         return LOOKS[plain]
     code = crc32(plain.encode())
     return Look(PALETTE[code % 8], MARKERS[code // 8 % 8], LINES[code // 64 % 4])
+
+
+def numbered(number: int) -> Look:
+    """Return a look for the lines of a figure whose names have none."""
+    return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])

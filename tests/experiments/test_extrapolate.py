@@ -19,9 +19,7 @@ from ropelab.models.tasks.corpora import origins
 from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.cell import Context, silent
 from ropelab.runs.config import build
-from ropelab.show.figures.extrapolate import draw
-from ropelab.show.figures.finetuned import against_zero_shot
-from ropelab.show.figures.kinds import against_window, title
+from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
 
 SMOKE = {
     "train_len": 64,
@@ -153,8 +151,8 @@ def test_documents_are_drawn_against_the_window(tables):
 def test_a_kind_of_one_document_names_no_end_of_the_span():
     rows = [("prose", 0.5), ("prose", 0.7), ("code", 0.1), ("code", 0.3), ("table", -9.0)]
     best = pd.DataFrame(rows, columns=["kind", "above"])
-    assert "+0.200 (code) to +0.600 (prose) nats" in title(best, "yarn ×4")
-    assert "-9.000 (table) nats" in title(best[best["kind"] == "table"], "yarn ×4")
+    assert "+0.200 (code) to +0.600 (prose) nats" in kinds_title(best, "yarn ×4")
+    assert "-9.000 (table) nats" in kinds_title(best[best["kind"] == "table"], "yarn ×4")
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):

@@ -1,41 +1,47 @@
-"""Figures of the claims: the ledger by verdict, and what explains single claims."""
+"""Figures of the claims: the ledger by verdict, and series that explain single claims."""
 
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.claims.record import OUTCOMES, Kind, Verdict
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import sinusoids
-from ropelab.show.figures.style import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, color_of, token_axis
+from ropelab.show.figures.shapes import (
+    arrow,
+    each,
+    heat_map,
+    line,
+    panels,
+    records,
+    shares,
+    unit_circle,
+)
+from ropelab.show.figures.style import headline, token_axis
+from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, Look, look
 
-COLORS = {
-    Verdict.HOLDS: GREEN,
-    Verdict.CONDITION: BLUE,
-    Verdict.WRONG: ORANGE,
-    Verdict.REPRODUCED: GREEN,
-    Verdict.PARTLY: BLUE,
-    Verdict.NOT_REPRODUCED: AMBER,
-    Verdict.UNDECIDED: GREY,
-}
-HEADS = {
-    Verdict.HOLDS: "hold",
-    Verdict.CONDITION: "hold with a condition",
-    Verdict.WRONG: "are wrong",
-    Verdict.REPRODUCED: "reproduced here",
-    Verdict.PARTLY: "with a condition",
-    Verdict.NOT_REPRODUCED: "not reproduced here",
-    Verdict.UNDECIDED: "not decidable here",
+# The verdicts of the table, by the kind of evidence, in the order of their columns.
+VERDICTS = {
+    "arithmetic": {
+        "holds": (GREEN, "hold"),
+        "holds with a condition": (BLUE, "hold with a condition"),
+        "wrong": (ORANGE, "are wrong"),
+        "not decidable here": (GREY, "not decidable here"),
+    },
+    "trained models": {
+        "reproduced here": (GREEN, "reproduced here"),
+        "reproduced here with a condition": (BLUE, "with a condition"),
+        "not reproduced here": (AMBER, "not reproduced here"),
+        "not decidable here": (GREY, "not decidable here"),
+    },
 }
 ROW_INCHES = 0.165
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """The ledger if there is more than one claim, then a figure for each series there is."""
+    """Draw the ledger if there is more than one claim, then a figure for each series there is."""
     figures = {"ledger": ledger(tables["claims"])} if len(tables["claims"]) > 1 else {}
     for name, make in EXPLAINED.items():
         if name in tables:
@@ -44,150 +50,106 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def ledger(claims: pd.DataFrame) -> Figure:
-    """The ids of all claims in columns by verdict: above by arithmetic, below of trained models."""
-    groups = {kind: claims[claims["evidence"] == kind] for kind in Kind}
-    rows = [
-        max(int(g["verdict"].value_counts().max()), 2) if len(g) else 1 for g in groups.values()
-    ]
-    height = 1.4 + ROW_INCHES * (sum(rows) + 6)
-    figure = plt.figure(figsize=(9.2, height))
-    panels = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
-    for panel, (kind, chosen), count in zip(panels[:, 0], groups.items(), rows, strict=True):
-        panel.suptitle(_title(kind, chosen), x=0.01, ha="left", fontsize=11, fontweight="bold")
-        axes = panel.subplots(1, 4, sharey=True)
-        for ax, verdict in zip(axes, OUTCOMES[kind], strict=True):
-            _column(ax, verdict, chosen[chosen["verdict"] == verdict], count)
+    """Draw the ids of all claims in columns by verdict, a panel per kind of evidence."""
+    groups = {kind: claims[claims["evidence"] == kind] for kind in VERDICTS}
+    longest = [group["verdict"].value_counts().max() for group in groups.values()]
+    rows = [1 if np.isnan(count) else max(2, int(count)) for count in longest]
+    figure = plt.figure(figsize=(9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
+    for part, (kind, chosen), count in zip(parts[:, 0], groups.items(), rows, strict=True):
+        counts = chosen["verdict"].value_counts()
+        wrong, missed = counts.get("wrong", 0), counts.get("not reproduced here", 0)
+        title = {
+            "arithmetic": f"statements that arithmetic decides: {wrong} are wrong",
+            "trained models": "statements about trained models, asked of small ones: "
+            f"{missed} are not reproduced here",
+        }[kind]
+        part.suptitle(f"{len(chosen)} {title}", x=0.01, ha="left", fontsize=11, fontweight="bold")
+        axes = part.subplots(1, 4, sharey=True)
+        for ax, (verdict, (color, head)) in zip(axes, VERDICTS[kind].items(), strict=True):
+            ids = chosen.loc[chosen["verdict"] == verdict, "id"]
+            ax.set(xlim=(0, 1), ylim=(count + 0.5, -1.6))
+            ax.axis("off")
+            ax.axhspan(-1.5, -0.5, color=color)
+            bold = {"color": "white", "fontweight": "bold", "fontsize": 8.5}
+            ax.text(0.02, -1.0, f"{len(ids)} {head}", va="center", **bold)
+            for row, id_ in enumerate(ids):
+                ax.text(0.03, row + 0.2, id_, fontsize=7.5, va="center")
     return figure
 
 
-def _title(kind: Kind, claims: pd.DataFrame) -> str:
-    counts = claims["verdict"].value_counts()
-    if kind is Kind.ARITHMETIC:
-        wrong = counts.get(str(Verdict.WRONG), 0)
-        return f"{len(claims)} statements that arithmetic decides: {wrong} are wrong"
-    missed = counts.get(str(Verdict.NOT_REPRODUCED), 0)
-    return (
-        f"{len(claims)} statements about trained models, asked of small ones: {missed} are not "
-        "reproduced here"
-    )
-
-
-def _column(ax: Axes, verdict: Verdict, claims: pd.DataFrame, rows: int) -> None:
-    """One verdict: a coloured head, and a line per claim."""
-    ax.set(xlim=(0, 1), ylim=(rows + 0.5, -1.6))
-    ax.axis("off")
-    ax.axhspan(-1.5, -0.5, color=COLORS[verdict])
-    head = f"{len(claims)} {HEADS[verdict]}"
-    ax.text(0.02, -1.0, head, color="white", fontweight="bold", fontsize=8.5, va="center")
-    for line, id_ in enumerate(claims["id"]):
-        ax.text(0.03, line + 0.2, id_, fontsize=7.5, va="center")
-
-
 def permutation(scores: pd.DataFrame) -> Figure:
-    """The two printed score matrices side by side."""
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.9))
-    for ax, (_, cells) in zip(axes, scores.groupby("sentence", sort=False), strict=True):
+    """Draw the two printed score matrices side by side."""
+    figure, axes = panels(1, 2, (8, 3.9))
+    for ax, (_, cells) in zip(axes[0], each(scores, "sentence"), strict=True):
         matrix = cells.pivot(index="row", columns="column", values="score").to_numpy()
         words = cells.drop_duplicates("row")["query"].tolist()
-        ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1.7 * matrix.max())
-        for (row, column), score in np.ndenumerate(matrix):
-            ax.text(column, row, f"{score:.2f}", ha="center", va="center", fontsize=12)
-        ax.set_xticks(range(len(words)), [f"“{word}”" for word in words])
-        ax.set_yticks(range(len(words)), [f"“{word}”" for word in words])
+        quoted = [f"“{word}”" for word in words]
+        # Shades stop short of the darkest blue: the texts are black in every cell.
+        shades = matrix / (1.7 * matrix.max())
+        texts = shares(matrix)
+        heat_map(ax, shades, texts, quoted, quoted, colors="Blues", dark_until=-1, size=12)
         ax.set(xlabel="key", ylabel="query")
         ax.set_title(" ".join(words), fontweight="normal", loc="center")
-        ax.grid(False)
-    figure.suptitle(
-        "Without positions, another order only rearranges rows and columns",
-        x=0.01,
-        ha="left",
-        fontsize=11,
-        fontweight="bold",
-    )
+    headline(figure, "Without positions, another order only rearranges rows and columns")
     return figure
 
 
 def rotation(vectors: pd.DataFrame) -> Figure:
-    """Query and key as arrows, at two pairs of positions with the same distance."""
-    figure, axes = plt.subplots(1, 2, figsize=(8, 4.2))
+    """Draw query and key as arrows, at two pairs of positions with the same distance."""
+    figure, axes = panels(1, 2, (8, 4.2))
     scores = []
-    for ax, (case, pair) in zip(axes, vectors.groupby("case", sort=False), strict=True):
-        points = pair[["x", "y"]].to_numpy()
-        scores.append(float(points[0] @ points[1]))
-        _arrows(ax, pair)
+    for ax, (case, pair) in zip(axes[0], each(vectors, "case"), strict=True):
+        query, key = pair[["x", "y"]].to_numpy()
+        scores.append(float(query @ key))
+        unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-1.3, 1.3), xticks=[], yticks=[])
+        for row in records(pair):
+            style = {"query": Look(BLUE, ""), "key": Look(ORANGE, "", "--")}[row.vector]
+            arrow(ax, row.x, row.y, style)
+            name, center = f"{row.vector} at {row.position}", {"ha": "center", "va": "center"}
+            ax.text(1.42 * row.x, 1.16 * row.y, name, color=style.color, **center)
         ax.set_title(f"{case}: score {scores[-1]:.2f}", fontweight="normal", loc="center")
     same = abs(scores[0] - scores[1]) < 1e-9
-    figure.suptitle(
-        f"{'Equal' if same else 'Different'} scores: both vectors turn, the angle between them "
-        f"{'stays' if same else 'changes'}",
-        x=0.01,
-        ha="left",
-        fontsize=11,
-        fontweight="bold",
-    )
+    turn = f"both vectors turn, the angle between them {'stays' if same else 'changes'}"
+    headline(figure, f"{'Equal' if same else 'Different'} scores: {turn}")
     return figure
 
 
-def _arrows(ax: Axes, pair: pd.DataFrame) -> None:
-    circle = np.linspace(0, 2 * np.pi, 200)
-    ax.plot(np.cos(circle), np.sin(circle), color="#cccccc", linewidth=1)
-    looks = {"query": (BLUE, "-"), "key": (ORANGE, "--")}
-    for _, row in pair.iterrows():
-        color, line = looks[row["vector"]]
-        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "linestyle": line}
-        ax.annotate("", (row["x"], row["y"]), (0, 0), arrowprops={**arrow, "shrinkA": 0})
-        label = f"{row['vector']} at {row['position']}"
-        ax.text(1.42 * row["x"], 1.16 * row["y"], label, ha="center", va="center", color=color)
-    ax.set(xlim=(-1.9, 1.9), ylim=(-1.3, 1.3), aspect="equal", xticks=[], yticks=[])
-    ax.spines[:].set_visible(False)
-    ax.grid(False)
-
-
 def decay(curves: pd.DataFrame) -> Figure:
-    """What falls with the distance and what does not: every point thin, means thick."""
+    """Draw scores by distance: every point thin, means over quarter octaves thick."""
     figure, ax = plt.subplots()
-    looks = {
-        "independent q and k": (GREY, ":", "typical |score| of independent q and k"),
-        "bound": (BLUE, "-", "bound of the RoFormer paper"),
-        "equal q and k": (ORANGE, "--", "mean score of q = k"),
-    }
-    for name, (color, line, label) in looks.items():
-        curve = curves[curves["curve"] == name]
-        xy = curve[["distance_tokens", "relative"]]
-        smooth = xy.groupby((4 * np.log2(xy["distance_tokens"])).round()).mean()
-        ax.plot(*xy.to_numpy().T, color=color, linewidth=0.6, alpha=0.4)
-        ax.plot(*smooth.to_numpy().T, line, color=color, label=label, linewidth=2)
+    for name, style, label in (
+        ("independent q and k", Look(GREY, "", ":"), "typical |score| of independent q and k"),
+        ("bound", Look(BLUE, ""), "bound of the RoFormer paper"),
+        ("equal q and k", Look(ORANGE, "", "--"), "mean score of q = k"),
+    ):
+        points = curves.loc[curves["curve"] == name, ["distance_tokens", "relative"]]
+        smooth = points.groupby((4 * np.log2(points["distance_tokens"])).round()).mean()
+        ax.plot(*points.to_numpy().T, color=style.color, linewidth=0.6, alpha=0.4)
+        line(ax, smooth["distance_tokens"], smooth["relative"], style, label, linewidth=2)
     ax.axhline(0, color=BLACK, linewidth=0.8)
     token_axis(ax)
-    ax.set(xlabel="distance in tokens", ylabel="relative to distance 0")
     last = curves.groupby("curve")["relative"].last()
-    ax.set_title(
-        "The bound decays and equal vectors follow; independent vectors do not"
-        if last["independent q and k"] > 0.9 > last["bound"]
-        else "How scores change with distance"
-    )
+    usual = last["independent q and k"] > 0.9 > last["bound"]
+    finding = "The bound decays and equal vectors follow; independent vectors do not"
+    ax.set(xlabel="distance in tokens", ylabel="relative to distance 0")
+    ax.set_title(finding if usual else "How scores change with distance")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.12))
     return figure
 
 
 def one_or_many(resolution: pd.DataFrame) -> Figure:
-    """Share of neighbours with the same code, by scheme, channel and format."""
-    shares = (
-        resolution.assign(share=resolution["adjacent_collisions"] / resolution["neighbours"])
-        .set_index(["scheme", "channel", "format"])["share"]
-        .to_dict()
-    )
+    """Draw the share of neighbours with the same code, by scheme, channel and format."""
+    lost = resolution["adjacent_collisions"] / resolution["neighbours"]
+    of = lost.set_axis(pd.MultiIndex.from_frame(resolution[["scheme", "channel", "format"]]))
     groups = [(scheme, channel) for scheme in ("one", "many") for channel in ("cos", "cos and sin")]
-    formats = list(dict.fromkeys(resolution["format"]))
     figure, ax = plt.subplots(figsize=(8, 4.2))
-    hatches = ("", "//", "..")
-    for k, fmt in enumerate(formats):
-        at = np.arange(len(groups)) + (k - 1) * 0.26
-        values = [shares[scheme, channel, fmt] for scheme, channel in groups]
-        bars = ax.bar(at, values, 0.24, label=fmt, color=color_of(fmt), edgecolor="white")
-        for bar in bars:
-            bar.set_hatch(hatches[k % 3])
-        for x, value in zip(at, values, strict=True):
+    for number, fmt in enumerate(dict.fromkeys(resolution["format"])):
+        places = np.arange(len(groups)) + (number - 1) * 0.26
+        values = [of[*group, fmt] for group in groups]
+        color, hatch = look(fmt).color, ("", "//", "..")[number % 3]
+        ax.bar(places, values, 0.24, label=fmt, color=color, edgecolor="white", hatch=hatch)
+        for x, value in zip(places, values, strict=True):
             ax.text(x, value + 0.02, _percent(value), ha="center", fontsize=8.5)
     pairs = resolution.groupby("scheme")["pairs"].first()
     names = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
@@ -195,10 +157,8 @@ def one_or_many(resolution: pd.DataFrame) -> Figure:
     ax.set(ylabel="neighbours with the same code", ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.grid(axis="x", visible=False)
-    ax.set_title(
-        f"One slow frequency: {_percent(shares['one', 'cos and sin', 'float32'])} of neighbours "
-        f"lost in float32, {_percent(shares['one', 'cos and sin', 'bfloat16'])} in bfloat16"
-    )
+    full, half = (_percent(of["one", "cos and sin", fmt]) for fmt in ("float32", "bfloat16"))
+    ax.set_title(f"One slow frequency: {full} of neighbours lost in float32, {half} in bfloat16")
     ax.legend(loc="upper right")
     return figure
 
@@ -208,24 +168,29 @@ def _percent(share: float) -> str:
 
 
 def worked_example(cells: pd.DataFrame) -> Figure:
-    """The printed table, with the cells marked that are not rounded right."""
+    """Draw the printed table, with the cells marked that are not rounded right."""
     printed, exact, right = (
         cells.pivot(index="position", columns="feature", values=column).to_numpy()
         for column in ("printed", "rotated", "rounded_right")
     )
+    texts = shares(printed, digits=".4f")
+    texts[~right] += "\nis " + shares(exact, digits=".4f")[~right]
+    positions, features = printed.shape
     figure, ax = plt.subplots(figsize=(8, 3.4))
-    ax.imshow(np.where(right, 0.0, 1.0), cmap="Oranges", vmin=0, vmax=1.6, aspect="auto")
-    for (row, column), value in np.ndenumerate(printed):
-        wrong = not right[row, column]
-        text = f"{value:.4f}" + (f"\nis {exact[row, column]:.4f}" if wrong else "")
-        ax.text(column, row, text, ha="center", va="center", fontweight="bold" if wrong else None)
-    ax.set_xticks(range(printed.shape[1]), [f"feature {i + 1}" for i in range(printed.shape[1])])
-    ax.set_yticks(range(len(printed)), [f"position {m}" for m in range(len(printed))])
-    ax.grid(False)
-    ax.set_title(
-        f"A worked example, d = {printed.shape[1]}: {int(right.sum())} of {right.size} printed "
-        "cells are rounded right"
+    heat_map(
+        ax,
+        np.where(right, 0.0, 1 / 1.6),
+        texts,
+        [f"position {m}" for m in range(positions)],
+        [f"feature {i + 1}" for i in range(features)],
+        colors="Oranges",
+        dark_until=-1,
+        size=10,
     )
+    for text, is_right in zip(ax.texts, right.flat, strict=True):
+        text.set_fontweight("normal" if is_right else "bold")
+    count = f"{int(right.sum())} of {right.size} printed cells are rounded right"
+    ax.set_title(f"A worked example, d = {features}: {count}")
     return figure
 
 
