@@ -399,7 +399,7 @@ def _tables(plan: Plan, values: Values) -> Tables:
     tables = dict(plan.experiment.tables(plan.config, values))
     if plan.experiment.name in JUDGED and not plan.config.model_dump().get("hf"):
         # Imported here: the mathematics answers without torch, and the ledger is above them.
-        from ropelab.claims.judge import judged
+        from ropelab.claims.ledger import judged
 
         config = plan.config.model_dump(mode="json")
         tables["literature"] = judged(plan.experiment.name, config, tables)

@@ -1,11 +1,12 @@
-"""What has been said about rotary embeddings: statements with their sources, judged by computing.
+"""Statements about rotary embeddings with their sources, judged by computing.
 
-record      Claim, Finding, Evidence, Verdict: how a verdict follows from what is found
-sources     who said it: title, author or site, year, link
-thresholds  every number that a verdict depends on
-arithmetic/ statements that a computation, program code or a dated document decides
-trained/    statements about trained models, asked of the stored runs of the labs
-ledger      all of them in order, found by id or by source
-questions   what the notes ask their readers, answered by what was measured
-judge       the statements that one run of a lab speaks about
+A claim is a record in a TOML file; its check is a function in the Python file of the same name.
+
+record      Claim, Finding, Findings, Verdict: how a verdict follows from findings
+ledger      all claims in order, found by id or by source; sources; `judged`, those of one run
+attention, forms, periods, sinusoids, scores, encodings, methods, published
+            checks by a computation, by program code or by a dated document
+trained_methods, trained_encodings
+            checks by the stored runs of the labs, which `stored` reads
+notes       the pages docs/notes, written from the tables of a run
 """

@@ -1,70 +1,103 @@
-"""All claims in order. To add one: a record in one of the files below."""
+"""All claims in order, their sources, and the questions of the notes, from the TOML files here."""
 
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
+from string import Formatter
+from typing import Any
 
-from ropelab.claims.arithmetic import (
-    attention_order,
-    base_bound,
-    comparison,
-    decay,
-    elementwise,
-    frequency_table,
-    history,
-    in_use,
-    incidents,
-    joining,
-    listings,
-    one_frequency,
-    parameters,
-    plane,
-    published,
-    rotation,
-    scaling,
-    score_terms,
-    single_or_multi,
-    sinusoidal,
-    worked_example,
-)
-from ropelab.claims.record import Claim
-from ropelab.claims.trained import base_bound as trained_bases
-from ropelab.claims.trained import encodings, frequencies, orderings
-from ropelab.claims.trained import scaling as trained_scaling
-from ropelab.errors import InputError
+import pandas as pd
 
+from ropelab.claims.record import Claim, Findings, Kind, Passage
+from ropelab.errors import InputError, unknown_name
+from ropelab.runs.cell import Stored
+
+# The order of the ledger.
 FAMILIES = (
-    attention_order,
-    rotation,
-    plane,
-    elementwise,
-    listings,
-    worked_example,
-    one_frequency,
-    single_or_multi,
-    frequency_table,
-    sinusoidal,
-    joining,
-    score_terms,
-    decay,
-    parameters,
-    comparison,
-    scaling,
-    history,
-    in_use,
-    published,
-    incidents,
-    base_bound,
-    trained_bases,
-    trained_scaling,
-    orderings,
-    encodings,
-    frequencies,
+    "attention",
+    "forms",
+    "periods",
+    "sinusoids",
+    "scores",
+    "encodings",
+    "methods",
+    "published",
+    "trained_methods",
+    "trained_encodings",
 )
 
-CLAIMS: tuple[Claim, ...] = tuple(claim for family in FAMILIES for claim in family.CLAIMS)
+
+@dataclass(frozen=True)
+class Source:
+    """One publication.
+
+    Attributes:
+        title: as printed there.
+        author: its authors, or its site; empty if unknown.
+        year: of publication; None if unknown.
+        link: its address; empty if unknown.
+        sections: of a note, in the order of the text.
+    """
+
+    title: str
+    author: str = ""
+    year: int | None = None
+    link: str = ""
+    sections: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Author and year as they are cited; the title where there is neither."""
+        said = " ".join(str(x) for x in (self.author, self.year) if x)
+        return said or f"“{self.title}”"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that a note asks, and an answer with claims in braces."""
+
+    asked: Passage
+    answer: str
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The claims that the answer rests on."""
+        return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
+
+    def answered(self, found: Mapping[str, Findings]) -> str:
+        """Return the answer, with what decided each claim in this run."""
+        return self.answer.format_map({id_: found[id_].deciding.measured for id_ in self.claims})
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("ropelab.claims") / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _claim(family: str, record: dict[str, Any]) -> Claim:
+    command = record.pop("command", f"ropelab claims --id {record['id']}")
+    kind = Kind(record.pop("kind", Kind.ARITHMETIC))
+    passages = tuple(Passage(**passage) for passage in record.pop("passages"))
+    return Claim(family=family, passages=passages, command=command, kind=kind, **record)
+
+
+def _question(record: dict[str, Any]) -> Question:
+    return Question(answer=record.pop("answer"), asked=Passage(**record))
+
+
+SOURCES: dict[str, Source] = {
+    key: Source(**{**about, "sections": tuple(about.get("sections", ()))})
+    for key, about in _read("sources").items()
+}
+CLAIMS: tuple[Claim, ...] = tuple(
+    _claim(family, record) for family in FAMILIES for record in _read(family)["claim"]
+)
+QUESTIONS: tuple[Question, ...] = tuple(map(_question, _read("questions")["question"]))
 
 
 def find(id_: str) -> Claim:
-    """The claim with that id.
+    """Return the claim with that id.
 
     Raises:
         InputError: there is none; the message names the nearest.
@@ -80,3 +113,43 @@ def find(id_: str) -> Claim:
 def said_in(source: str) -> tuple[Claim, ...]:
     """The claims that a source makes, in order of the ledger."""
     return tuple(c for c in CLAIMS if source in {passage.source for passage in c.passages})
+
+
+def source_named(key: str) -> Source:
+    """Return the source of that key.
+
+    Raises:
+        InputError: there is none; the message names the nearest.
+    """
+    if key not in SOURCES:
+        raise unknown_name("source", key, SOURCES)
+    return SOURCES[key]
+
+
+def cited(passage: Passage) -> str:
+    """A passage as a reader finds it: author, year and section."""
+    return ", ".join(filter(None, (SOURCES[passage.source].label, passage.section)))
+
+
+def judged(
+    experiment: str, config: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+) -> pd.DataFrame:
+    """Return the ledger's verdicts on one run: a row per claim that it can decide.
+
+    Args:
+        experiment: the lab's name.
+        config: its resolved config.
+        tables: its tables; `claims.stored` lists the columns that are used.
+    Returns:
+        id, source, statement, evidence, verdict, measured, expected.
+    """
+    run = Stored(experiment, dict(config), dict(tables), "")
+    rows = []
+    for claim in CLAIMS:
+        found = claim.evidence(runs=(run,)) if claim.reads == experiment else None
+        if found is not None and not found.is_missing:
+            about = (claim.id, cited(claim.passages[0]), claim.statement, str(claim.kind))
+            verdict = str(found.verdict(claim.kind))
+            rows.append((*about, verdict, found.measured, found.expected))
+    columns = ["id", "source", "statement", "evidence", "verdict", "measured", "expected"]
+    return pd.DataFrame(rows, columns=columns)

@@ -1,31 +1,37 @@
-"""What a claim is, what a check finds, and how a verdict follows from the findings.
+"""Claims, findings, and the verdict that follows from the findings.
 
-A claim is one record beside its check. A check is a function whose keyword defaults are what it is
-applied to; it returns `Evidence`, and nobody types a verdict. Each finding either belongs to the
-claim as it is stated (`part`) or asks where the claim ends (`limit`).
+A claim is a TOML record beside its check. A check is a function whose keyword inputs are what it
+is applied to; it returns `Findings`, and nobody types a verdict. Each finding either belongs to
+the claim (`part`) or asks where the claim ends (`limit`).
 
 Two kinds of evidence are never mixed. What a computation, program code or a dated document refutes
 is wrong. What small trained models do not show is not reproduced here, and may well hold elsewhere.
 """
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Any, Literal
 
 import pandas as pd
 
+from ropelab.claims.arrays import tiny
+
+Role = Literal["part", "limit"]
+
 
 class Kind(StrEnum):
-    """What decides a claim."""
+    """The evidence that decides a claim."""
 
     ARITHMETIC = "arithmetic"
     TRAINED = "trained models"
 
 
 class Verdict(StrEnum):
-    """What can be said about a claim; the middle three only of trained models."""
+    """The outcomes for a claim; REPRODUCED, PARTLY and NOT_REPRODUCED only of trained models."""
 
     HOLDS = "holds"
     CONDITION = "holds with a condition"
@@ -36,11 +42,11 @@ class Verdict(StrEnum):
     UNDECIDED = "not decidable here"
 
 
+# The verdicts of each kind of evidence: agreed, agreed with a limit, disagreed, open.
 OUTCOMES = {
     Kind.ARITHMETIC: (Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED),
     Kind.TRAINED: (Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED),
 }
-"""The verdicts of each kind of evidence: agreed, agreed with a limit, disagreed, open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +54,10 @@ class Finding:
     """One measurement and whether it agrees with the claim.
 
     Attributes:
-        what: what was measured.
+        what: the quantity that was measured.
         measured: the result in words and numbers, rounded for reading.
-        agrees: True, False, or None where it could not be measured or lies inside the noise.
-        role: `part` if the claim needs it, `limit` if it asks how far the claim reaches.
+        agrees: True, False, or None where it could not be measured or is inside the noise.
+        role: `part` if the claim needs it, `limit` if it asks where the claim ends.
         value: the deciding number at full precision, where there is one.
         missing: nothing was there to measure.
         unlearned: a model that it is about did not learn the task, so it says nothing.
@@ -60,50 +66,70 @@ class Finding:
     what: str
     measured: str
     agrees: bool | None
-    role: Literal["part", "limit"]
+    role: Role
     value: float | None = None
     missing: bool = False
     unlearned: bool = False
 
-    @property
-    def text(self) -> str:
-        """The finding as a phrase."""
-        return f"{self.what}: {self.measured}"
 
-
-def part(what: str, measured: str, agrees: bool | None, value: float | None = None) -> Finding:
-    """A finding without which the claim, as it is stated, does not hold."""
-    return Finding(what=what, measured=measured, agrees=agrees, role="part", value=value)
-
-
-def limit(what: str, measured: str, agrees: bool | None, value: float | None = None) -> Finding:
-    """A finding that, where it disagrees, puts a condition on the claim."""
-    return Finding(what=what, measured=measured, agrees=agrees, role="limit", value=value)
-
-
-def missing(what: str, measured: str = "none") -> Finding:
-    """A part that nothing was there to measure for."""
-    return Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a check found.
+@dataclass
+class Findings:
+    """The result of a check, built finding by finding.
 
     Attributes:
-        expected: what the findings would be if the claim were true.
-        findings: what they are.
+        expected: the result if the claim were true.
         models: the trained models that were asked, in words; empty for arithmetic.
         series: tables behind a figure that explains the claim, by name.
     """
 
     expected: str
-    findings: tuple[Finding, ...]
     models: str = ""
-    series: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    series: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def add(
+        self, role: Role, what: str, measured: str, agrees: bool | None, value: float | None = None
+    ) -> None:
+        """Add a finding of either role."""
+        new = Finding(what=what, measured=measured, agrees=agrees, role=role, value=value)
+        self.findings.append(new)
+
+    def part(
+        self, what: str, measured: str, agrees: bool | None, value: float | None = None
+    ) -> None:
+        """Add a finding without which the claim does not hold."""
+        self.add("part", what, measured, agrees, value)
+
+    def limit(
+        self, what: str, measured: str, agrees: bool | None, value: float | None = None
+    ) -> None:
+        """Add a finding that, where it disagrees, puts a condition on the claim."""
+        self.add("limit", what, measured, agrees, value)
+
+    def missing(self, what: str, measured: str = "none") -> "Findings":
+        """Add a part for which there was nothing to measure."""
+        new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
+        self.findings.append(new)
+        return self
+
+    def within(
+        self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
+    ) -> None:
+        """Add a number that must not exceed a bound; `{}` in the text is its magnitude."""
+        self.add(role, what, _in_words(text, value), value <= bound, value)
+
+    def beyond(
+        self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
+    ) -> None:
+        """Add a number that must exceed a bound."""
+        self.add(role, what, _in_words(text, value), value > bound, value)
+
+    def count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
+        """Add a count that must be complete."""
+        self.add(role, what, f"{hits} of {total}", bool(hits == total), hits)
 
     def verdict(self, kind: Kind) -> Verdict:
-        """A failed part disagrees, an unknown part leaves open, a failed limit conditions."""
+        """Return the verdict: failed parts refute, unknown parts leave open, limits condition."""
         holds, conditioned, refuted, open_ = OUTCOMES[kind]
         parts = [finding.agrees for finding in self.findings if finding.role == "part"]
         if not parts:
@@ -118,7 +144,7 @@ class Evidence:
     @property
     def measured(self) -> str:
         """All findings in one line."""
-        return "; ".join(finding.text for finding in self.findings)
+        return "; ".join(f"{finding.what}: {finding.measured}" for finding in self.findings)
 
     @property
     def deciding(self) -> Finding:
@@ -128,30 +154,45 @@ class Evidence:
 
     @property
     def is_missing(self) -> bool:
-        """Whether there was nothing to measure at all."""
+        """True if there was nothing to measure at all."""
         return all(finding.missing for finding in self.findings if finding.role == "part")
 
     @property
     def is_unlearned(self) -> bool:
-        """Whether one of the models that it takes did not learn the task."""
+        """True if one of the models that it takes did not learn the task."""
         return any(finding.unlearned for finding in self.findings if finding.role == "part")
+
+    def to_json(self) -> str:
+        """Everything but the series, as text."""
+        # Findings hold numpy's numbers, too, which json does not know.
+        kept = {name: value for name, value in asdict(self).items() if name != "series"}
+        return json.dumps(kept, default=lambda number: number.item())
+
+    @classmethod
+    def from_json(cls, text: str, series: dict[str, pd.DataFrame]) -> "Findings":
+        """The inverse of `to_json`."""
+        kept = json.loads(text)
+        kept["findings"] = [Finding(**finding) for finding in kept["findings"]]
+        return cls(**kept, series=series)
+
+
+def _in_words(text: str, value: float) -> str:
+    return text.format(tiny(value) if "{}" in text else value)
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Where something is said.
+    """A place where something is said.
 
     Attributes:
-        source: a key of `sources.SOURCES`.
-        place: section, equation or table; empty where there is none.
-        line: line of the text as it was read, for the notes.
-        quote: what is written there, in its own language; empty where it is not quoted.
+        source: a key of sources.toml.
+        section: section, equation or table; empty where there is none.
+        quote: the words in their own language; empty where they are not quoted.
         english: a rendering of the quotation, if it is not English.
     """
 
     source: str
-    place: str = ""
-    line: int | None = None
+    section: str = ""
     quote: str = ""
     english: str = ""
 
@@ -162,36 +203,41 @@ class Claim:
 
     Attributes:
         id: stable and readable.
-        passages: where it is said, the first one first.
         statement: the claim in one sentence of ours.
-        check: keyword inputs, all with defaults, to evidence.
-        kind: what decides it.
-        command: what shows more, or makes the claim decidable; `ropelab claims --id ID` if empty.
+        passages: where it is said, the first one first.
+        family: the module of its check, and the TOML file beside it.
+        check: the function there.
+        inputs: keyword inputs of the check, on top of its defaults.
+        kind: the evidence that decides it.
+        command: a command that shows more, or makes the claim decidable.
         reads: the experiment whose stored runs the check takes as `runs`; empty for none.
     """
 
     id: str
-    passages: tuple[Passage, ...]
     statement: str
-    check: Callable[..., Evidence]
+    passages: tuple[Passage, ...]
+    family: str
+    check: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
     kind: Kind = Kind.ARITHMETIC
     command: str = ""
     reads: str = ""
 
     @property
-    def takes_seed(self) -> bool:
-        """Whether the check draws random numbers."""
-        return "seed" in inspect.signature(self.check).parameters
-
-    def evidence(self, **changes: Any) -> Evidence:
-        """Check the claim, with some of its inputs changed."""
-        return self.check(**changes)
-
-    def verdict(self, **changes: Any) -> Verdict:
-        """The verdict, with some of the inputs changed."""
-        return self.evidence(**changes).verdict(self.kind)
+    def function(self) -> Callable[..., Findings]:
+        """The check; imported here, so that the ledger can be read without its libraries."""
+        module = import_module(f"ropelab.claims.{self.family}")
+        return getattr(module, self.check)
 
     @property
-    def explore(self) -> str:
-        """The command that shows more."""
-        return self.command or f"ropelab claims --id {self.id}"
+    def takes_seed(self) -> bool:
+        """True if the check draws random numbers."""
+        return "seed" in inspect.signature(self.function).parameters
+
+    def evidence(self, **changes: Any) -> Findings:
+        """Check the claim, with some of its inputs changed."""
+        return self.function(**{**self.inputs, **changes})
+
+    def verdict(self, **changes: Any) -> Verdict:
+        """Return the verdict, with some of the inputs changed."""
+        return self.evidence(**changes).verdict(self.kind)

@@ -65,22 +65,21 @@ def test_every_hint_fits_a_reference_table():
             assert any(view.columns() <= columns for columns in seen[name]), name
 
 
-def test_the_notes_are_read_line_by_line_in_the_page(tmp_path):
+def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):
     (ledger,) = find_runs(sorted((REFERENCE / "claims").glob("*")))
     notes = notes_of(ledger)
     assert [note.key for note in notes] == ["000", "001", "002", "003", "004"]
-    count = sum(len(note.lines) for note in notes)
-    cited = ledger.tables["passages"]["line"].notna().sum()
-    assert count == cited + len(ledger.tables["rest"])
+    cited = ledger.tables["passages"]["source"].astype(str).str.isdecimal().sum()
+    assert sum(len(note.sentences) for note in notes) == cited
     page = write_report([ledger], tmp_path / "page.html").read_text()
     for note in notes:
         assert f'id="note-{note.key}"' in page
-        assert all(id_ in page for line in note.lines for id_ in line.claims)
+        assert all(f'href="#claim-{row.claim}"' in page for row in note.sentences)
     asked = [question for note in notes for question in note.questions]
     assert len(asked) == len(ledger.tables["questions"])
 
 
-def test_a_ledger_without_lines_has_no_notes(tmp_path):
+def test_a_ledger_without_passages_has_no_notes(tmp_path):
     folder = write_run(tmp_path, "a-00000001", {"claims": claims()}, "ropelab claims")
     assert notes_of(*find_runs([folder])) == []
 

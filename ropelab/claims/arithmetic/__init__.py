@@ -1,1 +1,1 @@
-"""Statements that a computation, program code or a dated document decides, by subject."""
+"""Names that other rooms still take from here."""

@@ -1,1 +1,1 @@
-"""Statements about trained models, asked of the stored runs of the labs that train them."""
+"""Names that other rooms still take from here."""

@@ -5,12 +5,9 @@ from enum import StrEnum
 
 import pandas as pd
 
-from ropelab.claims.record import Claim, Evidence, Kind, Passage, limit, missing, part
-from ropelab.claims.trained.stored import described
 from ropelab.math.bounds import Similarity, first_negative
-from ropelab.runs.cell import Stored
 from ropelab.runs.stats import FALSE_DISCOVERIES
-from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
+from ropelab.runs.thresholds import LEARNED, LOW_LOSS
 
 
 class Outcome(StrEnum):
@@ -95,67 +92,3 @@ def tally(judged: pd.DataFrame) -> str:
     right = int(judged["agrees"].astype(bool).sum())
     what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
     return f"{right} of {len(judged)} {what}"
-
-
-def bound_predicts(*, runs: tuple[Stored, ...] = ()) -> Evidence:
-    """Where the bound says that retrieval fails: does it, and does the text loss stay low?"""
-    expected = "retrieval fails below the bound and nowhere else, text loss stays low"
-    nothing = missing("trained bases that the bound speaks about")
-    run = _deciding(runs)
-    if run is None:
-        return Evidence(expected=expected, findings=(nothing,))
-    table = run.tables["predictions"]
-    judged = table[table["agrees"].notna()]
-    predicted = judged["first_failing_position_tokens"].notna()
-    below, above = judged[predicted], judged[~predicted]
-    models = described(run.config)
-    if below.empty:
-        return Evidence(expected=expected, findings=(nothing,), models=models)
-    failing = int((below["agrees"] == True).sum())  # noqa: E712, an object column
-    worse = int((below["outcome"] != Outcome.RETRIEVES).sum())
-    low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
-    holding = int((above["agrees"] == True).sum())  # noqa: E712
-    findings = [
-        part(
-            f"bases below the bound, times tasks, where retrieval is below {FAILS} at all those "
-            "distances",
-            f"{failing} of {len(below)} (worse than with the largest base: {worse})",
-            failing == len(below),
-            failing,
-        ),
-        limit(
-            "of all of them with a low text loss", f"{low} of {len(below)}", low == len(below), low
-        ),
-    ]
-    if len(above):
-        findings.append(
-            limit(
-                "admissible bases, times tasks, where retrieval is not worse",
-                f"{holding} of {len(above)}",
-                holding == len(above),
-                holding,
-            )
-        )
-    return Evidence(expected=expected, models=models, findings=tuple(findings))
-
-
-def _deciding(runs: tuple[Stored, ...]) -> Stored | None:
-    """The run with most seeds and the longest window that decides anything."""
-    usable = [run for run in runs if run.tables["predictions"]["agrees"].notna().any()]
-    size = [(len(run.config["seeds"]), run.config["train_len"]) for run in usable]
-    return usable[size.index(max(size))] if usable else None
-
-
-CLAIMS = (
-    Claim(
-        id="base-bound-predicts",
-        passages=(Passage("men", "abstract", None, "superficial long-context ability"),),
-        statement="A base below the bound gives a superficial long context: the text loss stays "
-        "low, but retrieval fails from the first distance on at which the sum of cosines is "
-        "negative.",
-        check=bound_predicts,
-        kind=Kind.TRAINED,
-        reads="base-empirical",
-        command="ropelab base-empirical",
-    ),
-)

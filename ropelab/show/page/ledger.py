@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ropelab.claims.page import of_source, page, read_line_by_line
 from ropelab.show.page.shown import Shown
 
 COLUMNS = {
@@ -54,56 +53,70 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line of a note, or some: what is said there, the verdict, and why.
+class Sentence:
+    """A sentence of a note: its section, the verdict, why, and the id of the statement."""
 
-    Attributes:
-        lines: their numbers.
-        claims: ids of the statements that decide it.
-    """
-
-    lines: str
+    section: str
     sentence: str
     english: str
     verdict: str
     why: str
-    claims: tuple[str, ...]
+    claim: str
 
 
 @dataclass(frozen=True)
 class Note:
-    """A text that is read line by line, and the questions that it asks with their answers."""
+    """A text whose sentences are judged, and the questions that it asks with their answers."""
 
     key: str
     title: str
     about: str
     link: str
-    lines: tuple[Line, ...]
+    sentences: tuple[Sentence, ...]
     questions: tuple[tuple[str, str, str], ...]
 
 
 def notes_of(run: Shown) -> list[Note]:
-    """The notes of a ledger, each line with its verdict; none if the run does not have them."""
-    if not {"claims", "passages", "rest"} <= set(run.tables):
+    """The notes of a ledger, each sentence with its verdict; none if the run does not have them."""
+    if not {"claims", "passages"} <= set(run.tables):
         return []
-    return [_note(run, source) for source in read_line_by_line(run.tables)]
+    passages = _text(run.tables["passages"]).assign(key=_keys)
+    asked = run.tables.get("questions", pd.DataFrame(columns=["source", "quote"]))
+    asked = _text(asked).assign(key=_keys)
+    notes = sorted(key for key in set(passages["key"]) if key.isdecimal())
+    claims = run.tables["claims"].set_index("id")
+    return [
+        _note(key, claims, passages[passages["key"] == key], asked[asked["key"] == key])
+        for key in notes
+    ]
 
 
-def _note(run: Shown, source: str) -> Note:
-    tables = of_source(run.tables, source)
-    passages = tables["passages"].astype(object).where(tables["passages"].notna(), "")
+def _text(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype(object).where(table.notna(), "")
+
+
+def _keys(table: pd.DataFrame) -> pd.Series:
+    """The keys of sources; those of notes are three digits, which a file gives back as numbers."""
+    text = table["source"].astype(str)
+    return text.where(~text.str.isdecimal(), text.str.zfill(3))
+
+
+def _note(key: str, claims: pd.DataFrame, passages: pd.DataFrame, asked: pd.DataFrame) -> Note:
     first = passages.iloc[0]
     year = f"{first['year']:.0f}" if first["year"] != "" else ""
-    asked = tables.get("questions", pd.DataFrame(columns=["quote", "english", "answer"]))
+    sentences = []
+    for row in passages.itertuples():
+        claim = claims.loc[row.id]
+        said = str(row.quote) or claim["statement"]
+        why = f"{claim['decided_by']}: {claim['decided_at']}"
+        found = (str(row.place), said, str(row.english), claim["verdict"], why, str(row.id))
+        sentences.append(Sentence(*found))
     return Note(
-        key=source,
+        key=key,
         title=str(first["title"]),
         about=" ".join(filter(None, (str(first["author"]), year))),
         link=_safe(str(first["link"])),
-        lines=tuple(
-            Line(lines, sentence, english, verdict, why, tuple(filter(None, ids.split(", "))))
-            for lines, sentence, english, verdict, why, ids in page(tables).to_numpy().tolist()
-        ),
+        sentences=tuple(sentences),
         questions=tuple(
             (str(row.quote), str(row.english), str(row.answer)) for row in asked.itertuples()
         ),

@@ -1,0 +1,80 @@
+"""Is what the textbooks say true?
+
+Every statement of the ledger is decided by a computation, by program code or by a dated document,
+or asked of the small trained models of the other experiments, by their stored runs. The two kinds
+of evidence are counted apart: only the first can call a statement wrong.
+
+What it cannot show: whether a statement about large trained models holds there. What the small
+models of this laboratory do not show is not reproduced here, and may hold elsewhere.
+"""
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ropelab.runs.config import Config, Natural
+
+QUESTION = "Is what the textbooks say about rotary embeddings true?"
+CANNOT_SHOW = (
+    "Whether a statement about large trained models holds there: the small models of this "
+    "laboratory can fail to reproduce it, but not refute it."
+)
+VERSION = 6
+BODY = "ropelab.claims.verdicts"
+# The experiments of which `--run` makes a run, and with which values.
+DECIDING: dict[str, dict[str, Any]] = {
+    "base": {
+        "context": [1024 * 2**i for i in range(11)],
+        "windows_up_to": 16384,
+    },
+    "base-empirical": {},
+    "extrapolate": {},
+    "encodings": {},
+    "frequencies": {},
+}
+
+
+class ClaimsConfig(Config):
+    """The claims to check, and their seed."""
+
+    id: str = Field("", description="one claim, explained; empty: all of them")
+    source: str = Field(
+        "", description="one source, sentence by sentence: 000 to 004 for the notes, yarn, men, ..."
+    )
+    seed: Natural = Field(0, description="seed of the random queries and keys")
+    run: bool = Field(False, description="make the runs first that the trained claims need")
+
+    @field_validator("id")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if not value:
+            return value
+        from ropelab.claims.ledger import find
+
+        return find(value).id
+
+    @field_validator("source")
+    @classmethod
+    def _said(cls, value: str) -> str:
+        if value:
+            from ropelab.claims.ledger import source_named
+
+            source_named(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.id and self.source:
+            raise ValueError("give id or source, not both")
+        return self
+
+    def reads(self) -> tuple[str, ...]:
+        """The experiments whose stored runs decide claims."""
+        return (*DECIDING, "precision")
+
+    def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """A run of each, if asked for."""
+        return tuple(DECIDING.items()) if self.run else ()
+
+
+CONFIG = ClaimsConfig

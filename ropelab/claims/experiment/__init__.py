@@ -1,1 +1,0 @@
-"""`ropelab claims`: what textbooks and papers say about rotary embeddings, checked by computing."""

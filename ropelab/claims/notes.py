@@ -1,0 +1,73 @@
+"""docs/notes: a page per note, each sentence with its verdict, from the tables of a run.
+
+python -m ropelab.claims.notes RUN FOLDER
+"""
+
+import sys
+from collections.abc import Iterator
+from os.path import relpath
+from pathlib import Path
+
+import pandas as pd
+
+from ropelab.claims.ledger import SOURCES
+from ropelab.claims.verdicts import page
+
+# Figures of the ledger that belong to a note.
+PICTURES = {
+    "001": ("permutation", "rotation", "resolution"),
+    "002": ("worked_example",),
+    "003": ("sinusoid_code", "sinusoid_sum", "sinusoid_distance", "sinusoid_shift"),
+}
+HEAD = """\
+The sentences of this text that can be decided, with what decides them: `ropelab claims --source
+{source}`, here from the committed results (`make docs` writes this page). `ropelab claims --id ID`
+shows all that was measured for a claim.
+"""
+
+
+def note_pages(run: Path, folder: Path) -> dict[str, str]:
+    """The pages by file name, from the folder of a run; pictures are linked from `folder`."""
+    tables = {
+        name: pd.read_csv(run / "tables" / f"{name}.csv", dtype={"source": str})
+        for name in ("claims", "passages", "questions")
+    }
+    figures = relpath(run / "figures", folder)
+    notes = [source for source in SOURCES if source.isdecimal()]
+    return {f"{note}.md": "\n".join(_page(note, tables, figures)) + "\n" for note in notes}
+
+
+def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterator[str]:
+    about, passages, asked = SOURCES[source], tables["passages"], tables["questions"]
+    yield f"# Note {source}: {about.title}\n"
+    if about.link:
+        yield f"{about.label}, <{about.link}>\n"
+    yield HEAD.format(source=source)
+    for name in PICTURES.get(source, ()):
+        yield f"![{name.replace('_', ' ')}]({figures}/{name}.png)\n"
+    asked = asked[asked["source"] == source]
+    if len(asked):
+        yield "## What it asks\n"
+        yield from (f"- {row.quote} ({row.english}) **{row.answer}**" for row in asked.itertuples())
+        yield ""
+    yield "## Sentence by sentence\n"
+    yield "| section | sentence | verdict | why | claim |\n| --- | --- | --- | --- | --- |"
+    mine = passages[passages["source"] == source]
+    order = mine["place"].fillna("").map(about.sections.index).sort_values(kind="stable").index
+    for row in page({**tables, "passages": mine.loc[order]}).itertuples():
+        said = f"{row.sentence} ({row.english})" if row.english else row.sentence
+        cells = (row.section, said, row.verdict, row.why, row.id)
+        yield "| " + " | ".join(_plain(str(cell)) for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows unchanged inside a table."""
+    for mark in "\\|*_<[$":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[2])
+    for name, text in note_pages(Path(sys.argv[1]), target).items():
+        (target / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,345 @@
+"""Checks of codes joined to embeddings, of the terms of their scores, and of decay by distance."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from ropelab.claims.arrays import (
+    Array,
+    frequencies,
+    gaussian,
+    largest,
+    rotated,
+    softmax,
+    split,
+    tiny,
+)
+from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys, trains
+from ropelab.claims.record import Findings
+from ropelab.claims.sinusoids import code
+from ropelab.runs.thresholds import EXACT, ROUNDING
+
+WIDTH, TOKENS, BASE = 64, 512, 10000.0
+QUERY, KEY = 11, 3
+FARTHEST, DRAWS = 4096, 8192
+
+
+def _codes(width: int, tokens: int) -> Float[Array, "tokens width"]:
+    return code(np.arange(tokens), frequencies(width, BASE))
+
+
+def concatenation_is_wider(*, width: int = WIDTH, beside: int = WIDTH, seed: int = 0) -> Findings:
+    """Compare a linear layer on (x, p) with the same weights on x plus a projected p."""
+    x, p = gaussian(seed, TOKENS, width), _codes(beside, TOKENS)
+    weights = gaussian(seed + 1, width + beside, width)
+    side_by_side = np.concatenate((x, p), -1) @ weights
+    off = largest(side_by_side - (x @ weights[:width] + p @ weights[width:]))
+    found = Findings("more inputs of the next layer, and outputs that no sum gives")
+    text = f"{width} for a sum, {width + beside} side by side"
+    found.part("inputs of the next layer", text, beside > 0, width + beside)
+    what = "what that layer puts out, against the sum of x and a projected code"
+    found.beyond(what, off, EXACT, role="limit")
+    return found
+
+
+def multiplying_changes_more(
+    *, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
+) -> Findings:
+    """Compare the change of an embedding by the sinusoidal code as a factor and as a summand."""
+    p = _codes(width, TOKENS)
+    found = Findings("a larger change by multiplying")
+    for size in sizes:
+        x = size * gaussian(seed, TOKENS, width)
+        multiplied, added = (
+            float(np.linalg.norm(change) / np.linalg.norm(x)) for change in (x * p - x, p)
+        )
+        found.add(
+            "limit" if found.findings else "part",
+            f"change of embeddings of size {size:g}, of their length",
+            f"{multiplied:.2f} multiplied, {added:.2f} added",
+            multiplied > added,
+            multiplied / added,
+        )
+    return found
+
+
+def rope_multiplies(*, position: int = 17, seed: int = 0) -> Findings:
+    """Divide the rotated vector by the vector: one factor per pair, and one per feature?"""
+    x, angles = gaussian(seed, TOKENS, WIDTH), position * frequencies(WIDTH, BASE)
+    after = rotated(x, angles, "interleaved")
+    pairs, rotated_pairs = (
+        first + 1j * second for first, second in (split(y, "interleaved") for y in (x, after))
+    )
+    off = largest(rotated_pairs - pairs * np.exp(1j * angles))
+    low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
+    found = Findings("one factor for all vectors at a position")
+    found.within("turned vectors against one complex factor for each pair", off, EXACT)
+    what = f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
+    found.within(what, largest(high - low), EXACT, "differ by up to {:.1f}", "limit")
+    return found
+
+
+def coefficients_are_fixed(*, encoding: str = "sinusoidal", tokens: int = 16) -> Findings:
+    """Count what is trained of the code, and try what a projection can make of its waves."""
+    p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
+    off = largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
+    count = trains(encoding)
+    found = Findings("no coefficient of the waves is learned")
+    found.part("numbers that the code trains", f"{count:,}", count == 0, count)
+    what = f"a learned projection of the code picks out each of {tokens} positions, d = {TOKENS}"
+    text = "to {}: it learns the coefficients instead"
+    found.beyond(what, off, ROUNDING, text, "limit")
+    return found
+
+
+def only_at_the_product(*, name: str = "rope", shift: int = 100, seed: int = 0) -> Findings:
+    """Look for what an encoding adds to the product of the queries and keys it has changed."""
+    layer = encoding_for(name).for_layer(0)
+    q, k = queries_and_keys(16, seed)
+    q_at, k_at, at, _ = encoded(layer, q, k)
+    scores = layer.scores(q_at, k_at, at, at).detach().tril()
+    product = (q_at @ k_at.mT / q.shape[-1] ** 0.5).tril()
+    moved = layer.query(q, at + shift), layer.key(k, at + shift)
+    shifted = layer.scores(*moved, at + shift, at + shift).detach().tril()
+    change, added = largest((shifted - scores).numpy()), largest((scores - product).numpy())
+    found = Findings("something is added to the product, or multiplied with it")
+    found.part(
+        f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
+        f"score by {tiny(change)}",
+        "nothing" if added <= ROUNDING else f"scores change by {added:.1f}",
+        added > ROUNDING,
+        added,
+    )
+    return found
+
+
+def polynomial_fits(*, degree: int = 3, reach: int = 128, beyond: int = 4) -> Findings:
+    """Fit a polynomial of the distance to two biases, and evaluate it farther away."""
+    distance = np.arange(reach)
+    # The distance is divided by its range: powers of it would be badly conditioned.
+    x = distance / reach
+    found = Findings("any bias of the distance, 90 % of its variance")
+
+    def explained(y: Float[Array, " n"]) -> float:
+        return float(1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y))
+
+    log = -np.log1p(distance)
+    share = explained(log)
+    what = f"share of -ln(1 + r) that degree {degree} explains over {reach} tokens"
+    found.part(what, f"{share:.0%}", share >= 0.9, share)
+    spike = explained(np.where(distance == 1, 1.0, 0.0))
+    found.limit("share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike)
+    there = float(np.polyval(np.polyfit(x, log, degree), beyond))
+    true = -float(np.log1p(beyond * reach))
+    found.limit(
+        f"the fit of the former at {beyond * reach} tokens",
+        f"{there:.0f}, should be {true:.1f}",
+        abs(there - true) <= 1,
+        there,
+    )
+    return found
+
+
+# The terms of a score of embeddings to which a code was added
+
+
+def _weights(seed: int) -> Float[Array, "w w"]:
+    """A random W_q^T W_k."""
+    wq, wk = gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
+    return wq.T @ wk
+
+
+def _terms(shift: int, weights: Float[Array, "w w"], seed: int) -> dict[str, float]:
+    """The four products of content x and position p under W_q^T W_k."""
+    contents = gaussian(seed, 2, WIDTH)
+    positions = code([QUERY + shift, KEY + shift], frequencies(WIDTH, BASE))
+    sides = (("content", contents), ("position", positions))
+    return {f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides}
+
+
+def four_terms(*, seed: int = 0) -> Findings:
+    """Add up the four terms and compare with the score."""
+    weights = _weights(seed)
+    terms = _terms(0, weights, seed)
+    summed = gaussian(seed, 2, WIDTH) + code([QUERY, KEY], frequencies(WIDTH, BASE))
+    score = float(summed[0] @ weights @ summed[1])
+    listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
+    found = Findings(f"the score, {score:.3f}")
+    off = abs(sum(terms.values()) - score)
+    found.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
+    return found
+
+
+def position_terms_absolute(*, shift: int = 100, seed: int = 0) -> Findings:
+    """Move query and key together and see which position terms change."""
+
+    def changes(weights: Float[Array, "w w"]) -> dict[str, float]:
+        here, there = (_terms(s, weights, seed) for s in (0, shift))
+        return {term: abs(there[term] - here[term]) for term in here if "position" in term}
+
+    random = changes(_weights(seed))
+    listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
+    found = Findings("all three change when query and key move together")
+    what = f"terms that change when both move by {shift}, random weights"
+    found.part(what, listed, min(random.values()) > EXACT, min(random.values()))
+    identity = changes(np.eye(WIDTH))["position-position"]
+    what = "position-position with W_q^T W_k = 1"
+    found.beyond(what, identity, EXACT, "changes by {}", "limit")
+    return found
+
+
+def query_bias_matters(*, tokens: int = 16, seed: int = 0) -> Findings:
+    """Add a bias per query, and a bias per distance, to the scores and compare the weights."""
+    q, k = gaussian(seed, 2, tokens, WIDTH)
+    scores = q @ k.T
+    per_query = gaussian(seed + 1, tokens, 1)
+    per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
+    by_query, by_distance = (
+        largest(softmax(scores + bias) - softmax(scores)) for bias in (per_query, per_distance)
+    )
+    found = Findings("both change the attention weights")
+    found.beyond("change by c_(q-k)", by_distance, EXACT, "{:.2f}")
+    found.beyond("change by b_q", by_query, EXACT, "{}")
+    return found
+
+
+def rows_of_relative_table(*, length: int = 512, rows: int = 1024) -> Findings:
+    """Count the differences q - k between positions of the text."""
+    positions = np.arange(length)
+    differences = np.unique(positions[:, None] - positions)
+    farthest, count = int(differences.max()), len(differences)
+    found = Findings(f"{rows} rows")
+    text = f"{count}, from -{farthest} to {farthest}"
+    found.part(f"different distances in {length} tokens", text, count == rows, count)
+    return found
+
+
+def middle_terms_index(
+    *,
+    printed: Literal["from key to query", "from query to key"] = "from key to query",
+    rows: int = 4,
+    tokens: int = 5,
+    seed: int = 0,
+) -> Findings:
+    """Compare the row of the position-to-content term by a printed formula and in the code.
+
+    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). Code: the rows gathered at
+    k - (j - i) over keys j, then transposed, which is delta(i, j), the same row as in the
+    content-to-position term.
+    """
+    i, j = np.arange(tokens)[:, None], np.arange(tokens)
+    keys_by_row = gaussian(seed, tokens, 2 * rows)
+    gathered = np.take_along_axis(keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1).T
+    apart = {
+        name: largest(gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)])
+        for name, distance in (("from key to query", j - i), ("from query to key", i - j))
+    }
+    shown = "; ".join(f"{tiny(off)} {name}" for name, off in apart.items())
+    found = Findings(f"the term as coded takes the distance {printed}")
+    what = "position-to-content term as coded, apart from K_j . Q at the distance"
+    found.part(what, shown, apart[printed] <= EXACT, apart[printed])
+    return found
+
+
+# Decay by distance: the bound of the RoFormer paper, and the scores themselves
+
+
+def _waves(head_dim: int, farthest: int) -> np.ndarray:
+    """Return e^(i distance theta_i) for distances 0, 1, ..., farthest [distances, pairs]."""
+    return np.exp(1j * np.arange(farthest + 1)[:, None] * frequencies(head_dim, BASE))
+
+
+def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[Array, " n"]:
+    """(2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
+    return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
+
+
+def aligned_curve(head_dim: int) -> Float[Array, " n"]:
+    """The mean score of a random vector with itself: the mean of cos(distance theta_i)."""
+    return _waves(head_dim, FARTHEST).real.mean(-1)
+
+
+def random_curves(
+    distances: Float[Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
+) -> Float[Array, "draws n"]:
+    """Scores of independent random queries and keys at some distances, in the complex form."""
+    features = gaussian(seed, 2, 2, draws, head_dim // 2)
+    q, k = (real + 1j * imaginary for real, imaginary in features)
+    products = q * k.conj()
+    angle = frequencies(head_dim, BASE)[:, None] * distances
+    return products.real @ np.cos(angle) + products.imag @ np.sin(angle)
+
+
+def octaves(curve: Float[Array, " n"]) -> list[float]:
+    """Means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve covers them."""
+    edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
+    return [float(curve[low : 2 * low].mean()) for low in edges]
+
+
+def _falling(means: list[float]) -> bool:
+    return all(later < earlier for earlier, later in pairwise(means))
+
+
+def bound_decays(*, head_dim: int = 128, seed: int = 0) -> Findings:
+    """Follow the bound over distance, averaged by octaves and step by step."""
+    curve = bound_curve(head_dim)
+    means = octaves(curve)
+    rises = int((np.diff(curve) > 0).sum())
+    found = Findings("the bound falls as the distance grows")
+    found.part(
+        f"mean over octaves from 1 to {FARTHEST}",
+        " ".join(f"{mean:.1f}" for mean in means),
+        _falling(means),
+        means[-1] / means[0],
+    )
+    found.limit("steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises)
+    found.series["decay"] = decay_series(head_dim, seed)
+    return found
+
+
+def scores_decay(*, head_dim: int = 128, seed: int = 0) -> Findings:
+    """Follow scores of equal and of independent vectors."""
+    aligned = aligned_curve(head_dim)
+    means, negative = octaves(aligned), np.flatnonzero(aligned < 0)
+    scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
+    near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
+    found = Findings("scores fall as the distance grows")
+    found.part(
+        f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1",
+        " ".join(f"{mean:.2f}" for mean in means),
+        _falling(means),
+        means[-1],
+    )
+    first = f"from distance {int(negative[0])} on" if len(negative) else "nowhere"
+    found.limit("q = k, below zero", first, not len(negative))
+    found.limit(
+        f"independent q and k, typical |score| at {FARTHEST} over that at 0",
+        f"{far_rms / near_rms:.2f}",
+        far_rms < 0.9 * near_rms,
+        far_rms / near_rms,
+    )
+    found.series["decay"] = decay_series(head_dim, seed)
+    return found
+
+
+def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
+    """The curves over distance, each divided by its value at distance 0."""
+    kept = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
+    scores = random_curves(np.concatenate(([0], kept)).astype(float), head_dim, seed=seed)
+    rms = np.sqrt(np.square(scores).mean(0))
+    bound = bound_curve(head_dim)
+    curves = {
+        "bound": (bound / bound[0])[kept],
+        "equal q and k": aligned_curve(head_dim)[kept],
+        "independent q and k": rms[1:] / rms[0],
+    }
+    frames = [
+        pd.DataFrame({"curve": name, "distance_tokens": kept, "relative": values})
+        for name, values in curves.items()
+    ]
+    return pd.concat(frames, ignore_index=True)

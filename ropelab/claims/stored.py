@@ -1,0 +1,380 @@
+"""Stored runs of the labs that train models: which run decides, and its result for a pair.
+
+Nothing is compared here anew: the labs store paired differences with 95 % intervals in their tables
+`comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
+
+Columns used of the extrapolation lab: last_window (method, factor, arm, context_tokens,
+nll_nats_per_byte), copy_accuracy (method, factor, arm, seed, distance_tokens, accuracy, ci_low,
+ci_high and, where it varies, context_tokens), comparisons (metric, at_tokens, context_tokens where
+it varies, method_a, method_b, difference, ci_low, ci_high, verdict). Of the encodings lab: quality
+(metric, encoding, times_trained_len, value), comparisons (metric, times_trained_len, encoding_a,
+encoding_b, verdict), extrapolation (metric, encoding, difference, ci_low, ci_high), pairs
+(encoding_a, encoding_b, difference, ci_low, ci_high, verdict). Of the frequencies lab: schemes
+(scheme, frequencies), learned (metric, scheme, removed, distance_tokens, context_tokens, value),
+comparisons (metric, distance_tokens, context_tokens, scheme_a, difference, ci_low, ci_high,
+verdict), removed (the same, removed_a in place of scheme_a).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Concatenate, TypeVar
+
+import pandas as pd
+
+from ropelab.claims.record import Findings
+from ropelab.runs.cell import Stored
+from ropelab.runs.labels import method_label, row_labels
+from ropelab.runs.stats import Interval, mean_interval
+from ropelab.runs.thresholds import LEARNED
+
+# Parameters of the presets.
+SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
+BYTES = 256
+NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
+COPYING = "copy accuracy"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The number of places at which one row is better than another, worse, or alike."""
+
+    better: int
+    worse: int
+    ties: int
+
+    @property
+    def text(self) -> str:
+        """The outcome in words."""
+        total = self.better + self.worse + self.ties
+        if total == 0:
+            return "not compared"
+        if total == 1:
+            return "better" if self.better else "worse" if self.worse else "within the noise"
+        return f"better at {self.better}, worse at {self.worse} of {total} distances"
+
+    def mostly_better(self, found: Findings, what: str) -> None:
+        """Add a part that agrees if it is better more often than worse; noise leaves it open."""
+        if self == Tally(0, 0, 0):
+            found.missing(what, self.text)
+        else:
+            agrees = None if self.better == self.worse == 0 else self.better > self.worse
+            found.part(what, self.text, agrees, self.better - self.worse)
+
+    def nowhere_worse(self, found: Findings, what: str) -> None:
+        """Add a limit that agrees if it is worse nowhere."""
+        found.limit(what, self.text, self.worse == 0, self.worse)
+
+
+def tally(winners: pd.Series, name: str) -> Tally:
+    """Count a column that names the better one of each pair, or `~`."""
+    better, ties = int((winners == name).sum()), int((winners == "~").sum())
+    return Tally(better, len(winners) - better - ties, ties)
+
+
+def at_least(value: float, least: float) -> bool | None:
+    """Return value >= least; None if it was not measured (nan)."""
+    return None if math.isnan(value) else value >= least
+
+
+def reaches(found: Interval, least: float) -> bool | None:
+    """Compare an interval with a threshold; None where it contains it, or was not measured.
+
+    >>> [reaches(Interval(0.9, low, high, 5), 0.8) for low, high in ((0.85, 1), (0.7, 1), (0, 0.7))]
+    [True, None, False]
+    """
+    if math.isnan(found.low):
+        return None
+    return True if found.low >= least else False if found.high < least else None
+
+
+def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
+    """Of every distance in the column `place` the rows of its longest context, or its shortest."""
+    if "context_tokens" not in table:
+        return table
+    contexts = table.groupby(place)["context_tokens"]
+    return table[table["context_tokens"] == contexts.transform("max" if longest else "min")]
+
+
+class Trained:
+    """One stored run of a lab that trains models at one length and tests them at a longer one."""
+
+    # The row whose copying inside the trained length shows that the models have learned.
+    plain: str
+
+    def __init__(self, run: Stored) -> None:
+        self.tables = run.tables
+        self.config = run.config
+        self.train_len = int(run.config["train_len"])
+        self.test_len = int(run.config["test_len"])
+        self.seeds = len(run.config.get("seeds", ()))
+        self.documents = int(run.config.get("documents", 0))
+
+    @property
+    def quality(self) -> tuple[int, ...]:
+        """A rank that is larger for the run that should decide.
+
+        Copying and text, several seeds (one model is an example), trained at more tokens, more
+        seeds, trained for longer, more documents, tested at more tokens.
+        """
+        measured = int(not math.isnan(self.copies_within())) + int("last_window" in self.tables)
+        several, steps = int(self.seeds > 1), int(self.config.get("steps") or 0)
+        size = (self.train_len, self.seeds, steps, self.documents, self.test_len)
+        return measured, several, *size
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A stored table, empty if there is none."""
+        return self.tables.get(name, pd.DataFrame())
+
+    def copies_within(self, name: str = "") -> float:
+        """Copy accuracy of a row (the plain one) inside the trained length; nan if not measured.
+
+        Of the seed that copies least, where the seeds are listed: all models must have learned.
+        """
+        raise NotImplementedError
+
+
+class Methods(Trained):
+    """A run of the extrapolation lab; rows are methods, each called by its label."""
+
+    plain = "unscaled"
+
+    @cached_property
+    def factors(self) -> dict[str, list[float]]:
+        """The factors that every method was run with, ascending."""
+        factors: dict[str, list[float]] = {}
+        for name in ("last_window", "copy_accuracy"):
+            for method, group in self.rows(name).groupby("method"):
+                factors[str(method)] = sorted({*factors.get(str(method), ()), *group["factor"]})
+        return factors
+
+    def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
+        """The rows of a table that belong to an arm, with their labels."""
+        table = self.table(name)
+        if "arm" not in table:
+            # A table that a run does not have, or has in an older form, is empty in all columns.
+            names = ("method", "factor", "label", "seed", "context_tokens", "nll_nats_per_byte")
+            return pd.DataFrame(columns=[*names, "distance_tokens", "accuracy"])
+        chosen = table[table["arm"] == arm]
+        return chosen.assign(label=row_labels(chosen))
+
+    def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
+        """A method at the least of its factors that covers the tested length, or the largest."""
+        factors = self.factors.get(method, [1.0])
+        covering = [f for f in factors if f >= self.test_len / self.train_len]
+        factor = factors[-1] if largest or not covering else covering[0]
+        return method_label(method, factor, arm)
+
+    def against(self, a: str, b: str, metric: str) -> Tally:
+        """Compare `a` with `b`; copying is counted at distances beyond the trained length."""
+        pairs = self.table("comparisons")
+        if pairs.empty:
+            return Tally(0, 0, 0)
+        chosen = pairs["method_a"].isin([a, b]) & pairs["method_b"].isin([a, b])
+        chosen &= pairs["metric"] == metric
+        if metric == "copy_accuracy":
+            chosen &= pairs["at_tokens"] > self.train_len
+        return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
+
+    def loss(self, label: str, arm: str = "zero_shot") -> float:
+        """Mean loss of the last tokens after the longest context, in nats per byte."""
+        table = self.rows("last_window", arm)
+        chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
+        return float(table.loc[chosen, "nll_nats_per_byte"].mean())
+
+    def copying(self, label: str) -> pd.Series:
+        """Mean copy accuracy over the seeds, by distance, in the longest context."""
+        table = self.rows("copy_accuracy")
+        mine = in_context(table[table["label"] == label], "distance_tokens")
+        return mine.groupby("distance_tokens")["accuracy"].mean()
+
+    def copies_beyond(self, label: str) -> float:
+        """Mean copy accuracy at distances beyond the trained length; nan if not measured."""
+        accuracy = self.copying(label)
+        return float(accuracy.loc[accuracy.index > self.train_len].mean())
+
+    def level(self, label: str, distance: int) -> Interval:
+        """Copy accuracy at a distance in the longest context, with its interval.
+
+        Over the seeds; of a single model over its sequences.
+        """
+        table = self.rows("copy_accuracy")
+        mine = in_context(table[table["label"] == label], "distance_tokens")
+        mine = mine[mine["distance_tokens"] == distance]
+        if len(mine) != 1:
+            return mean_interval(mine["accuracy"])
+        row = mine.iloc[0]
+        return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
+
+    def level_at_twice(self, label: str) -> Interval:
+        """The same at twice the trained length, or at the distance nearest to it."""
+        distances = self.copying(label).index.to_numpy(dtype=int)
+        if not distances.size:
+            return NOT_MEASURED
+        return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
+
+    def extreme(self, label: str, highest: bool) -> Interval:
+        """The same at the distance from which most is copied, or least."""
+        accuracy = self.copying(label).sort_values()
+        if accuracy.empty:
+            return NOT_MEASURED
+        return self.level(label, accuracy.index[-1 if highest else 0])
+
+    def copies_within(self, name: str = "") -> float:
+        table = self.rows("copy_accuracy")
+        mine = table[table["label"] == (name or self.plain)]
+        mine = in_context(mine, "distance_tokens", longest=False)
+        mine = mine[mine["distance_tokens"] <= self.train_len / 2]
+        return float(mine.groupby("seed")["accuracy"].mean().min())
+
+
+class Encodings(Trained):
+    """A run of the encodings lab: rows are position encodings."""
+
+    plain = "rope"
+
+    def growth(self, encoding: str, metric: str) -> pd.Series | None:
+        """The stored difference between the longest context and the trained length."""
+        return self._one("extrapolation", {"encoding": encoding, "metric": metric})
+
+    def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
+        """A quality at the longest context or at the trained length: the mean over the seeds."""
+        table = self.table("quality")
+        if table.empty:
+            return math.nan
+        mine = table[(table["encoding"] == encoding) & (table["metric"] == metric)]
+        values = mine.sort_values("times_trained_len")[column]
+        return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
+
+    def pair(self, a: str, b: str) -> pd.Series | None:
+        """The stored difference of two text losses at the trained length, a - b."""
+        return self._one("pairs", {"encoding_a": a, "encoding_b": b})
+
+    def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
+        """The encoding that others are compared with, and the comparison at the longest."""
+        row = self._one("comparisons", {"encoding_a": encoding, "metric": metric}, longest=True)
+        if row is None:
+            return self.plain, Tally(0, 0, 0)
+        return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
+
+    def copies_within(self, name: str = "") -> float:
+        return self.at(name or self.plain, COPYING, False, "worst_seed_value")
+
+    def _one(self, name: str, where: dict[str, str], longest: bool = False) -> pd.Series | None:
+        table = self.table(name)
+        for column, value in where.items():
+            table = table[table[column] == value] if column in table else table.iloc[:0]
+        if table.empty:
+            return None
+        return table.sort_values("times_trained_len").iloc[-1] if longest else table.iloc[0]
+
+
+class Frequencies(Trained):
+    """A run of the frequencies lab: rows are schemes of frequencies, some with a band removed."""
+
+    def __init__(self, run: Stored) -> None:
+        super().__init__(run)
+        schemes = self.table("schemes")
+        self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
+
+    def copies_within(self, name: str = "") -> float:
+        """Copy accuracy from half of the trained length back."""
+        table = self.table("learned")
+        if table.empty:
+            return math.nan
+        chosen = (table["metric"] == COPYING) & (table["scheme"] == (name or self.plain))
+        chosen &= (table["removed"] == "none") & (table["context_tokens"] == self.train_len)
+        accuracy = table[chosen].set_index("distance_tokens")["value"]
+        return float(accuracy.get(self.train_len // 2, math.nan))
+
+    def singles(self) -> list[str]:
+        """The schemes of one frequency."""
+        schemes = self.table("schemes")
+        return list(schemes.loc[schemes["frequencies"] == 1, "scheme"]) if len(schemes) else []
+
+    def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
+        """Copying of a row against the plain one in the trained length: everywhere, or at one end.
+
+        Args:
+            name: `comparisons` of schemes, or `removed` of bands.
+            who: the scheme or the band.
+            far: at the farthest distance, at the nearest; None: at all.
+        """
+        table = self.table(name)
+        column = "removed_a" if name == "removed" else "scheme_a"
+        if column not in table:
+            return pd.DataFrame(columns=["verdict"])
+        chosen = (table["metric"] == COPYING) & (table["context_tokens"] == self.train_len)
+        rows = table[chosen & (table[column] == who)].sort_values("distance_tokens")
+        return rows if far is None else rows.iloc[-1:] if far else rows.iloc[:1]
+
+
+def described(config: Mapping[str, Any]) -> str:
+    """The models of a run in words: their size, how many seeds, the trained length."""
+    count = len(config.get("seeds", ()))
+    names = ("layers", "width", "heads", "head_dim")
+    if all(isinstance(config.get(name), int) for name in names):
+        # A model of bytes, without the parameters of its encoding.
+        layers, width, heads, head_dim = (config[name] for name in names)
+        layer = 4 * width * heads * head_dim + 8 * width**2
+        size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
+    else:
+        size = SIZES.get(str(config.get("preset")), "unknown")
+    amount = f"{count} seed" + ("" if count == 1 else "s")
+    return f"{size} parameters, {amount}, trained at {config['train_len']} tokens"
+
+
+R = TypeVar("R", bound=Trained)
+
+
+def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
+    """The stored runs that test beyond their trained length, the largest first."""
+    usable = (kind(run) for run in runs if run.config["test_len"] > run.config["train_len"])
+    return sorted(usable, key=lambda run: run.quality, reverse=True)
+
+
+def guard(found: Findings, run: Trained, *names: str) -> None:
+    """Leave the last finding open if one of the models named did not learn the task."""
+    learned = {name: run.copies_within(name) for name in names}
+    weak = [f"{name} ({copied:.2f})" for name, copied in learned.items() if not copied >= LEARNED]
+    last = found.findings[-1]
+    if weak and not last.missing:
+        measured = f"{last.measured}; did not learn to copy: {', '.join(weak)}"
+        found.findings[-1] = replace(last, agrees=None, measured=measured, unlearned=True)
+
+
+def asked_of(
+    kind: type[R],
+) -> Callable[[Callable[Concatenate[Findings, R, ...], None]], Callable[..., Findings]]:
+    """Make a check of stored runs from one that adds the findings of a single run.
+
+    The largest run that can answer decides. A run whose models did not all learn the task is asked
+    only if there is no other.
+    """
+
+    def decorate(
+        add_findings: Callable[Concatenate[Findings, R, ...], None],
+    ) -> Callable[..., Findings]:
+        def check(*, expected: str, runs: Sequence[Stored] = (), **inputs: Any) -> Findings:
+            answers = []
+            for run in largest_first(kind, runs):
+                found = Findings(expected, described(run.config))
+                copied = run.copies_within()
+                if copied >= LEARNED:
+                    add_findings(found, run, **inputs)
+                else:
+                    what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
+                    unknown = math.isnan(copied)
+                    found.missing(
+                        what, "not measured" if unknown else f"{copied:.2f}, below {LEARNED}"
+                    )
+                answers.append(found)
+            if not answers:
+                nothing = "a stored run that tests beyond its trained length"
+                return Findings(expected).missing(nothing)
+            return min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
+
+        return check
+
+    return decorate

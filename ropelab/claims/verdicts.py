@@ -1,0 +1,274 @@
+"""The tables of the ledger, and its answer: every claim checked, findings and figures' data kept.
+
+What arithmetic decides is a cell per claim; what stored runs decide is asked of them when the
+tables are made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from textwrap import shorten
+from typing import Any
+
+import pandas as pd
+
+from ropelab.claims.experiment import VERSION, ClaimsConfig
+from ropelab.claims.ledger import (
+    CLAIMS,
+    QUESTIONS,
+    SOURCES,
+    Question,
+    cited,
+    find,
+    said_in,
+)
+from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Verdict
+from ropelab.runs.cell import Cell, Computation, Needs, Values
+from ropelab.runs.tables import Tables
+
+PLACE = ["source", "title", "author", "year", "link", "place", "quote", "english"]
+WIDTH = 26
+# All checks together take 5 s and 0.6 GB, which are the libraries.
+NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
+
+
+def cells(config: ClaimsConfig) -> list[Cell]:
+    """A cell per claim that needs no stored run."""
+    claims = [find(id_) for id_ in _needed(config)]
+    return [_cell(claim, config) for claim in claims if not claim.reads]
+
+
+def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make the tables of the ledger.
+
+    Returns:
+        claims: one row per claim: id, source, statement, evidence, verdict, models, measured,
+            expected, command, and `decided_by` and `decided_at`, the finding that the verdict
+            rests on.
+        findings: one row per finding, with the deciding number at full precision.
+        passages: where each claim is said: source, title, author, year, link, place, quote,
+            english, id.
+        questions: asked by the notes, with answers from this run.
+        further tables: the series behind the figures.
+    """
+    stored = cache(values.stored)
+    found: dict[str, Findings] = {}
+    needed = _needed(config)
+    with values.progress("checking claims", total=len(needed)) as advance:
+        for id_ in needed:
+            claim = find(id_)
+            if claim.reads:
+                # The result of a released model (--hf) is no evidence about models trained here.
+                runs = tuple(run for run in stored(claim.reads) if not run.config.get("hf"))
+                found[id_] = claim.evidence(runs=runs)
+            else:
+                found[id_] = _from_tables(values[_cell(claim, config)])
+            advance(1, note=id_)
+    chosen = _chosen(config)
+    answers = [
+        (*_place(question.asked), question.answered(found), ", ".join(question.claims))
+        for question in _asked(config)
+    ]
+    made = {
+        "claims": pd.DataFrame([_row(claim, found[claim.id]) for claim in chosen]),
+        "findings": pd.DataFrame([row for c in chosen for row in _findings(c.id, found[c.id])]),
+        "passages": pd.DataFrame(_passages(chosen, config.source), columns=[*PLACE, "id"]),
+        "questions": pd.DataFrame(answers, columns=[*PLACE, "answer", "claims"]),
+    }
+    for name in ("passages", "questions"):
+        made[name] = made[name].astype({"year": "Int64"})
+    for claim in chosen:
+        made |= found[claim.id].series
+    return {name: table for name, table in made.items() if len(table)}
+
+
+def _chosen(config: ClaimsConfig) -> Sequence[Claim]:
+    if config.id:
+        return [find(config.id)]
+    return said_in(config.source) if config.source else CLAIMS
+
+
+def _asked(config: ClaimsConfig) -> list[Question]:
+    return [q for q in QUESTIONS if not config.id and config.source in ("", q.asked.source)]
+
+
+def _needed(config: ClaimsConfig) -> list[str]:
+    """The claims of the run, then those that only answers to questions rest on."""
+    answering = [id_ for question in _asked(config) for id_ in question.claims]
+    return list(dict.fromkeys([claim.id for claim in _chosen(config)] + answering))
+
+
+def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
+    seed = {"seed": config.seed} if claim.takes_seed else {}
+    return Computation(
+        kind="claims-check",
+        version=VERSION,
+        title=f"claim {claim.id}",
+        function=checked,
+        inputs={"claim": claim.id, "inputs": {**claim.inputs, **seed}},
+        needs=NEEDS,
+    )
+
+
+def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Check a claim; the findings are JSON, so that a text such as 1.00 is not read as a number."""
+    found = find(claim).evidence(**inputs)
+    return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
+
+
+def _from_tables(cell: Tables) -> Findings:
+    series = {name: table for name, table in cell.items() if name != "evidence"}
+    return Findings.from_json(cell["evidence"]["evidence"].iloc[0], series)
+
+
+def _row(claim: Claim, found: Findings) -> dict[str, Any]:
+    return {
+        "id": claim.id,
+        # Two sentences of one section are one place.
+        "source": "; ".join(dict.fromkeys(cited(passage) for passage in claim.passages)),
+        "statement": claim.statement,
+        "evidence": str(claim.kind),
+        "verdict": str(found.verdict(claim.kind)),
+        "models": found.models,
+        "measured": found.measured,
+        "expected": found.expected,
+        "command": claim.command,
+        "decided_by": found.deciding.what,
+        "decided_at": found.deciding.measured,
+    }
+
+
+def _findings(id_: str, found: Findings) -> Iterator[dict[str, Any]]:
+    words = {True: "yes", False: "no", None: "unknown"}
+    for finding in found.findings:
+        yield {
+            "id": id_,
+            "role": finding.role,
+            "what": finding.what,
+            "measured": finding.measured,
+            "value": finding.value,
+            "agrees": words[finding.agrees],
+        }
+
+
+def _passages(chosen: Sequence[Claim], only: str) -> list[tuple[Any, ...]]:
+    """The places where the claims are said; of one source only, in the order of its text."""
+    rows = [(passage, claim.id) for claim in chosen for passage in claim.passages]
+    if only:
+        order = SOURCES[only].sections
+        rows = [(passage, id_) for passage, id_ in rows if passage.source == only]
+        rows.sort(key=lambda row: order.index(row[0].section) if order else 0)
+    return [(*_place(passage), id_) for passage, id_ in rows]
+
+
+def _place(passage: Passage) -> tuple[Any, ...]:
+    source = SOURCES[passage.source]
+    about = (passage.source, source.title, source.author, source.year, source.link)
+    return (*about, passage.section, passage.quote, passage.english)
+
+
+# The answer in words and the short table for the terminal, both from the tables alone
+
+
+ABOUT = {
+    Kind.ARITHMETIC: "that arithmetic decides,",
+    Kind.TRAINED: "about trained models, asked of small ones,",
+}
+PLURAL = {
+    Verdict.HOLDS: "hold",
+    Verdict.CONDITION: "hold with a condition",
+    Verdict.WRONG: "are wrong",
+    Verdict.REPRODUCED: "are reproduced here",
+    Verdict.PARTLY: "are reproduced with a condition",
+    Verdict.NOT_REPRODUCED: "are not reproduced here",
+    Verdict.UNDECIDED: "are not decidable here",
+}
+SINGULAR = {
+    verdict: f"is{said.removeprefix('are')}" if said.startswith("are") else str(verdict)
+    for verdict, said in PLURAL.items()
+}
+
+
+def answer(tables: Tables) -> str:
+    """Count the claims by verdict; explain a single claim; answer the questions of a source."""
+    claims, passages = tables["claims"], tables["passages"]
+    if len(claims) == 1:
+        return _one(claims.iloc[0], passages)
+    sentences = []
+    if is_page(tables):
+        first = passages.astype(object).where(passages.notna(), "").iloc[0]
+        sentences.append(f"{_named(first)}{f', {first.link}' if first.link else ''}.")
+    for kind in Kind:
+        mine = claims[claims["evidence"] == str(kind)]
+        if len(mine):
+            counts = mine["verdict"].value_counts()
+            said = ", ".join(_counted(int(counts.get(str(v), 0)), v) for v in OUTCOMES[kind])
+            sentences.append(f"Of {len(mine)} statements {ABOUT[kind]} {said}.")
+    if is_page(tables) and "questions" in tables:
+        asked = tables["questions"].itertuples()
+        sentences += [f"\n“{row.quote}” ({row.english}) {row.answer}" for row in asked]
+    return " ".join(sentences)
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """The ledger, a row per claim; of one source, a row per sentence; of one claim, per finding."""
+    claims = tables["claims"]
+    if len(claims) == 1:
+        return tables["findings"][["role", "what", "measured", "agrees"]]
+    if is_page(tables):
+        return page(tables)
+    short = claims["decided_at"].map(lambda text: shorten(text, WIDTH, placeholder=" …"))
+    return claims[["id", "verdict"]].assign(measured=short)
+
+
+def is_page(tables: Tables) -> bool:
+    """True if the run is about a single source."""
+    return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
+
+
+def page(tables: Tables) -> pd.DataFrame:
+    """A source sentence by sentence: section, sentence, english, verdict, why, id."""
+    about, passages = tables["claims"].set_index("id"), tables["passages"]
+    quoted, id_ = passages["quote"].fillna(""), passages["id"]
+    return pd.DataFrame(
+        {
+            "section": passages["place"].fillna(""),
+            "sentence": quoted.where(quoted != "", id_.map(about["statement"])),
+            "english": passages["english"].fillna(""),
+            "verdict": id_.map(about["verdict"]),
+            "why": id_.map(about["decided_by"]) + ": " + id_.map(about["decided_at"]),
+            "id": id_,
+        }
+    ).reset_index(drop=True)
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    """A number of statements and their verdict.
+
+    >>> _counted(1, Verdict.WRONG), _counted(2, Verdict.HOLDS)
+    ('1 is wrong', '2 hold')
+    """
+    return f"{count} {SINGULAR[verdict] if count == 1 else PLURAL[verdict]}"
+
+
+def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
+    """Our wording as ours, quotations as quotations, then the verdict and the findings."""
+    said = " ".join(_quoted(passage) for _, passage in passages.iterrows())
+    models = f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
+    return (
+        f"{claim['id']}, in our words: {claim['statement']} {said} "
+        f"Verdict: {claim['verdict']}{models}. {claim['measured']}."
+    )
+
+
+def _quoted(stored: pd.Series) -> str:
+    passage = stored.astype(object).where(stored.notna(), "")
+    where = f"{_named(passage)}{f', {passage.place}' if passage.place else ''}"
+    if not passage.quote:
+        return f"Said in {where}."
+    meaning = f" ({passage.english})" if passage.english else ""
+    return f"Said in {where}: “{passage.quote}”{meaning}."
+
+
+def _named(passage: pd.Series) -> str:
+    about = " ".join(filter(None, (passage.author, f"{passage.year:.0f}" if passage.year else "")))
+    return f"“{passage.title}”" + (f" ({about})" if about else "")
