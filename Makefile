@@ -51,8 +51,9 @@ clean:               ## remove the environment and everything in results/ but th
 	rm -rf $(VENV) build *.egg-info
 	find results -mindepth 1 -maxdepth 1 ! -name reference -exec rm -rf {} +
 
-docs: $(READY)         ## write README.md and docs/findings.md from docs/templates and the committed tables
+docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write
+	$(BIN)/python -m ropelab.claims.notes results/reference/claims/claims-???????? docs/notes
 
 lock:                ## pin all packages again, with hashes (needs pip-tools)
 	pip-compile --quiet --upgrade --generate-hashes --strip-extras --extra dev --unsafe-package torch --unsafe-package setuptools --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml

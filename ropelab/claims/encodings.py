@@ -11,8 +11,7 @@ from ropelab.claims.periods import census, many
 from ropelab.claims.published import angle_errors
 from ropelab.claims.record import Findings
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.registry import make_encoding
-from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
 
 # The small model on which encodings are compared.

@@ -25,8 +25,7 @@ from ropelab.claims.arrays import (
     tiny,
 )
 from ropelab.claims.record import Findings
-from ropelab.models.encoding.registry import make_encoding
-from ropelab.models.encoding.shape import Shape
+from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
 # The vectors of a script's example, (1, 0) and (0.8, 0.6), as complex numbers.

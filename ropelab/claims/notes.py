@@ -48,15 +48,16 @@ def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterato
     asked = asked[asked["source"] == source]
     if len(asked):
         yield "## What it asks\n"
-        yield from (f"- {row.quote} ({row.english}) **{row.answer}**" for row in asked.itertuples())
+        for _, row in asked.iterrows():
+            yield f"- {row['quote']} ({row['english']}) **{row['answer']}**"
         yield ""
     yield "## Sentence by sentence\n"
     yield "| section | sentence | verdict | why | claim |\n| --- | --- | --- | --- | --- |"
     mine = passages[passages["source"] == source]
     order = mine["place"].fillna("").map(about.sections.index).sort_values(kind="stable").index
-    for row in page({**tables, "passages": mine.loc[order]}).itertuples():
-        said = f"{row.sentence} ({row.english})" if row.english else row.sentence
-        cells = (row.section, said, row.verdict, row.why, row.id)
+    for _, row in page({**tables, "passages": mine.loc[order]}).iterrows():
+        said = f"{row['sentence']} ({row['english']})" if row["english"] else row["sentence"]
+        cells = (row["section"], said, row["verdict"], row["why"], row["id"])
         yield "| " + " | ".join(_plain(str(cell)) for cell in cells) + " |"
 
 

@@ -18,7 +18,7 @@ verdict), removed (the same, removed_a in place of scheme_a).
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Concatenate, TypeVar
 
 import pandas as pd
@@ -356,6 +356,7 @@ def asked_of(
     def decorate(
         add_findings: Callable[Concatenate[Findings, R, ...], None],
     ) -> Callable[..., Findings]:
+        @wraps(add_findings)
         def check(*, expected: str, runs: Sequence[Stored] = (), **inputs: Any) -> Findings:
             answers = []
             for run in largest_first(kind, runs):

@@ -78,7 +78,7 @@ class Note:
 
 def notes_of(run: Shown) -> list[Note]:
     """The notes of a ledger, each sentence with its verdict; none if the run does not have them."""
-    if not {"claims", "passages"} <= set(run.tables):
+    if "source" not in run.tables.get("passages", ()):
         return []
     passages = _text(run.tables["passages"]).assign(key=_keys)
     asked = run.tables.get("questions", pd.DataFrame(columns=["source", "quote"]))
@@ -105,12 +105,12 @@ def _note(key: str, claims: pd.DataFrame, passages: pd.DataFrame, asked: pd.Data
     first = passages.iloc[0]
     year = f"{first['year']:.0f}" if first["year"] != "" else ""
     sentences = []
-    for row in passages.itertuples():
-        claim = claims.loc[row.id]
-        said = str(row.quote) or claim["statement"]
+    for _, row in passages.iterrows():
+        claim = claims.loc[row["id"]]
+        said = row["quote"] or claim["statement"]
         why = f"{claim['decided_by']}: {claim['decided_at']}"
-        found = (str(row.place), said, str(row.english), claim["verdict"], why, str(row.id))
-        sentences.append(Sentence(*found))
+        found = (row["place"], said, row["english"], claim["verdict"], why, row["id"])
+        sentences.append(Sentence(*map(str, found)))
     return Note(
         key=key,
         title=str(first["title"]),

@@ -2,11 +2,10 @@
 
 import pytest
 
-from ropelab.claims.arithmetic.base_bound import PRINTED
-from ropelab.claims.arithmetic.listings import SHAPE
+from ropelab.claims.forms import SHAPE
 from ropelab.claims.ledger import CLAIMS, find
+from ropelab.claims.published import PRINTED
 from ropelab.claims.record import Kind, Verdict
-from ropelab.math.frequencies import Geometry
 
 HOLDS, CONDITION, WRONG, OPEN = Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED
 
@@ -65,7 +64,7 @@ FLIPS = [
     ("relative-table", WRONG, {"rows": 1023}, HOLDS),
     ("gpt-3-rope", WRONG, {"user": "2302.13971"}, HOLDS),
     ("gpt-4-rope", OPEN, {"user": "2307.09288"}, HOLDS),
-    ("unseen-angles", HOLDS, {"geometry": Geometry(64, 10.0, 2048)}, WRONG),
+    ("unseen-angles", HOLDS, {"geometry": (64, 10.0, 2048)}, WRONG),
     ("yarn-seen-angles", CONDITION, {"length": 2048}, WRONG),
     ("yarn-llama-2", CONDITION, {"claimed": 1_000_000}, WRONG),
     ("yarn-llama-2", CONDITION, {"finetuned": False}, HOLDS),
@@ -78,8 +77,8 @@ FLIPS = [
     ("bfloat16-breaks", CONDITION, {"preset": "float32"}, WRONG),
     ("bfloat16-breaks", CONDITION, {"careful": "half_cache_bfloat16"}, HOLDS),
     ("critical-dimension", HOLDS, {"printed": 90}, WRONG),
-    ("base-bound-table", WRONG, {"printed": PRINTED[:1]}, OPEN),
-    ("base-bound-table-su", OPEN, {"printed": PRINTED[1:2]}, WRONG),
+    ("base-bound-table", WRONG, {"printed": PRINTED["men"][:1]}, OPEN),
+    ("base-bound-table-su", OPEN, {"printed": PRINTED["men"][1:2]}, WRONG),
     ("dense-product", HOLDS, {"head_dim": 2}, WRONG),
     ("note-001-attention", WRONG, {"shape": SHAPE[-2:]}, HOLDS),
     ("note-004-mask", CONDITION, {"filling": -6e4}, HOLDS),
@@ -117,7 +116,7 @@ FLIPS = [
     ("shaw-earliest", CONDITION, {"paper": ("a later one", "2201.00001")}, WRONG),
     ("deberta-year", WRONG, {"said": 2020}, HOLDS),
     ("absolute-limited", WRONG, {"far": 7}, HOLDS),
-    ("base-bound-table-su", OPEN, {"printed": PRINTED}, WRONG),
+    ("base-bound-table-su", OPEN, {"printed": PRINTED["men"]}, WRONG),
     ("base-10000", CONDITION, {"base": 10.0}, WRONG),
     ("base-10000", CONDITION, {"base": 5e5}, HOLDS),
     ("multiplication-stronger", CONDITION, {"sizes": (0.02,)}, WRONG),

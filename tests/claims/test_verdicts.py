@@ -1,25 +1,31 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.claims.experiment import report
-from ropelab.claims.experiment.config import ClaimsConfig
-from ropelab.claims.experiment.run import changes, run
-from ropelab.claims.ledger import CLAIMS
+from ropelab.claims import verdicts
+from ropelab.claims.experiment import ClaimsConfig
+from ropelab.claims.ledger import CLAIMS, SOURCES
 from ropelab.claims.record import Kind, Verdict
 from ropelab.errors import InputError
-from ropelab.runs.cell import Context, Stored
+from ropelab.runs.cell import Stored, Values, name_of
 from ropelab.runs.config import build
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures import sinusoids
 from ropelab.show.figures.style import use_style
 
 
+def run(config: ClaimsConfig, **values) -> dict[str, pd.DataFrame]:
+    return verdicts.tables(config, Values(**values))
+
+
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
-    return run(ClaimsConfig(), Context())
+    return run(ClaimsConfig())
 
 
 @pytest.mark.parametrize(
@@ -61,86 +67,90 @@ def test_without_stored_runs_only_claims_that_need_them_are_open(tables):
 
 
 def test_a_run_is_deterministic(tables):
-    again = run(ClaimsConfig(), Context())
+    again = run(ClaimsConfig())
     assert set(again) == set(tables)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
 
 def test_verdicts_do_not_hang_on_one_draw(tables):
-    other = run(ClaimsConfig(seed=7), Context())["claims"]
+    other = run(ClaimsConfig(seed=7))["claims"]
     assert list(other["verdict"]) == list(tables["claims"]["verdict"])
 
 
 def test_one_claim_gives_its_own_rows_and_series():
-    tables = run(ClaimsConfig(id="decay-scores"), Context())
+    tables = run(ClaimsConfig(id="decay-scores"))
     assert set(tables) == {"claims", "findings", "passages", "decay"}
     assert list(tables["claims"]["id"]) == ["decay-scores"]
 
 
 def test_one_source_gives_its_sentences_in_the_order_of_the_text():
-    tables = run(ClaimsConfig(source="002"), Context())
+    tables = run(ClaimsConfig(source="002"))
     passages = tables["passages"]
     assert set(passages["source"]) == {"002"}
-    assert list(passages["line"]) == sorted(passages["line"])
-    page = report.summary(tables)
-    decided = page[page["verdict"] != ""]
-    assert list(decided["sentence"]) == list(passages["quote"])
-    assert list(decided["english"]) == list(passages["english"])
-    assert set(decided["verdict"]) <= {str(verdict) for verdict in Verdict}
-    assert report.answer(tables).startswith("“旋转位置编码”. Of ")
+    order = SOURCES["002"].sections
+    places = [order.index(place) for place in passages["place"]]
+    assert places == sorted(places)
+    page = verdicts.summary(tables)
+    assert list(page["sentence"]) == list(passages["quote"])
+    assert list(page["english"]) == list(passages["english"])
+    assert set(page["verdict"]) <= {str(verdict) for verdict in Verdict}
+    assert verdicts.answer(tables).startswith("“旋转位置编码”. Of ")
 
 
-def test_a_page_has_the_lines_that_decide_nothing_among_the_others():
-    tables = run(ClaimsConfig(source="004"), Context())
-    page = report.summary(tables)
-    assert len(page) == len(tables["passages"]) + len(tables["rest"])
-    first = [int(lines.split("-")[0]) for lines in page["lines"]]
-    assert first == sorted(first)
-    announced = page[page["lines"] == "42"].iloc[0]
-    assert (announced["verdict"], announced["sentence"]) == ("", "")
-    assert "mla" in announced["why"]
-
-
-def test_a_paper_without_lines_has_a_page_of_its_statements():
-    tables = run(ClaimsConfig(source="kazemnejad"), Context())
+def test_a_paper_without_quotations_has_a_page_of_its_statements():
+    tables = run(ClaimsConfig(source="kazemnejad"))
     assert set(tables) == {"claims", "findings", "passages"}
-    several = run(ClaimsConfig(source="rope_basics"), Context())
-    page = report.summary(several)
+    several = run(ClaimsConfig(source="rope_basics"))
+    page = verdicts.summary(several)
     assert list(page["sentence"]) == list(several["claims"]["statement"])
-    assert set(page["lines"]) == {""}
+    assert list(page["section"]) == list(several["passages"]["place"])
 
 
 def test_a_page_answers_the_questions_that_its_note_asks():
-    tables = run(ClaimsConfig(source="001"), Context())
+    tables = run(ClaimsConfig(source="001"))
     assert len(tables["questions"]) == 6
-    said = report.answer(tables)
+    said = verdicts.answer(tables)
     for answer in tables["questions"]["answer"]:
         assert answer in said
 
 
-def test_claims_that_read_runs_get_those_of_their_experiment():
+def test_claims_that_read_runs_get_those_of_their_experiment_and_the_others_are_cells():
     asked = []
 
     def stored(experiment: str) -> list[Stored]:
         asked.append(experiment)
         return []
 
-    for claim in CLAIMS:
-        given = changes(claim, ClaimsConfig(seed=3), Context(stored=stored))
-        assert ("runs" in given) == bool(claim.reads)
-        assert given.get("seed", 3) == 3
+    run(ClaimsConfig(), stored=stored)
+    assert sorted(asked) == sorted({claim.reads for claim in CLAIMS if claim.reads})
     assert set(asked) == set(ClaimsConfig().reads())
+    cells = verdicts.cells(ClaimsConfig(seed=3))
+    assert {cell.key["claim"] for cell in cells} == {c.id for c in CLAIMS if not c.reads}
+    for cell in cells:
+        assert cell.key["inputs"].get("seed", 3) == 3
+        json.dumps(cell.key)
 
 
-def test_a_model_given_is_no_evidence_about_models_trained_here():
-    trained, given = (
-        Stored("extrapolate", {"hf": hf, "train_len": 64, "test_len": 256}, {}, "")
-        for hf in ("", "a/model")
-    )
-    context = Context(stored=lambda experiment: [given, trained])
-    claim = next(claim for claim in CLAIMS if claim.reads)
-    assert changes(claim, ClaimsConfig(), context)["runs"] == (trained,)
+def test_a_cell_of_a_claim_is_the_same_in_every_run_that_needs_it():
+    def names(**values):
+        return {name_of(cell) for cell in verdicts.cells(ClaimsConfig(**values))}
+
+    assert len(names(id="decay-scores")) == 1
+    assert names(id="decay-scores") < names()
+    assert not names(id="decay-scores") & names(seed=1)
+    assert names(id="three-forms") < names(seed=1)  # it draws nothing
+
+
+def test_a_released_model_is_no_evidence_about_models_trained_here():
+    released = Stored("extrapolate", {"hf": "a/model", "train_len": 64, "test_len": 256}, {}, "")
+    config = ClaimsConfig(id="plain-fails")
+    alone = run(config)
+    beside = run(config, stored=lambda experiment: [released])
+    pd.testing.assert_frame_equal(alone["claims"], beside["claims"])
+    ours = replace(released, config={**released.config, "hf": ""})
+    asked = run(config, stored=lambda experiment: [ours])
+    assert not asked["claims"].equals(alone["claims"])
 
 
 def test_run_asks_for_what_the_trained_claims_read():
@@ -154,40 +164,40 @@ def test_run_asks_for_what_the_trained_claims_read():
 
 def test_the_answer_counts_the_two_kinds_apart(tables):
     claims = tables["claims"]
-    said = report.answer(tables)
+    said = verdicts.answer(tables)
     for kind, negative in (
         (Kind.ARITHMETIC, Verdict.WRONG),
         (Kind.TRAINED, Verdict.NOT_REPRODUCED),
     ):
         mine = claims[claims["evidence"] == kind]
-        assert f"Of {len(mine)} statements {report.ABOUT[kind]}" in said
+        assert f"Of {len(mine)} statements {verdicts.ABOUT[kind]}" in said
         count = (mine["verdict"] == negative).sum()
-        told = report.SINGULAR if count == 1 else report.PLURAL
+        told = verdicts.SINGULAR if count == 1 else verdicts.PLURAL
         assert f"{count} {told[negative]}" in said
 
 
 def test_one_claim_prints_quotations_as_quotations_and_our_words_as_ours():
-    said = report.answer(run(ClaimsConfig(id="sinusoid-smooth"), Context()))
+    said = verdicts.answer(run(ClaimsConfig(id="sinusoid-smooth")))
     assert "in our words: The sinusoidal code changes smoothly" in said
     assert "“Positional Embedding”" in said
     assert "“编码向量的变化是平滑连续的” (the code vector changes" in said
-    unquoted = report.answer(run(ClaimsConfig(id="script-two-periods"), Context()))
+    unquoted = verdicts.answer(run(ClaimsConfig(id="script-two-periods")))
     assert "Said in “rope_multi_frequency.py” (Joye 2025). Verdict: wrong." in unquoted
     assert "0 and 100 agree" in unquoted
 
 
 def test_what_is_read_back_from_a_file_is_told_in_the_same_words(tmp_path):
-    tables = run(ClaimsConfig(id="low-perplexity-enough"), Context())
+    tables = run(ClaimsConfig(id="low-perplexity-enough"))
     for name, table in tables.items():
         table.to_csv(tmp_path / name, index=False)
     read = {name: pd.read_csv(tmp_path / name) for name in tables}
-    assert report.answer(read) == report.answer(tables)
+    assert verdicts.answer(read) == verdicts.answer(tables)
 
 
 def test_the_summary_is_the_ledger_or_the_findings(tables):
-    assert list(report.summary(tables)["id"]) == [claim.id for claim in CLAIMS]
-    assert report.summary(tables)["measured"].map(len).max() <= report.WIDTH
-    one = report.summary(run(ClaimsConfig(id="rotate-half"), Context()))
+    assert list(verdicts.summary(tables)["id"]) == [claim.id for claim in CLAIMS]
+    assert verdicts.summary(tables)["measured"].map(len).max() <= verdicts.WIDTH
+    one = verdicts.summary(run(ClaimsConfig(id="rotate-half")))
     assert list(one["agrees"]) == ["yes", "no", "no"]
 
 
@@ -197,9 +207,9 @@ def test_the_summary_is_the_ledger_or_the_findings(tables):
 def test_figures_follow_the_tables(tables):
     with use_style():
         drawn = figures.draw(tables)
-        one = figures.draw(run(ClaimsConfig(id="thirty-degrees"), Context()))
-        none = figures.draw(run(ClaimsConfig(id="gpt-3-rope"), Context()))
-        note = figures.draw(run(ClaimsConfig(source="004"), Context()))
+        one = figures.draw(run(ClaimsConfig(id="thirty-degrees")))
+        none = figures.draw(run(ClaimsConfig(id="gpt-3-rope")))
+        note = figures.draw(run(ClaimsConfig(source="004")))
     assert list(drawn) == ["ledger", *figures.EXPLAINED]
     assert list(one) == ["rotation"]
     assert none == {}

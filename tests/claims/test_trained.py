@@ -7,15 +7,13 @@ from itertools import combinations
 import pandas as pd
 import pytest
 
-from ropelab.claims.arithmetic.base_bound import PRINTED
-from ropelab.claims.judge import judged
-from ropelab.claims.ledger import CLAIMS, find
-from ropelab.claims.record import OUTCOMES, Kind, Verdict
-from ropelab.claims.trained import orderings
-from ropelab.claims.trained import stored as reading
+from ropelab.claims import stored as reading
+from ropelab.claims import trained_methods
+from ropelab.claims.ledger import CLAIMS, find, judged
+from ropelab.claims.published import PRINTED
+from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
+from ropelab.claims.stored import Encodings, Methods, Tally, described, largest_first
 from ropelab.claims.trained.base_bound import Outcome
-from ropelab.claims.trained.encodings import LEARNED_TABLE, MIDDLE_TERMS, TURNED_VALUES
-from ropelab.claims.trained.stored import Encodings, Methods, Tally, described, largest_first
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label
@@ -247,7 +245,10 @@ def test_one_seed_that_did_not_learn_leaves_open_what_the_mean_would_decide():
 
 @pytest.mark.parametrize(
     ("id_", "pair"),
-    [("learned-worse", LEARNED_TABLE), ("values-without-positions", TURNED_VALUES)],
+    [
+        ("learned-worse", ("learned", "sinusoidal")),
+        ("values-without-positions", ("rope_values", "rope")),
+    ],
 )
 def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
     def verdict(difference, **more):
@@ -262,7 +263,7 @@ def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
 
 def test_four_terms_must_gain_more_than_nothing():
     def verdict(difference, **more):
-        run = paired(*MIDDLE_TERMS, difference, **more)
+        run = paired("deberta", "transformer_xl", difference, **more)
         return find("middle-terms-suffice").verdict(runs=(run,))
 
     assert verdict(0.0) == HOLDS
@@ -306,13 +307,13 @@ def test_the_fit_is_judged_by_stored_bounds(runs, expected):
 @pytest.mark.parametrize(
     ("law", "expected"),
     [
-        (lambda n: dict(PRINTED)[n], HOLDS),
-        (lambda n: 0.995 * dict(PRINTED)[n], HOLDS),
-        (lambda n: 0.9 * dict(PRINTED)[n], WRONG),
+        (lambda n: dict(PRINTED["men"])[n], HOLDS),
+        (lambda n: 0.995 * dict(PRINTED["men"])[n], HOLDS),
+        (lambda n: 0.9 * dict(PRINTED["men"])[n], WRONG),
     ],
 )
 def test_exact_bounds_decide_whether_printed_bases_are_least(law, expected):
-    runs = (bases(law, contexts=len(PRINTED)),)
+    runs = (bases(law, contexts=len(PRINTED["men"])),)
     assert find("base-bound-table").verdict(runs=runs) == AS_ARITHMETIC[expected]
 
 
@@ -597,7 +598,7 @@ NOT_IN_SMALL_RUNS = {
     "base-bound-fit",
     "base-bound-predicts",
     "extension-beats-window",
-    *(claim.id for claim in orderings.CLAIMS if claim.id != "static-costs-short"),
+    *(c.id for c in CLAIMS if c.check == "reappears" and c.id != "static-costs-short"),
 }
 
 
@@ -629,7 +630,7 @@ def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
     if claim.id != "base-bound-table":
         assert claim.verdict(runs=runs) == OPEN
     monkeypatch.setattr(reading, "LEARNED", 0.0)
-    monkeypatch.setattr(orderings, "LEARNED", 0.0)
+    monkeypatch.setattr(trained_methods, "LEARNED", 0.0)
     evidence = claim.evidence(runs=runs)
     if claim.id not in NOT_IN_SMALL_RUNS:
         assert not evidence.is_missing, evidence.measured
@@ -696,6 +697,9 @@ def test_copying_beyond_is_read_in_the_longest_context_and_learning_in_the_short
     ],
 )
 def test_tallies_in_words(tally, agrees, text):
-    finding = tally.mostly_better("a against b")
-    assert (finding.agrees, finding.measured) == (agrees, text)
-    assert tally.nowhere_worse("").agrees == (tally.worse == 0)
+    found = Findings("")
+    tally.mostly_better(found, "a against b")
+    tally.nowhere_worse(found, "")
+    better, nowhere = found.findings
+    assert (better.agrees, better.measured) == (agrees, text)
+    assert nowhere.agrees == (tally.worse == 0)

@@ -2,6 +2,7 @@
 
 import cmath
 import math
+from dataclasses import astuple
 from functools import partial
 
 import mpmath
@@ -13,11 +14,10 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deberta.modeling_deberta import build_relative_position
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from ropelab.claims.arithmetic import decay, in_use, rotation, scaling, turning, worked_example
-from ropelab.claims.arithmetic.attention_order import attention
-from ropelab.claims.arithmetic.waves import code
+from ropelab.claims import arrays, attention, forms, methods, scores
+from ropelab.claims.arrays import frequencies, gaussian
 from ropelab.claims.ledger import find
-from ropelab.claims.numbers import frequencies, gaussian
+from ropelab.claims.sinusoids import code
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.rotary import cos_sin
 from ropelab.math.scaling import RopePlan
@@ -63,8 +63,8 @@ def test_angles_of_the_script():
 
 
 def test_the_worked_example_cell_by_cell():
-    rotated = worked_example.rotated()
-    for m, vector in enumerate(worked_example.VECTORS):
+    rotated = forms.example()
+    for m, vector in enumerate(forms.VECTORS):
         for pair in range(2):
             x, y = vector[2 * pair : 2 * pair + 2].tolist()
             turned = mpmath.mpc(x, y) * mpmath.expjpi(m * mpmath.mpf(100) ** -pair / mpmath.pi)
@@ -73,7 +73,7 @@ def test_the_worked_example_cell_by_cell():
 
 
 def test_the_bound_curve_by_its_definition():
-    for m, got in enumerate(decay.bound_curve(16, farthest=40).tolist()):
+    for m, got in enumerate(scores.bound_curve(16, farthest=40).tolist()):
         waves = [mpmath.expj(m * mpmath.mpf(10000) ** (-mpmath.mpf(2 * i) / 16)) for i in range(8)]
         exact = mpmath.fsum(abs(mpmath.fsum(waves[: j + 1])) for j in range(8)) / 8
         assert math.isclose(got, float(exact), rel_tol=1e-12)
@@ -87,7 +87,7 @@ def test_pairs_are_turned_as_models_turn_them(pairing):
     x, positions = gaussian(0, 5, 8), np.arange(5)
     tables = cos_sin(positions, RopePlan(inverse_frequencies(8, 100.0)))
     model = rotate(torch.from_numpy(x), *map(torch.from_numpy, tables), pairing=pairing).numpy()
-    ours = turning.turned(x, positions[:, None] * frequencies(8, 100.0), pairing)
+    ours = arrays.rotated(x, positions[:, None] * frequencies(8, 100.0), pairing)
     np.testing.assert_allclose(ours, model, atol=1e-14)
 
 
@@ -96,24 +96,24 @@ def test_rotated_scores_are_real_parts_of_complex_products():
     q_pairs, k_pairs = (x[:, :32] + 1j * x[:, 32:] for x in (q, k))
     waves = np.exp(1j * 7 * 10000.0 ** (-np.arange(0, 64, 2) / 64))
     exact = (q_pairs * np.conj(k_pairs * waves)).sum(-1).real
-    np.testing.assert_allclose(rotation.scores(q, k, 3, 10, 10000.0), exact, rtol=1e-12)
+    np.testing.assert_allclose(attention.scores(q, k, 3, 10, 10000.0), exact, rtol=1e-12)
 
 
 def test_random_scores_are_as_large_at_every_distance():
-    scores = decay.random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
+    random = scores.random_curves(np.array([0.0, 5.0, 3000.0]), 8, draws=40_000)
     # The score of two standard normal vectors has variance d, rotated or not.
-    np.testing.assert_allclose(np.square(scores).mean(0), 8, rtol=0.03)
+    np.testing.assert_allclose(np.square(random).mean(0), 8, rtol=0.03)
 
 
 def test_random_scores_come_back_after_a_full_turn():
-    turned = decay.random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
+    turned = scores.random_curves(np.array([0, 1, 2 * math.pi]), 2, draws=3)
     np.testing.assert_allclose(turned[:, 0], turned[:, 2])
     assert not np.allclose(turned[:, 0], turned[:, 1])
 
 
 def test_the_block_diagonal_matrix_is_the_product_of_plane_rotations():
     angles = frequencies(6, 100.0) * 9
-    matrix = turning.rotation_matrix(angles)
+    matrix = arrays.rotation_matrix(angles)
     for i, angle in enumerate(angles.tolist()):
         block = matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
         assert block @ [1, 1j] == pytest.approx(cmath.exp(-1j * angle) * np.array([1, 1j]))
@@ -132,7 +132,7 @@ def test_sinusoids_by_the_formula_of_the_transformer():
 def test_the_causal_mask_against_torch():
     q, k, v = torch.randn(3, 7, 4, dtype=torch.float64)
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    ours = attention(*(x.numpy() for x in (q, k, v)), causal=True)
+    ours = attention.attention(*(x.numpy() for x in (q, k, v)), causal=True)
     np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-10)
 
 
@@ -148,7 +148,7 @@ def test_rotate_half_is_that_of_transformers():
     cos, sin = LlamaRotaryEmbedding(config)(theirs_q, torch.arange(4)[None])
     theirs, _ = apply_rotary_pos_emb(theirs_q, theirs_q, cos, sin)
     angles = np.arange(4)[:, None] * np.tile(frequencies(16, 10000.0), 2)
-    ours = q * np.cos(angles) + turning.swapped(q, "half") * np.sin(angles)
+    ours = q * np.cos(angles) + arrays.swapped(q, "half") * np.sin(angles)
     np.testing.assert_allclose(theirs[0, 0].numpy(), ours, atol=1e-5)
 
 
@@ -163,7 +163,7 @@ def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
     np.testing.assert_array_equal(theirs.numpy(), same)
 
 
-@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), in_use.MANY_TURNS])
+@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), Geometry(*methods.MANY_TURNS)])
 def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     config = LlamaConfig(
         hidden_size=geometry.rotary_dim,
@@ -178,9 +178,9 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
         },
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    ours = in_use.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
-    check = partial(find("minimind-yarn-ramp").evidence, geometry=geometry)
-    assert scaling.largest_ratio(theirs.numpy(), ours) == pytest.approx(
+    ours = methods.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
+    check = partial(find("minimind-yarn-ramp").evidence, geometry=astuple(geometry))
+    assert methods.largest_ratio(theirs.numpy(), ours) == pytest.approx(
         check().findings[0].value, rel=1e-5
     )
     assert factor == pytest.approx(check().findings[2].value)
@@ -211,7 +211,7 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     return [base ** (-2 * i / dim) * (1 - r + r / factor) for i, r in enumerate(ramp)]
 
 
-@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), in_use.MANY_TURNS])
+@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), Geometry(*methods.MANY_TURNS)])
 @pytest.mark.parametrize(
     ("formula", "oracle"),
     [
@@ -220,6 +220,6 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     ],
 )
 def test_minimind_formulas_against_loops(formula, oracle, geometry):
-    ours = in_use.minimind_frequencies(formula, geometry, 8.0, 16.0)
+    ours = methods.minimind_frequencies(formula, geometry, 8.0, 16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
     np.testing.assert_allclose(ours, loop, rtol=1e-12)
