@@ -29,8 +29,7 @@ import pandas as pd
 import torch
 from ropelab.runs.engine.workers import Workers
 
-from ropelab.experiments.encodings import plan
-from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.models.tasks.cells import Trained
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.runs.cell import Context, Engine, InThisProcess, Needs
@@ -138,7 +137,7 @@ def plan_config(window: int, steps: int) -> EncodingsConfig:
 
 def trainings(config: EncodingsConfig, number: int) -> list[Trained]:
     """So many, each with a seed that was not used before."""
-    wanted = [plan.training(config, "rope", next(numbers)) for _ in range(number)]
+    wanted = [quality.training(config, "rope", next(numbers)) for _ in range(number)]
     return [Trained(training=each, device="cpu") for each in wanted]
 
 

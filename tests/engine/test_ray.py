@@ -16,8 +16,7 @@ import pytest
 
 from ropelab.cli.app import main
 from ropelab.errors import InputError, MachineError
-from ropelab.experiments.encodings import plan
-from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.models.tasks.cells import ask_all, train_all
 from ropelab.runs.cell import Context
 from ropelab.runs.cells import CellName, Cells
@@ -86,7 +85,7 @@ def trained_and_asked(folder: Path, corpus: str, **engine) -> dict[str, bytes]:
     """A tiny run of two models, each trained and asked: the tables of all cells."""
     values = {**SMALL, "dtype": "float32", "encodings": "nope,rope", "corpus": corpus}
     config = build(EncodingsConfig, values)
-    asked, context = plan.questions(config), Context(cells=Cells(folder), **engine)
+    asked, context = quality.questions(config), Context(cells=Cells(folder), **engine)
     train_all(asked, context)
     ask_all(asked, context)
     return bytes_of(folder)

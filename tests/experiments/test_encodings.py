@@ -5,16 +5,24 @@ import pandas as pd
 import pytest
 import torch
 
+from ropelab.claims.record import Verdict
 from ropelab.errors import InputError
-from ropelab.experiments.encodings import plan, report, run, tables, times
+from ropelab.experiments.encodings import FURTHER, EncodingsConfig, quality, times
 from ropelab.experiments.encodings.behaviour import behaviour
-from ropelab.experiments.encodings.config import FURTHER, KNOWN, EncodingsConfig
-from ropelab.experiments.encodings.cost import PLAIN, decode_flops, model_with, parameters
-from ropelab.experiments.encodings.meters import LargestTensor, flops_of, kept_bytes
-from ropelab.experiments.encodings.plan import shape_of
+from ropelab.experiments.encodings.cost import (
+    PLAIN,
+    LargestTensor,
+    decode_flops,
+    flops_of,
+    kept_bytes,
+    model_with,
+    parameters,
+    shape_of,
+)
 from ropelab.models.encoding.registry import ENCODINGS, make_encoding
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Context, Values
 from ropelab.runs.config import build
+from ropelab.runs.store import to_records
 from ropelab.show.figures.encodings import draw
 from ropelab.show.figures.style import use_style
 from tests.small import SMALL
@@ -33,12 +41,12 @@ def context():
 
 @pytest.fixture(scope="module")
 def found(corpus, context):
-    return run.run(config(corpus=corpus), context)
+    return quality.tables(config(corpus=corpus), Values(context))
 
 
 def test_the_config_knows_every_encoding():
-    assert set(KNOWN) == set(ENCODINGS)
-    assert len(KNOWN) == len(ENCODINGS)
+    assert {*FURTHER, *EncodingsConfig().encodings} == set(ENCODINGS)
+    assert len(EncodingsConfig().encodings) == 14
     assert not set(FURTHER) & set(EncodingsConfig().encodings)
 
 
@@ -66,7 +74,7 @@ def test_bad_input_is_refused_in_one_sentence(changes, message):
 def test_every_encoding_has_a_row_at_every_place(found):
     assert set(found) == {
         "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
-        "comparisons", "extrapolation", "pairs", "literature",
+        "comparisons", "extrapolation", "pairs",
     }  # fmt: skip
     for name, places in (("text_nll", 6), ("last_window", 5), ("copy_accuracy", 4 + 6 + 8)):
         assert found[name].groupby("encoding").size().to_dict() == dict.fromkeys(
@@ -97,7 +105,7 @@ def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
 
 
 def test_the_same_config_gives_the_same_tables(found, corpus):
-    again = run.run(config(corpus=corpus, encodings="nope,rope"), Context())
+    again = quality.tables(config(corpus=corpus, encodings="nope,rope"), Values())
     for name in ("text_nll", "copy_accuracy", "behaviour"):
         mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(drop=True)
         pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
@@ -105,17 +113,17 @@ def test_the_same_config_gives_the_same_tables(found, corpus):
 
 def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(corpus):
     names = "tupe,learned_distance,rope_values_back"
-    quality = run.run(config(encodings=names, corpus=corpus, tasks="text"), Context())["quality"]
-    inside = quality["times_trained_len"] == 1
-    assert (quality[inside]["status"] == "ok").all()
-    stopped = quality[~inside & (quality["status"] == "undefined")]
+    made = quality.tables(config(encodings=names, corpus=corpus, tasks="text"), Values())["quality"]
+    inside = made["times_trained_len"] == 1
+    assert (made[inside]["status"] == "ok").all()
+    stopped = made[~inside & (made["status"] == "undefined")]
     assert set(stopped["encoding"]) == {"tupe", "learned_distance"}
 
 
 @pytest.mark.parametrize("name", FURTHER)
 def test_training_changes_what_a_further_encoding_learns(name, corpus):
     # Until its third step a model whose writers start at zero learns nothing of positions.
-    asked = plan.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
+    asked = quality.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
     before = {k: v.clone() for k, v in asked.encoding().named_parameters()}
     model = asked.model(Context())
     after = dict(model.encoding.named_parameters())
@@ -132,10 +140,8 @@ def test_another_encoding_trains_no_model_twice(corpus):
 
     context = Context(progress=progress)
     for encodings in ("nope", "alibi,nope"):
-        run.run(config(corpus=corpus, encodings=encodings), context)
-    assert [line for line in lines if "training" in line] == [
-        f"{encoding}: training a model, seed 0" for encoding in ("nope", "alibi")
-    ]
+        quality.tables(config(corpus=corpus, encodings=encodings), Values(context))
+    assert [line for line in lines if "training" in line] == ["training a model, seed 0"] * 2
 
 
 def units_of(values: dict[str, list[list[float]]]) -> pd.DataFrame:
@@ -155,7 +161,7 @@ def units_of(values: dict[str, list[list[float]]]) -> pd.DataFrame:
 def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
     values = units_of({"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]})
     both = config(encodings="nope,rope")
-    by_metric = tables.comparisons({"text loss": values, "copy accuracy": values}, both, "rope")
+    by_metric = quality.comparisons({"text loss": values, "copy accuracy": values}, both, "rope")
     assert by_metric.groupby("metric")["verdict"].unique().map(list).to_dict() == {
         "text loss": ["nope"],
         "copy accuracy": ["rope"],
@@ -168,17 +174,17 @@ def test_pairs_of_the_literature_are_compared_at_the_trained_length():
     higher = [[value + 0.2 for value in row] for row in losses]
     values = units_of({"rope_values": higher, "rope": losses, "learned": losses})
     both = config(encodings="rope,rope_values,learned,nope")
-    (row,) = tables.pairs({"text loss": values}, both).to_dict("records")
+    (row,) = quality.pairs({"text loss": values}, both).to_dict("records")
     assert (row["encoding_a"], row["encoding_b"]) == ("rope_values", "rope")
     assert row["verdict"] == "rope"
     assert row["difference"] == pytest.approx(0.2)
     assert (row["seeds"], row["n"]) == (2, 3)
-    assert tables.pairs({"copy accuracy": values}, both).empty
+    assert quality.pairs({"copy accuracy": values}, both).empty
 
 
 def test_growth_against_the_trained_length():
     values = units_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
-    grown = tables.extrapolation({"text loss": values}, config(encodings="nope,sinusoidal"))
+    grown = quality.extrapolation({"text loss": values}, config(encodings="nope,sinusoidal"))
     assert grown.set_index("encoding")["verdict"].to_dict() == {"nope": "~", "sinusoidal": "worse"}
     assert grown.set_index("encoding").loc["sinusoidal", "difference"] == pytest.approx(3.0)
 
@@ -233,8 +239,9 @@ def test_behaviour_of_models_with_random_weights():
     assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
 
 
-def test_times_stand_beside_the_tables_and_not_in_them(found, context):
-    rows = {row["encoding"]: row for row in context.times["encodings"]}
+def test_times_stand_beside_the_tables_and_not_in_them(found, corpus, context):
+    measured = quality.times(config(corpus=corpus), Values(context))["encodings"]
+    rows = {row["encoding"]: row for row in to_records(measured)}
     assert list(rows) == FEW.split(",")
     assert rows["learned"]["decode_context_tokens"] == 64
     assert rows["rope"]["decode_context_tokens"] == 256
@@ -255,21 +262,23 @@ def test_a_ratio_is_told_only_where_the_rounds_agree(monkeypatch, middle, ratio)
 # What was published
 
 
-def test_models_that_did_not_learn_say_nothing_of_the_literature(found):
-    assert found["literature"].empty
-    assert "published statements" not in report.answer(found)
+def test_where_nothing_is_judged_the_answer_says_nothing_of_the_literature(found):
+    assert "published statements" not in quality.answer(found)
 
 
-def test_what_was_decided_is_counted():
-    judged = pd.DataFrame({"verdict": ["reproduced here", "not reproduced here"]})
-    assert report._literature(judged) == "Of 2 published statements decided here 1 are reproduced."
+def test_decided_statements_are_counted():
+    # The words are those of the ledger: were they others, nothing would be counted.
+    words = [Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED]
+    judged = pd.DataFrame({"verdict": list(map(str, words))})
+    assert quality._literature(judged) == "Of 2 published statements decided here 1 are reproduced."
+    assert quality._literature(judged[2:]) == ""
 
 
 # Sentences and figures
 
 
 def test_the_answer_names_the_best_and_counts_the_claims(found):
-    text = report.answer(found)
+    text = quality.answer(found)
     far = found["quality"].query("metric == 'text loss' and times_trained_len == 4")
     best = far.sort_values("value").iloc[0]
     assert f"{ENCODINGS[best['encoding']].label} has the lowest loss" in text
@@ -278,7 +287,7 @@ def test_the_answer_names_the_best_and_counts_the_claims(found):
 
 
 def test_the_summary_has_a_row_per_encoding(found):
-    table = report.summary(found)
+    table = quality.summary(found)
     assert table["encoding"].tolist() == FEW.split(",")
     assert table.columns.tolist()[-4:] == ["text 1x", "text 4x", "copy 1x", "copy 4x"]
     assert table.set_index("encoding")["text 4x"].isna().to_dict()["learned"]
@@ -286,9 +295,9 @@ def test_the_summary_has_a_row_per_encoding(found):
 
 def test_one_task_alone_has_its_own_answer_and_figures(corpus):
     for task, other in (("copy", "text"), ("text", "copy")):
-        only = run.run(config(corpus=corpus, encodings="nope", tasks=task), Context())
-        assert report.answer(only)
-        assert not any(column.startswith(other) for column in report.summary(only))
+        only = quality.tables(config(corpus=corpus, encodings="nope", tasks=task), Values())
+        assert quality.answer(only)
+        assert not any(column.startswith(other) for column in quality.summary(only))
         with use_style():
             assert "cost_and_quality" in draw(only)
 
@@ -307,6 +316,6 @@ def test_figures_name_every_encoding(found):
 
 
 def test_with_one_seed_an_interval_is_about_the_documents(found):
-    quality = found["quality"].query("status == 'ok' and metric == 'text loss'")
-    assert (quality[["seeds", "n"]].to_numpy() == [1, 3]).all()
-    assert (quality["ci_low"] < quality["value"]).all()
+    rows = found["quality"].query("status == 'ok' and metric == 'text loss'")
+    assert (rows[["seeds", "n"]].to_numpy() == [1, 3]).all()
+    assert (rows["ci_low"] < rows["value"]).all()

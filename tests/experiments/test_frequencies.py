@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.experiments.frequencies import report, run
-from ropelab.experiments.frequencies.config import SCHEMES, FrequenciesConfig
-from ropelab.experiments.frequencies.plan import encoding_of, questions
-from ropelab.experiments.frequencies.tables import COPY, NEARER, TEXT
+from ropelab.experiments.frequencies import SCHEMES, FrequenciesConfig
+from ropelab.experiments.frequencies import schemes as body
+from ropelab.experiments.frequencies.schemes import COPY, NEARER, TEXT, encoding_of
 from ropelab.models.encoding.rope import Rope
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Values
 from ropelab.runs.config import build
 from ropelab.runs.store import to_records
 from ropelab.show.figures.frequencies import called, draw
@@ -35,7 +34,7 @@ def config(**changes: object) -> FrequenciesConfig:
 
 @pytest.fixture(scope="module")
 def found(corpus):
-    return run.run(config(corpus=corpus), Context())
+    return body.tables(config(corpus=corpus), Values())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_the_schemes_of_the_reference_can_be_read():
 
 def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_band(corpus):
     wanted = config(corpus=corpus, tasks="copy", seeds="0")
-    cells = questions(wanted)
+    cells = body.cells(wanted)
     assert [dict(cell.labels)["scheme"] for cell in cells] == [*LABELS, *["unscaled"] * 3]
     for cell, label in zip(cells, LABELS, strict=False):
         plan = wanted.parsed_schemes()[label].plan(wanted.geometry(), 64)
@@ -89,7 +88,7 @@ def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
     inv_freq = wanted.geometry().inv_freq
     model = Model()
     gone = []
-    for cell in questions(wanted)[len(LABELS) :]:
+    for cell in body.cells(wanted)[len(LABELS) :]:
         next(cell.reader.passes(model, [64]))
         changed = model.encoding.plan.inv_freq != inv_freq
         assert (model.encoding.plan.inv_freq[changed] == 0).all()
@@ -104,7 +103,7 @@ class Model:
 
 
 def test_cells_of_one_seed_come_together(corpus):
-    seeds = [dict(cell.labels)["seed"] for cell in questions(config(corpus=corpus))]
+    seeds = [dict(cell.labels)["seed"] for cell in body.cells(config(corpus=corpus))]
     assert seeds == sorted(seeds)
 
 
@@ -118,9 +117,7 @@ def test_the_encoding_does_not_depend_on_the_order_of_schemes():
 
 
 def test_every_scheme_has_a_row_at_every_place(found):
-    assert set(found) == {
-        "schemes", "representable", "learned", "comparisons", "removed", "literature",
-    }  # fmt: skip
+    assert set(found) == {"schemes", "representable", "learned", "comparisons", "removed"}
     learned = found["learned"]
     kept = learned[learned["removed"] == "none"]
     places = {TEXT: 4, COPY: 4 + 6, NEARER: 4 + 6}
@@ -151,13 +148,12 @@ def test_the_schemes_are_counted(found):
 
 
 def test_the_same_config_gives_the_same_tables(found, corpus):
-    again = run.run(config(corpus=corpus), Context())
+    again = body.tables(config(corpus=corpus), Values())
     for name, table in found.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
 
-def test_untrained_models_are_alike_and_say_nothing_of_the_literature(found):
-    assert found["literature"].empty
+def test_untrained_models_are_alike(found):
     same = found["removed"]
     assert (same["verdict"] == "~").all()
 
@@ -166,7 +162,7 @@ def test_untrained_models_are_alike_and_say_nothing_of_the_literature(found):
 
 
 def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found):
-    text = report.answer(found)
+    text = body.answer(found)
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
     assert arithmetic < text.index("every float32 score stays the same") < trained
     assert "no model learned" in text
@@ -191,20 +187,20 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(found):
     made = learned(
         {("unscaled", "none"): (0.9, 0.7), ("spaced(n=4, uniform=true)", "none"): (1, 1)}
     )
-    text = report._copying(report.inside(made, COPY), found["schemes"])
+    text = body._copying(body.inside(made, COPY), found["schemes"])
     assert "100% with spaced(n=4, uniform=true)" in text
     assert "unscaled" not in text
 
 
 def test_a_task_that_was_learned_is_told_so():
     rows = pd.DataFrame({"scheme": ["unscaled", "one"], "value": [0.95, 0.4]})
-    assert report._nearer(rows) == "Of two equal cues unscaled finds 95% of the nearer ones."
+    assert body._nearer(rows) == "Of two equal cues unscaled finds 95% of the nearer ones."
     rows["value"] = 0.4
-    assert "decides nothing" in report._nearer(rows)
+    assert "decides nothing" in body._nearer(rows)
 
 
 def test_the_summary_has_a_row_per_scheme_and_band(found):
-    table = report.summary(found)
+    table = body.summary(found)
     assert table["scheme"].tolist() == [*LABELS, *["unscaled"] * 3]
     assert table.columns.tolist() == [
         "scheme", "removed", "frequencies", "copy near", "copy far", "copy in 128", "nearer",
@@ -215,8 +211,9 @@ def test_the_summary_has_a_row_per_scheme_and_band(found):
 
 def test_one_task_alone_has_its_own_answer(corpus):
     for task in ("copy", "text", "nearer"):
-        only = run.run(config(corpus=corpus, tasks=task, schemes="unscaled", seeds="0"), Context())
-        assert report.answer(only)
+        wanted = config(corpus=corpus, tasks=task, schemes="unscaled", seeds="0")
+        only = body.tables(wanted, Values())
+        assert body.answer(only)
         with use_style():
             assert bool(draw(only)) == (task == "copy")
 

@@ -10,14 +10,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from ropelab.errors import MachineError
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical import retrieval as bases
-from ropelab.experiments.encodings import plan as encodings
-from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings import quality as encodings
 from ropelab.experiments.extrapolate import plan as extrapolate
 from ropelab.experiments.extrapolate.config import ExtrapolateConfig
 from ropelab.experiments.extrapolate.given import plan as given
 from ropelab.experiments.extrapolate.given.config import GivenConfig
-from ropelab.experiments.frequencies import plan as frequencies
-from ropelab.experiments.frequencies.config import FrequenciesConfig
+from ropelab.experiments.frequencies import FrequenciesConfig
+from ropelab.experiments.frequencies import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Trained, ask_all, train_all
@@ -52,7 +52,7 @@ LABS = {
     ),
     "frequencies": (
         FrequenciesConfig,
-        frequencies.questions,
+        frequencies.cells,
         {
             **SMALL,
             "dtype": "float32",

@@ -1,4 +1,4 @@
-"""How a trained model behaves: with a cache, with earlier tokens shuffled, with positions moved."""
+"""A trained model with a cache, with earlier tokens shuffled, and with positions moved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from ropelab.models.tasks.cells import Trial
 from ropelab.models.tasks.readers import Reader, defined_length
 from ropelab.runs.cell import Advance, Supply
 
+# Texts on which caches and shuffled orders are tried.
 TEXTS = 4
-"""Texts on which caches and shuffled orders are tried."""
+# Different orders of the earlier tokens that are tried per text.
 SHUFFLES = 8
-"""Different orders of the earlier tokens that are tried per text."""
+# Tokens that are decoded one by one.
 DECODED = 16
-"""Tokens that are decoded one by one."""
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a model behaves on the first texts or sequences of a task, at the trained length."""
+    """Observe a model on the first texts or sequences of a task, at the trained length."""
 
     task: Trial
     length: int
@@ -34,7 +34,7 @@ class Behaviour:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the values depend on besides the model."""
+        """Everything that the values depend on besides the model."""
         return {"task": self.task.key, "length": self.length}
 
     @property
@@ -44,7 +44,7 @@ class Behaviour:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """How many rows of how many tokens are read, pass by pass."""
+        """Rows, and tokens in each, pass by pass."""
         return [(TEXTS * (2 + SHUFFLES), self.length)]
 
     def measure(
@@ -70,7 +70,7 @@ class Behaviour:
 
 @torch.inference_mode()
 def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
-    """One row: everything below.
+    """Return one row with the observations below.
 
     Args:
         tokens: [texts, trained length].
@@ -98,7 +98,7 @@ def cached(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 
 
 def shuffled(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
-    """Shuffle all tokens but the last, and compare what the model says after the last.
+    """Shuffle all tokens but the last, and compare the predictions after the last.
 
     `order_output` is the mean total variation distance of the two predictions (0: order is not
     noticed), `order_first_layer` the relative change of the first layer's attention.
@@ -118,7 +118,7 @@ def shuffled(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 
 
 def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
-    """What the first layer's attention adds to the last token. Shape [texts, width]."""
+    """Return the update of the last token by the first layer's attention [texts, width]."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     x = model.encoding.embed(norm(model.embedding(tokens)), positions)
     return _attention(model)(norm(x), positions, model.encoding.for_layer(0), 0, None)[:, -1]
@@ -127,8 +127,8 @@ def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
 def moved(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     """Move all positions on by half the window and compare the first layer's scores.
 
-    0 (up to rounding) means that a score depends on how far apart two tokens are, and on nothing
-    else about where they stand.
+    0 (up to rounding) means that a score depends on the distance of two tokens, and on nothing
+    else about their positions.
     """
     half = tokens.shape[1] // 2
     here, there = (_first_scores(model, tokens[:, :half], start) for start in (0, half))
@@ -136,7 +136,7 @@ def moved(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 
 
 def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
-    """The first layer's scores of earlier keys when the text starts at position `start`."""
+    """Return the first layer's scores of earlier keys, the text starting at position `start`."""
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
     attention, encoding = _attention(model), model.encoding.for_layer(0)
@@ -149,12 +149,11 @@ def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
 
 
 def _attention(model: LanguageModel) -> Attention:
-    """The attention of the first layer."""
     first = model.layers[0]
     assert isinstance(first, Layer)
     return first.attention
 
 
 def _relative(change: Tensor, reference: Tensor) -> float:
-    """The size of a change relative to what is changed, as root mean squares."""
+    """Return the size of a change relative to the changed values, as root mean squares."""
     return (change.double().square().mean() / reference.double().square().mean()).sqrt().item()

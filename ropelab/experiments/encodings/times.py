@@ -1,6 +1,5 @@
-"""How long training and decoding take, against the model without positions in the same run.
+"""Times of training and decoding, against the model without positions in the same run.
 
-Each encoding takes turns with NoPE, so that both see the same machine, and medians are compared.
 Times differ from run to run, so they go into the manifest and not into a table.
 """
 
@@ -14,25 +13,23 @@ import numpy as np
 import pandas as pd
 import torch
 
-from ropelab.experiments.encodings.config import EncodingsConfig
-from ropelab.experiments.encodings.cost import PLAIN
-from ropelab.experiments.encodings.plan import encoding_of, shape_of
-from ropelab.models.encoding.registry import make_encoding
+from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings.cost import PLAIN, model_with
+from ropelab.models.encoding.base import unfused
 from ropelab.models.lm.batch import Batch
-from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import periodic_batch
 from ropelab.models.lm.training import make_optimizers, one_step
-from ropelab.models.tasks.plans import model_size, recipe_of
+from ropelab.models.tasks.plans import recipe_of
 from ropelab.models.tasks.readers import defined_length
-from ropelab.runs.cell import Advance, Cell, Context, Needs
+from ropelab.runs.cell import Cell, Context, Needs
 
-# How often an encoding and NoPE are timed in turns.
+# Each encoding takes turns with NoPE so often, so that both see the same machine.
 ROUNDS = 5
+# Tokens decoded between two readings of the clock.
 DECODED = 16
-"""Tokens decoded between two readings of the clock."""
+# Largest spread of the middle half of the rounds, as a share of their median.
 STEADY = 0.15
-"""Largest spread of the middle half of the rounds, as a share of their median."""
 Work = Callable[[], object]
 
 
@@ -56,32 +53,42 @@ class Timing:
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """`times`: a row per encoding: throughput, time per decoded token, both against NoPE."""
-        with context.progress(self.title, len(self.config.encodings)) as advance:
-            rows = [_row(self.config, name, ROUNDS, advance) for name in self.config.encodings]
+        config, rows = self.config, []
+        tokens = config.tokens_per_step // config.train_len * config.train_len
+        with context.progress(self.title, len(config.encodings)) as advance:
+            for name in config.encodings:
+                model, plain = (_model(config, each) for each in (name, PLAIN))
+                length = defined_length(model.encoding, config.test_len)
+                step, slower = in_turns(
+                    training_step(config, model), training_step(config, plain), ROUNDS
+                )
+                # New models: those have moved, and their optimizers hold memory.
+                model, plain = (_model(config, each) for each in (name, PLAIN))
+                token, longer = in_turns(decoding(model, length), decoding(plain, length), ROUNDS)
+                rows.append(
+                    {
+                        "encoding": name,
+                        "training_tokens_per_second": round(tokens / step, 1),
+                        "training_time_ratio": slower,
+                        "decode_context_tokens": length,
+                        "decode_seconds": token / DECODED,
+                        "decode_time_ratio": longer,
+                        "threads": torch.get_num_threads(),
+                    }
+                )
+                advance(1)
         return {"times": pd.DataFrame(rows)}
 
 
-def _row(config: EncodingsConfig, name: str, rounds: int, advance: Advance) -> dict[str, Any]:
-    context = defined_length(make_encoding(name, shape_of(config)), config.test_len)
-    step, slower = in_turns(training_step(config, name), training_step(config, PLAIN), rounds)
-    mine, plain = (decoding(config, each, context) for each in (name, PLAIN))
-    token, longer = in_turns(mine, plain, rounds)
-    advance(1)
-    tokens = config.tokens_per_step // config.train_len * config.train_len
-    return {
-        "encoding": name,
-        "training_tokens_per_second": round(tokens / step, 1),
-        "training_time_ratio": slower,
-        "decode_context_tokens": context,
-        "decode_seconds": token / DECODED,
-        "decode_time_ratio": longer,
-        "threads": torch.get_num_threads(),
-    }
+def _model(config: EncodingsConfig, name: str) -> LanguageModel:
+    model = model_with(config, name, config.train_len)
+    unfused(model.encoding)  # as all models of the experiment
+    return model.to(config.device)
 
 
-def training_step(config: EncodingsConfig, name: str) -> Work:
-    """One optimizer step on rows of symbols at the full trained length."""
-    model, recipe = model_with(config, name), recipe_of(config, config.first_window)
+def training_step(config: EncodingsConfig, model: LanguageModel) -> Work:
+    """Return one optimizer step on rows of symbols at the full trained length."""
+    recipe = recipe_of(config, config.first_window)
     optimizers = make_optimizers(model, recipe, config.dtype)
 
     def data(step: int, window: int, rows: int) -> Batch:
@@ -90,10 +97,9 @@ def training_step(config: EncodingsConfig, name: str) -> Work:
     return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
 
 
-def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
-    """A few tokens, one by one, at the end of a context whose keys and values are cached."""
-    model, full = model_with(config, name), Cache()
-    device = model.head.weight.device
+def decoding(model: LanguageModel, context: int) -> Work:
+    """Return the decoding of DECODED tokens, one by one, at the end of a cached context."""
+    full, device = Cache(), model.head.weight.device
     with torch.inference_mode():
         model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
 
@@ -106,17 +112,11 @@ def decoding(config: EncodingsConfig, name: str, context: int) -> Work:
     return work
 
 
-def model_with(config: EncodingsConfig, name: str) -> LanguageModel:
-    """The model, untrained: times do not depend on weights."""
-    size, encoding = model_size(config, VOCABULARY), encoding_of(shape_of(config), name)
-    return LanguageModel(size, encoding).to(config.device)
-
-
 def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]:
-    """Median seconds of `mine`, and how many times those of `plain`, measured in turns.
+    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns.
 
     The ratio is the median over rounds, each round against itself; None where the middle half of
-    the rounds lies further apart than STEADY, as on a machine that does something else too.
+    the rounds is further apart than STEADY, as on a machine that does something else too.
     """
     seconds: tuple[list[float], list[float]] = ([], [])
     for work in (mine, plain):
@@ -128,12 +128,9 @@ def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - start)
-    return statistics.median(seconds[0]), _steady([a / b for a, b in zip(*seconds, strict=True)])
-
-
-def _steady(ratios: list[float]) -> float | None:
-    """The median of ratios that agree, rounded to what they can tell."""
-    if len(ratios) < 2:
-        return None
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return round(middle, 2) if high - low <= STEADY * middle else None
+    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+    steady = None
+    if len(ratios) > 1:
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        steady = round(middle, 2) if high - low <= STEADY * middle else None
+    return statistics.median(seconds[0]), steady

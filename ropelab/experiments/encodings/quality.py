@@ -1,0 +1,332 @@
+"""A model per encoding and seed: its cells, its tables with 95 % intervals, and the answer.
+
+cost, memory   before anything is trained (`cost.py`); behaviour of the trained models
+text_nll       loss by bucket of positions, mean over documents, one row per encoding and seed
+last_window    loss of the same final tokens after growing contexts, the same way
+copy_accuracy  share of tokens copied correctly, by distance and context
+quality        the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
+comparisons    every encoding against one baseline
+pairs          text losses at the trained length of encodings that the literature sets against each
+               other, if there are any
+extrapolation  every encoding against itself at the trained length
+
+Where an encoding is not defined the row is there, its status `undefined` and its value missing.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import pandas as pd
+
+from ropelab.experiments.encodings import EncodingsConfig
+from ropelab.experiments.encodings.behaviour import Behaviour
+from ropelab.experiments.encodings.cost import costs, memory, shape_of
+from ropelab.experiments.encodings.times import Timing
+from ropelab.models.encoding.base import Encoding, unfused
+from ropelab.models.encoding.registry import Shape, make_encoding
+from ropelab.models.lm.trained import Training
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.cells import Asked, collected
+from ropelab.models.tasks.documents import worth_of_context
+from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of
+from ropelab.models.tasks.readers import AsTrained
+from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
+from ropelab.runs.cell import Cell, Values
+from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import LEARNED
+
+# Raise it when an encoding starts or learns differently: its models are then trained anew.
+LEARNING_VERSION = 3
+BASELINE = "rope"
+TEXT, COPY = "text loss", "copy accuracy"
+ROW = ["encoding", "seed"]
+# Encodings whose text losses at the trained length the literature sets against each other.
+PAIRS = (("learned", "sinusoidal"), ("deberta", "transformer_xl"), ("rope_values", "rope"))
+# The verdicts of the table `literature` that decide nothing, and that decide against a statement.
+UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
+
+
+def cells(config: EncodingsConfig) -> list[Cell]:
+    """Return every task of every model, the behaviour of the models, and the clock."""
+    return [*questions(config), *observations(config), Timing(config)]
+
+
+def questions(config: EncodingsConfig) -> list[Asked]:
+    """Return every task of every encoding, for every training seed."""
+    tasks = [beyond_training(config, task) for task in config.tasks]
+    return [
+        Asked(
+            subject=training(config, encoding, seed),
+            trial=task,
+            reader=AsTrained(),
+            labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
+            device=config.device,
+            dtype="float32",
+            model_name=encoding,
+        )
+        for task, encoding, seed in product(tasks, config.encodings, config.seeds)
+    ]
+
+
+def observations(config: EncodingsConfig) -> list[Asked]:
+    """Return every model, observed on the sequences of every task."""
+    asked = questions(config)
+    return [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
+
+
+def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
+    """Describe one model."""
+    task = learned(config)
+    return Training(
+        task=task,
+        size=model_size(config, task.vocabulary),
+        recipe=recipe_of(config, config.first_window),
+        seed=seed,
+        encoding=partial(encoding_of, shape_of(config), encoding, seed),
+        encoding_key={
+            "name": encoding,
+            "trained_len": config.train_len,
+            "version": LEARNING_VERSION,
+        },
+        dtype=config.dtype,
+        fused=False,
+    )
+
+
+def encoding_of(shape: Shape, name: str, seed: int) -> Encoding:
+    """Return the encoding as the models of the experiment carry it."""
+    # Separate products for all, also where a fused kernel is allowed: times then differ by the
+    # work of the encodings, and short windows are trained faster.
+    return unfused(make_encoding(name, shape, seed))
+
+
+def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make the tables."""
+    answers = collected([*questions(config), *observations(config)], values)
+    measured = {**answers.get("text", {}), **answers.get("copy", {})}
+    found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
+    lengths = config.train_len, config.test_len
+    if "buckets" in measured:
+        table = losses(measured["buckets"], [*ROW, *BUCKET])
+        places = pd.DataFrame(grid.buckets(*lengths), columns=BUCKET)
+        found["text_nll"] = _everywhere(table, places, config, NLL)
+        table = losses(measured["last_window"], [*ROW, "context_tokens"])
+        places = pd.DataFrame({"context_tokens": grid.contexts(*lengths)})
+        found["last_window"] = _everywhere(table, places, config, NLL)
+    if "trials" in measured:
+        table = accuracies(measured["trials"], [*ROW, *PLACE])
+        tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
+        places = pd.DataFrame(tried, columns=PLACE)
+        found["copy_accuracy"] = _everywhere(table, places, config, "accuracy")
+    units = _units(measured, config)
+    baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
+    found["quality"] = _quality(units, config)
+    found["comparisons"] = comparisons(units, config, baseline)
+    found["extrapolation"] = extrapolation(units, config)
+    found["pairs"] = pairs(units, config)
+    return found
+
+
+def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Return measured times, for the manifest: tables hold only reproducible values."""
+    return {"encodings": values[Timing(config)]["times"]}
+
+
+def _everywhere(
+    measured: pd.DataFrame, places: pd.DataFrame, config: EncodingsConfig, value: str
+) -> pd.DataFrame:
+    """Return a row for every encoding, seed and place, with a status and the trained length."""
+    rows = pd.DataFrame({"encoding": config.encodings}).merge(
+        pd.DataFrame({"seed": config.seeds}), how="cross"
+    )
+    full = rows.merge(places, how="cross").merge(measured, how="left")
+    counts = [name for name in ("documents", "sequences", "trials") if name in full]
+    full[counts] = full[counts].fillna(0).astype(int)
+    status = full[value].notna().map({True: "ok", False: "undefined"})
+    return full.assign(status=status, train_len_tokens=config.train_len)
+
+
+def _multiples(config: EncodingsConfig) -> list[int]:
+    """1, 2, 4, ... times the trained length, as far as it is tested."""
+    longest = config.test_len // config.train_len
+    return [1 << power for power in range(longest.bit_length())]
+
+
+def _units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[str, pd.DataFrame]:
+    """Return per metric a row for every encoding, seed, multiple of the trained length and unit.
+
+    Copying at a multiple is copying from half of that context back, in all of it.
+    """
+    found = {}
+    wanted = pd.DataFrame({"times_trained_len": _multiples(config)})
+    contexts = wanted["times_trained_len"] * config.train_len
+    if "last_window" in measured:
+        table = measured["last_window"].merge(wanted.assign(context_tokens=contexts))
+        found[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
+    if "trials" in measured:
+        at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
+        table = measured["trials"].merge(at).rename(columns={"sequence": "unit"})
+        found[COPY] = table.assign(value=table["correct"] / table["trials"])
+    columns = ["encoding", "seed", "times_trained_len", "unit", "trials", "value"]
+    return {metric: table[columns] for metric, table in found.items()}
+
+
+def _quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
+    """metric, encoding, times_trained_len, seeds, n, value, interval, worst_seed_value, status.
+
+    The interval is over seeds and units; ``worst_seed_value`` is the mean of the worst seed:
+    whether every model has learned.
+    """
+    records = []
+    for metric, table in units.items():
+        for encoding, times in product(config.encodings, _multiples(config)):
+            rows = _rows(table, encoding, times)
+            told: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
+            if not rows.empty:
+                by_seed = rows.groupby("seed")["value"].mean()
+                worst = by_seed.max() if metric == TEXT else by_seed.min()
+                told = (*over_seeds(rows), worst, "ok")
+            records.append((metric, encoding, times, *told))
+    columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
+    table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
+    return table.assign(train_len_tokens=config.train_len)
+
+
+def _rows(table: pd.DataFrame, encoding: str, times: int) -> pd.DataFrame:
+    return table[(table["encoding"] == encoding) & (table["times_trained_len"] == times)]
+
+
+def _at(table: pd.DataFrame, encoding: str, times: int) -> pd.Series:
+    """Return the values of an encoding at a multiple of the trained length, by seed and unit."""
+    return _rows(table, encoding, times).set_index(["seed", "unit"])["value"]
+
+
+def comparisons(
+    units: dict[str, pd.DataFrame], config: EncodingsConfig, baseline: str
+) -> pd.DataFrame:
+    """Compare every encoding with `baseline` at each multiple; the verdict names the better one."""
+
+    def found() -> Iterator[Pair]:
+        for metric, table in units.items():
+            for times in _multiples(config):
+                reference = _at(table, baseline, times)
+                for encoding in config.encodings:
+                    mine = _at(table, encoding, times)
+                    if encoding != baseline and len(mine) == len(reference) > 0:
+                        about, names = (metric, times, encoding, baseline), (encoding, baseline)
+                        yield Pair(about, difference(mine, reference), names, metric == TEXT)
+
+    return compared(found(), ["metric", "times_trained_len", "encoding_a", "encoding_b"])
+
+
+def pairs(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
+    """Compare the text losses of PAIRS at the trained length."""
+
+    def found() -> Iterator[Pair]:
+        for names in PAIRS:
+            if TEXT in units and {*names} <= {*config.encodings}:
+                a, b = (_at(units[TEXT], name, 1) for name in names)
+                yield Pair(names, difference(a, b), names, smaller_is_better=True)
+
+    return compared(found(), ["encoding_a", "encoding_b"])
+
+
+def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
+    """Compare every encoding at the longest context with itself at the trained length."""
+    longest = _multiples(config)[-1]
+
+    def found() -> Iterator[Pair]:
+        for metric, table in units.items():
+            for encoding in config.encodings if longest > 1 else ():
+                far, near = (_at(table, encoding, times) for times in (longest, 1))
+                if not far.empty:
+                    about = (metric, longest, encoding)
+                    yield Pair(about, difference(far, near), ("better", "worse"), metric == TEXT)
+
+    return compared(found(), ["metric", "times_trained_len", "encoding"])
+
+
+def answer(tables: Tables) -> str:
+    """Name the best encoding at the longest context, and compare with RoPE."""
+    sentences = [_context(tables), _text(tables), _copying(tables), said(tables["comparisons"])]
+    return " ".join(filter(None, [*sentences, _literature(tables.get("literature"))]))
+
+
+def _context(tables: Tables) -> str:
+    """Say how much context is worth to the encoding with the lowest loss inside its length."""
+    quality = tables["quality"]
+    near = quality[(quality["metric"] == TEXT) & (quality["times_trained_len"] == 1)]
+    if near["value"].isna().all():
+        return ""
+    best = str(near.sort_values("value")["encoding"].iloc[0])
+    table = tables["last_window"]
+    worth = worth_of_context(table[table["encoding"] == best])
+    return worth and f"{worth[:-1]} with {_label(tables, best)}, which reads best there."
+
+
+def _text(tables: Tables) -> str:
+    far = _farthest(tables["quality"], TEXT)
+    if far.empty:
+        return ""
+    best = far.sort_values("value").iloc[0]
+    growth = tables["extrapolation"]
+    verdicts = list(growth.loc[growth["metric"] == TEXT, "verdict"])
+    return (
+        f"Reading text of {best['times_trained_len']}x the trained length, "
+        f"{_label(tables, best['encoding'])} has the lowest loss at its end "
+        f"({best['value']:.3f} nats per byte); of {len(verdicts)} encodings "
+        f"{verdicts.count('worse')} read worse than at 1x and {verdicts.count('better')} better."
+    )
+
+
+def _copying(tables: Tables) -> str:
+    quality = tables["quality"]
+    rows = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
+    if rows.empty:
+        return ""
+    far = _farthest(quality, COPY)
+    able = rows[rows["value"] >= LEARNED]["encoding"]
+    far = far[far["encoding"].isin(able)]
+    if far.empty:
+        return "None learned to copy."
+    best = far.sort_values("value").iloc[-1]
+    return (
+        f"{len(able)} of {len(rows)} learned to copy inside the trained length ({LEARNED:.0%} "
+        f"of tokens; {(rows['worst_seed_value'] >= LEARNED).sum()} with every seed); at "
+        f"{best['times_trained_len']}x {_label(tables, best['encoding'])} copies best "
+        f"({best['value']:.0%} of tokens)."
+    )
+
+
+def _literature(judged: pd.DataFrame | None) -> str:
+    if judged is None or (judged["verdict"] == UNDECIDED).all():
+        return ""
+    decided = judged[judged["verdict"] != UNDECIDED]
+    shown = (decided["verdict"] != NOT_REPRODUCED).sum()
+    return f"Of {len(decided)} published statements decided here {shown} are reproduced."
+
+
+def _farthest(quality: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the defined rows at the longest context of one metric."""
+    rows = quality[(quality["metric"] == metric) & (quality["status"] == "ok")]
+    return rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
+
+
+def _label(tables: Tables, encoding: str) -> str:
+    return str(tables["cost"].set_index("encoding").loc[encoding, "label"])
+
+
+def summary(tables: Tables) -> pd.DataFrame:
+    """Return a row per encoding: its cost, losses and copying at 1x and at the longest context."""
+    cost = tables["cost"].set_index("encoding")
+    columns = {"adds": cost["parameters"], "work": cost["train_flops_ratio"].round(2)}
+    for metric, short in ((TEXT, "text"), (COPY, "copy")):
+        rows = tables["quality"][tables["quality"]["metric"] == metric]
+        wide = rows.pivot(index="encoding", columns="times_trained_len", values="value")
+        for times in sorted({wide.columns.min(), wide.columns.max()}) if len(wide) else []:
+            columns[f"{short} {times}x"] = wide[times]
+    return pd.DataFrame(columns).loc[cost.index].rename_axis("encoding").reset_index()
