@@ -17,7 +17,7 @@ LONGEST_NAME = 80
 
 
 def check_name(name: str) -> None:
-    """Refuse an index that would not lie in the results folder itself, or in the way of runs."""
+    """Refuse an index that would be outside of the results folder, or in the way of runs."""
     path = Path(name)
     plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME
     if not plain or path.suffix != ".md":
@@ -28,7 +28,7 @@ def check_name(name: str) -> None:
 
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
-    """Write the index of all finished runs below `results`, and say where it is."""
+    """Write the index of all finished runs below `results`, and return its path."""
     path = results / name
     with replaced_file(path) as fresh:
         fresh.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
@@ -36,33 +36,41 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
 
 
 def _lines(results: Path, title: str) -> Iterator[str]:
+    runs = list(store.finished(results))
+    kept = _kept(results)
     yield f"# {title}"
     yield ""
     yield "Each run: the question, the answer computed from its tables, the command that made it."
-    runs = list(store.finished(results))
+    if kept is not None:
+        yield "Only the figures that the documentation shows are kept here; `make reference` draws"
+        yield "the others, and `ropelab report` of this folder shows all of them in one page."
     yield ""
-    yield from (_entry(results, folder, manifest) for folder, manifest in runs)
+    for folder, manifest in runs:
+        anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").replace("+", "").lower()
+        title = f"{manifest['experiment']} {folder.name}"
+        yield f"- [{title}](#{anchor}): {manifest['question']}"
     for folder, manifest in runs:
         yield ""
-        yield from _section(results, folder, manifest)
+        yield from _section(folder.relative_to(results).as_posix(), manifest, kept)
 
 
-def _entry(results: Path, folder: Path, manifest: Mapping[str, Any]) -> str:
-    anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").replace("+", "").lower()
-    return f"- [{_title(folder, manifest)}](#{anchor}): {manifest['question']}"
+def _kept(results: Path) -> set[str] | None:
+    """Return the figures that the folder's .gitignore excepts; None without one: all are kept."""
+    try:
+        lines = (results / ".gitignore").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return {line.removeprefix("!/") for line in lines if line.startswith("!/")}
 
 
-def _title(folder: Path, manifest: Mapping[str, Any]) -> str:
-    return f"{manifest['experiment']} {folder.name}"
-
-
-def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    where = folder.relative_to(results).as_posix()
-    yield f"## {_title(folder, manifest)}"
+def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> Iterator[str]:
+    made_by = f"ropelab {manifest['packages']['ropelab']}, torch {manifest['packages']['torch']}"
+    code = f", commit {manifest['commit'][:10]}" if manifest["commit"] else ""
+    yield f"## {where.replace('/', ' ')}"
     yield ""
     yield f"**{manifest['question']}** {manifest['answer']}"
     yield ""
-    yield f"Made by `{manifest['command']}`{_made_by(manifest)}; {_time(manifest)}."
+    yield f"Made by `{manifest['command']}` with {made_by}{code}; {_time(manifest)}."
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield ""
@@ -74,27 +82,20 @@ def _section(results: Path, folder: Path, manifest: Mapping[str, Any]) -> Iterat
         yield f"Times of {name} (they differ from run to run; {manifest['threads']} threads):"
         yield ""
         yield from _rows(records)
-    for figure in manifest["figures"] or ():
-        yield ""
-        yield f"![{Path(figure).stem.replace('_', ' ')}]({where}/{figure})"
+    for path in (f"{where}/{figure}" for figure in manifest["figures"] or ()):
+        if kept is None or path in kept:
+            yield ""
+            yield f"![{Path(path).stem.replace('_', ' ')}]({path})"
 
 
 def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
-    """A short table, as Markdown."""
     yield from as_markdown(pd.DataFrame(records, dtype=object), format_value)
 
 
 def _time(manifest: Mapping[str, Any]) -> str:
-    """How long it took, with what ran beside it, and how much of it had been measured before."""
+    """Say the time of a run, and how many of its measurements are from earlier runs."""
     seconds = f"{manifest['seconds']:.0f} s from start to end"
     cells = manifest.get("measurements", {"reused": 0})
     if not cells["reused"]:
         return seconds
     return f"{seconds} ({cells['reused']} of {sum(cells.values())} measurements from earlier runs)"
-
-
-def _made_by(manifest: Mapping[str, Any]) -> str:
-    packages = manifest["packages"]
-    commit = manifest["commit"]
-    code = f", commit {commit[:10]}" if commit else ""
-    return f" with ropelab {packages['ropelab']}, torch {packages['torch']}{code}"

@@ -1,21 +1,23 @@
 """`explore.html`: sliders, and formulas computed in the browser that are those of the package."""
 
 import math
+import re
 from dataclasses import fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ropelab.math.methods import FREQUENCIES, scaling_class
-from ropelab.math.numerics.formats import FORMATS, FloatFormat
+from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.scaling import Scaling
 from ropelab.show.page.document import write_page
 from ropelab.show.page.report import drawing
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
+# What needs a list of factors, which no slider gives, and what no model is extended with.
 NOT_HERE = {"longrope", "one", "spaced", "without"}
-"""What needs a list of factors, which no slider gives, and what no model is extended with."""
+# Radians; the same as the default of `ropelab precision`.
 TOLERANCE = 0.01
-"""Radians; the same as the default of `ropelab precision`."""
 
 
 def write_explore(path: Path) -> Path:
@@ -23,33 +25,37 @@ def write_explore(path: Path) -> Path:
     return write_page(path, "explore.html.j2", SCRIPTS, title="Explore", known=known())
 
 
+def computed() -> set[str]:
+    """Return the names of the methods whose formulas are in rotary.js, one to a line."""
+    script = (files("ropelab.show.page") / "static" / "rotary.js").read_text(encoding="utf-8")
+    table = script.split("const METHODS = {")[1].split("\n};")[0]
+    return set(re.findall(r"^  (\w+): \(", table, re.MULTILINE))
+
+
 def known() -> dict[str, Any]:
-    """What the script takes from the package: methods with their knobs, formats, looks."""
-    names = [name for name in FREQUENCIES if name not in NOT_HERE]
-    return {
-        "methods": {name: _method(scaling_class(name)) for name in names},
-        "formats": [_format(one) for one in FORMATS.values()],
-        "tolerance": TOLERANCE,
-        "looks": drawing()["looks"],
-    }
+    """Return what the script takes from the package: methods with their knobs, formats, looks."""
+    # A method that has no formula in the script yet is not offered: the page works without it.
+    names = [name for name in FREQUENCIES if name in computed() - NOT_HERE]
+    methods = {}
+    for name in names:
+        kind = scaling_class(name)
+        knobs = {knob.name: knob.default for knob in fields(kind)}
+        plain = {name: value for name, value in knobs.items() if not isinstance(value, Scaling)}
+        methods[name] = {"knobs": plain, "source": kind.source}
+    formats = [
+        {
+            "name": one.name,
+            "precision": one.precision,
+            "min_exponent": one.min_exponent,
+            "largest": one.largest,
+            # JSON has neither infinity nor NaN: the script reads them from words.
+            "overflow": one.overflow if math.isfinite(one.overflow) else _word(one.overflow),
+        }
+        for one in FORMATS.values()
+    ]
+    looks = drawing()["looks"]
+    return {"methods": methods, "formats": formats, "tolerance": TOLERANCE, "looks": looks}
 
 
-def _method(kind: Any) -> dict[str, Any]:
-    knobs = {knob.name: knob.default for knob in fields(kind)}
-    plain = {name: value for name, value in knobs.items() if not isinstance(value, Scaling)}
-    return {"knobs": plain, "source": kind.source}
-
-
-def _format(one: FloatFormat) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "precision": one.precision,
-        "min_exponent": one.min_exponent,
-        "largest": one.largest,
-        "overflow": _plain(one.overflow),
-    }
-
-
-def _plain(value: float) -> float | str:
-    """A number as JSON has it; what it has not is a word."""
-    return value if math.isfinite(value) else ("NaN" if math.isnan(value) else "Infinity")
+def _word(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity"

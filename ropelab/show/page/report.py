@@ -1,19 +1,26 @@
 """`index.html`: all finished runs on one page that needs no server and no network."""
 
+import base64
+import io
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from scipy import stats
 
+from ropelab.runs.files import read_regular
+from ropelab.runs.notices import say
 from ropelab.runs.stats import CONFIDENCE
+from ropelab.show.drawn import as_files, finished
 from ropelab.show.looks import LOOKS, PALETTE
-from ropelab.show.page.columns import for_script
-from ropelab.show.page.disagreements import disagreements
 from ropelab.show.page.document import write_page
-from ropelab.show.page.ledger import ledger_of, notes_of
-from ropelab.show.page.pictures import embedded
+from ropelab.show.page.joins import disagreements
+from ropelab.show.page.ledger import ledger_of, notes_of, statements_of
 from ropelab.show.page.shown import Shown
+from ropelab.show.page.views import for_script
 
 SCRIPTS = (
     "common.js",
@@ -24,48 +31,54 @@ SCRIPTS = (
     "compare.js",
     "report.js",
 )
+# Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
+# Pictures in the page are smaller than on disk: flat areas in few colours, at most so wide.
+WIDTH = 800
+COLORS = 40
 
 
-def write_report(runs: Sequence[Shown], path: Path, title: str = "Results") -> Path:
-    """Write the page of these runs, whole or not at all, and say where it is."""
-    ordered = sorted(runs, key=_by_distance_from_the_defaults)
+def write_report(
+    runs: Sequence[Shown], path: Path, title: str = "Results", draw: bool = True
+) -> Path:
+    """Write the page of these runs, whole or not at all, and say where it is.
+
+    Args:
+        draw: draw the figures that are not stored; else they are left out.
+    """
+    # By the distance from the defaults: the plain run of an experiment comes first.
+    ordered = sorted(
+        runs,
+        key=lambda run: (run.manifest["experiment"], len(run.settings), len(run.label), run.label),
+    )
+    questions: dict[str, list[Shown]] = {}
+    for run in ordered:
+        questions.setdefault(run.manifest["question"], []).append(run)
     ledger = ledger_of(ordered)
     return write_page(
         path,
         "report.html.j2",
         SCRIPTS,
         title=title,
-        questions=_by_question(ordered),
+        questions=questions,
         runs=ordered,
         disagreements=disagreements(ordered),
         ledger=ledger,
-        notes=notes_of(ledger[0]) if ledger else [],
-        pictures=_pictures,
+        statements=statements_of(ledger) if ledger else [],
+        notes=notes_of(ledger) if ledger else [],
+        pictures=lambda run: _pictures(run, draw),
         data={"runs": [_data(run) for run in ordered], **drawing()},
     )
 
 
-def _by_distance_from_the_defaults(run: Shown) -> tuple[str, int, int, str]:
-    return run.manifest["experiment"], len(run.settings), len(run.label), run.label
-
-
 def drawing() -> dict[str, Any]:
-    """What the script needs to draw as the figures are drawn, and to make intervals."""
+    """Return what the script needs to draw as the figures are drawn, and to make intervals."""
     looks = {
         name: [PALETTE.index(look.color), look.marker, look.line] for name, look in LOOKS.items()
     }
     degrees = range(1, QUANTILES + 1)
     quantiles = [float(stats.t.ppf((1 + CONFIDENCE) / 2, degree)) for degree in degrees]
     return {"looks": looks, "quantiles": quantiles}
-
-
-def _by_question(runs: Sequence[Shown]) -> dict[str, list[Shown]]:
-    """Every question with the runs that answer it, the oldest question first."""
-    groups: dict[str, list[Shown]] = {}
-    for run in runs:
-        groups.setdefault(run.manifest["question"], []).append(run)
-    return groups
 
 
 def _data(run: Shown) -> dict[str, Any]:
@@ -77,8 +90,51 @@ def _data(run: Shown) -> dict[str, Any]:
     }
 
 
-def _pictures(run: Shown) -> list[tuple[str, str]]:
-    """The run's figures that are there: a name and the picture."""
-    paths = (run.folder / figure for figure in run.manifest.get("figures") or ())
-    found = ((path.stem.replace("_", " "), embedded(path)) for path in paths)
-    return [(name, picture) for name, picture in found if picture]
+def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
+    """Return the run's figures by name, stored or drawn again from its tables."""
+    paths = [run.folder / figure for figure in run.manifest.get("figures") or ()]
+    files = {path.name: read_regular(path) for path in paths if path.is_file()}
+    missing = [path.name for path in paths if path.name not in files]
+    if missing and draw:
+        files |= _drawn(run)
+    elif missing:
+        say(f"left out: {len(missing)} figures of {run.folder} that are not stored")
+    found = []
+    for path in paths:
+        picture = embedded(files[path.name], path) if path.name in files else ""
+        if picture:
+            found.append((path.stem.replace("_", " "), picture))
+    return found
+
+
+def _drawn(run: Shown) -> dict[str, bytes]:
+    name = f"ropelab.show.figures.{run.manifest['experiment'].replace('-', '_')}"
+    if not find_spec(name):
+        say(f"left out: figures of {run.folder}: {run.manifest['experiment']} has none here")
+        return {}
+    try:
+        return as_files(finished(import_module(name).draw, run.tables))
+    except (KeyError, ValueError, IndexError) as error:  # tables of an earlier version
+        say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
+        return {}
+
+
+def embedded(content: bytes, path: Path) -> str:
+    """Return a picture as a data address, losslessly, but narrower and in few colours.
+
+    Empty for content that is no picture, with a notice that names `path`.
+    """
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            plain = picture.convert("RGB")
+    except (OSError, ValueError, SyntaxError) as error:
+        say(f"left out: {path}: {error}")
+        return ""
+    if plain.width > WIDTH:
+        height = round(plain.height * WIDTH / plain.width)
+        plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)
+    # Of few colours in flat areas, lossless WebP takes a fifth less than PNG.
+    buffer = io.BytesIO()
+    few = plain.quantize(COLORS, Image.Quantize.FASTOCTREE).convert("RGB")
+    few.save(buffer, format="WEBP", lossless=True, quality=100)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

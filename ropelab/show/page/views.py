@@ -1,104 +1,50 @@
-"""How a table is first drawn: which column lies along the axis, which goes up, which make lines.
+"""Tables for the page's script: kinds of columns, the first view, columns with their titles.
 
 Everything follows from the columns: their names, units and values. Where that guesses badly, a
-table has hints in HINTS; the first whose columns the table has is taken.
+table has a row in `joins.HINTS`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
+from ropelab.show.page.joins import HINTS, UNDRAWN, View
 
 COUNTS = ("n", "documents", "sequences", "trials", "draws", "seeds", "neighbours", "positions")
-FEW, MANY = 12, 60
-SHORT = 48
 OUTCOMES = ("verdict", "status", "agrees", "differs", "result")
 SETTING = "train_len_tokens"
+# Numbers with so few values are choices; words with so many are not.
+FEW, MANY = 12, 60
+# Characters of a word that can name a line.
+SHORT = 48
+# The name of a method with its factor and arm, which a table gets if it has those columns.
 LABEL = "label"
-"""The name of a method with its factor and arm, which a table gets where it has those columns."""
-
-
-@dataclass(frozen=True)
-class View:
-    """One way to draw a table.
-
-    Attributes:
-        x: the column along the axis.
-        y: the columns drawn; more than one if they are compared with each other.
-        series: the columns whose values make the lines.
-        where: column to the value whose rows are drawn.
-    """
-
-    x: str
-    y: tuple[str, ...]
-    series: tuple[str, ...] = ()
-    where: Mapping[str, Any] = field(default_factory=dict)
-
-    def columns(self) -> set[str]:
-        """Every column that the view needs."""
-        return {self.x, *self.y, *self.series, *self.where}
-
-
-HINTS: Mapping[str, tuple[View, ...]] = {
-    "text_nll": (View("bucket_end_tokens", ("nll_nats_per_byte",)),),
-    "last_window": (View("context_tokens", ("nll_nats_per_byte",)),),
-    "copy_accuracy": (View("distance_tokens", ("accuracy",)),),
-    "passkey_accuracy": (View("depth_percent", ("accuracy",)),),
-    "multiquery_accuracy": (View("depth_percent", ("accuracy",)),),
-    "recall_accuracy": (View("distance_tokens", ("accuracy",)),),
-    "quality": (View("times_trained_len", ("value",), ("encoding",)),),
-    "extrapolation": (View("encoding", ("difference",), (), {"metric": "text"}),),
-    "cost": (View("encoding", ("parameters",)),),
-    "memory": (View("length_tokens", ("kept_bytes",), ("encoding",)),),
-    "growth": (
-        View(
-            "position_end",
-            ("max_angle_error_rad",),
-            ("name",),
-            {"kind": "stage", "format": "bfloat16"},
-        ),
-    ),
-    "pairs": (
-        View("pair", ("wavelength_tokens", "scaled_wavelength_tokens")),
-        View("pair", ("wavelength_tokens",)),
-    ),
-    "comparisons": (
-        View("at_tokens", ("difference",), ("method_b",)),
-        View("times_trained_len", ("difference",), ("encoding_b",)),
-        View("distance_tokens", ("difference",), ("scheme_a",)),
-    ),
-    "learned": (
-        View(
-            "distance_tokens",
-            ("value",),
-            ("scheme",),
-            {"metric": "copy accuracy", "removed": "none"},
-        ),
-    ),
-    "removed": (View("distance_tokens", ("difference",), ("removed_a",)),),
-    "collisions": (View("position_end", ("fraction",), ("format",)),),
-    "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
-    "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
-    "casts": (View("name", ("max_angle_error_rad",), (), {"kind": "preset"}),),
-    "resolution": (View("format", ("adjacent_collisions",), ("channel",)),),
-    "bound": (View("context_tokens", ("first_admissible_base", "stable_base")),),
-    "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
-    "theories": (View("context_tokens", ("base",), ("theory",)),),
-    "decay": (View("distance_tokens", ("relative",), ("curve",)),),
-    "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
-    "sinusoid_distance": (View("distance_tokens", ("value",), ("spacing",)),),
+WORDS = {
+    "nll": "loss",
+    "label": "method, factor and arm",
+    "ci_low": "95 % interval, low",
+    "ci_high": "95 % interval, high",
+    "rms": "root mean square",
+    "len": "length",
+    "freq": "frequency",
+    "inv_freq": "frequency",
 }
 
 
-UNDRAWN = {"windows"}
-"""Tables of ranges, which no point stands for."""
+def labelled(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with labels of its rows, if they are methods with a factor and an arm."""
+    if {"method", "factor", "arm"} <= set(table.columns) and LABEL not in table.columns:
+        return table.assign(**{LABEL: row_labels(table)})
+    return table
 
 
 def kinds_of(table: pd.DataFrame) -> dict[str, str]:
-    """What each column is for: key, measure, count, interval, repeat, setting or words."""
+    """Return the kind of each column: key, measure, count, interval, repeat, setting or words."""
     names = [str(name) for name in table.columns]
     kinds = {name: _kind(table, name) for name in names}
     for low, high in intervals(names).values():
@@ -108,30 +54,26 @@ def kinds_of(table: pd.DataFrame) -> dict[str, str]:
 
 def _kind(table: pd.DataFrame, name: str) -> str:
     column = table[name]
-    if name in COUNTS:
-        return "count"
-    if name == "seed":
-        return "repeat"
-    if name == SETTING:
-        return "setting"
+    plain = {**dict.fromkeys(COUNTS, "count"), "seed": "repeat", SETTING: "setting"}
+    if name in plain:
+        return plain[name]
     distinct = column.nunique()
     if not is_number(column):
         longest = int(column.dropna().astype(str).str.len().max() or 0) if distinct else 0
         return "key" if 0 < distinct <= MANY and longest <= SHORT else "words"
-    ahead = (
-        unit_of(name) == "tokens" or name in ("pair", "position") or name.startswith("position_")
-    )
+    if unit_of(name) == "tokens" or name in ("pair", "position") or name.startswith("position_"):
+        return "key"
     repeated = distinct <= FEW and len(table) >= 3 * distinct
-    return "key" if ahead or (repeated and (column.dropna() % 1 == 0).all()) else "measure"
+    return "key" if repeated and (column.dropna() % 1 == 0).all() else "measure"
 
 
 def is_number(column: pd.Series) -> bool:
-    """Whether a column holds numbers; truth values are words."""
+    """Return True if a column holds numbers; truth values are words."""
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 def intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The bounds of each measured column: they follow it, named `..ci_low..` and `..ci_high..`.
+    """Return the bounds of each measured column: they follow it, `..ci_low..` and `..ci_high..`.
 
     >>> intervals(["accuracy", "ci_low", "ci_high", "n"])
     {'accuracy': ('ci_low', 'ci_high')}
@@ -143,62 +85,113 @@ def intervals(names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def views_of(name: str, table: pd.DataFrame) -> View | None:
-    """How the table of that name is first drawn; None if nothing in it can be."""
+    """Return how the table of that name is first drawn; None if nothing in it can be."""
     kinds = kinds_of(table)
     fitting = (view for view in HINTS.get(name, ()) if view.columns() <= set(kinds))
-    hint = next(fitting, None) or _derived(table, kinds)
-    if hint is None or len(table) < 2 or name in UNDRAWN:
+    view = next(fitting, None) or _derived(table, kinds)
+    if view is None or len(table) < 2 or name in UNDRAWN:
         return None
-    if table[hint.x].nunique() == 1 and hint.series:
-        hint = View(hint.series[0], hint.y, (), hint.where)
-    if not hint.series and len(hint.y) == 1:
-        hint = replace(hint, series=tuple(_lines(table, kinds, hint)))
-    return _single(table, kinds, hint)
+    if table[view.x].nunique() == 1 and view.series:
+        view = View(view.series[0], view.y, (), view.where)
+    if not view.series and len(view.y) == 1:
+        # The label makes the lines if there is one, else the first key with a few values.
+        taken = {*view.columns(), *OUTCOMES}
+        few = (
+            key
+            for key, kind in kinds.items()
+            if kind == "key" and key not in taken and 2 <= table[key].nunique() <= 2 * FEW
+        )
+        by = LABEL if LABEL in kinds else next(few, None)
+        view = replace(view, series=() if by is None else (by,))
+    return _single(table, kinds, view)
 
 
 def _derived(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
+    """Draw the first measure, one with an interval if there is any, along the most varied key."""
     measures = [name for name, kind in kinds.items() if kind == "measure"]
-    known = intervals(list(kinds))
-    up = next((name for name in known if name in measures), None) or next(iter(measures), None)
+    known = [name for name in intervals(list(kinds)) if name in measures]
     keys = [name for name, kind in kinds.items() if kind == "key" and table[name].nunique() > 1]
     numbers = [name for name in keys if is_number(table[name]) and table[name].nunique() > 2]
-    along = max(numbers, key=lambda name: table[name].nunique(), default=next(iter(keys), None))
-    if up is None or along is None:
+    if not measures or not keys:
         return None
-    return View(along, (up,))
-
-
-def _lines(table: pd.DataFrame, kinds: Mapping[str, str], view: View) -> Iterator[str]:
-    """The column that makes lines: the label if there is one, else the first fitting key."""
-    if LABEL in kinds:
-        yield LABEL
-        return
-    taken = view.columns()
-    for name, kind in kinds.items():
-        if (
-            kind == "key"
-            and name not in (*taken, *OUTCOMES)
-            and 2 <= table[name].nunique() <= FEW + FEW
-        ):
-            yield name
-            return
+    along = max(numbers or keys[:1], key=lambda name: table[name].nunique())
+    return View(along, ((known or measures)[0],))
 
 
 def _single(table: pd.DataFrame, kinds: Mapping[str, str], view: View) -> View:
-    """The view of as few rows as needed so that no point stands for two different things."""
+    """Narrow a view to so few rows that no point stands for two different things."""
     where = {k: v for k, v in view.where.items() if (table[k].astype(str) == str(v)).any()}
-    rows = _rows(table, where)
+    rows = table
+    for name, value in where.items():
+        rows = rows[rows[name].astype(str) == str(value)]
     identity = [view.x, *view.series, *(name for name in kinds if kinds[name] == "repeat")]
-    open_keys = (n for n, kind in kinds.items() if kind == "key" and n not in OUTCOMES)
-    for name in open_keys:
+    for name in (n for n, kind in kinds.items() if kind == "key" and n not in OUTCOMES):
         if rows.groupby(identity, dropna=False)[name].nunique().gt(1).any():
             values = rows[name].dropna()
             where[name] = values.max() if unit_of(name) == "tokens" else values.iloc[0]
-            rows = _rows(table, where)
+            rows = rows[rows[name].astype(str) == str(where[name])]
     return replace(view, where=where)
 
 
-def _rows(table: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
-    for name, value in where.items():
-        table = table[table[name].astype(str) == str(value)]
-    return table
+def for_script(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    """Return one table as the script reads it: columns, their bounds, how it is first drawn."""
+    table = labelled(table)
+    kinds, view = kinds_of(table), views_of(name, table)
+    shown = None
+    if view is not None:
+        where = {column: _choice(value) for column, value in view.where.items()}
+        shown = {"x": view.x, "y": view.y, "series": view.series, "where": where}
+    return {
+        "name": name,
+        "title": " ".join(WORDS.get(word, word) for word in name.split("_")),
+        "rows": len(table),
+        "columns": [_column(table[column], kinds[column]) for column in kinds],
+        "bounds": intervals(list(kinds)),
+        "view": shown,
+    }
+
+
+def _column(column: pd.Series, kind: str) -> dict[str, Any]:
+    name = str(column.name)
+    about = {"name": name, "title": title_of(name), "unit": unit_of(name), "kind": kind}
+    if is_number(column):
+        return about | {"values": [_number(value) for value in column.tolist()]}
+    codes, distinct = pd.factorize(column)
+    return about | {"codes": codes.tolist(), "words": [_word(value) for value in distinct]}
+
+
+def _choice(value: Any) -> str:
+    """Write a value as the script writes it among the choices of its column."""
+    is_word = isinstance(value, str) or pd.api.types.is_bool(value)
+    return _word(value) if is_word else str(_number(float(value)))
+
+
+def _number(value: float) -> float | str | None:
+    """Return a number as JSON has it: missing is null, infinite a word."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        if value.is_integer() and abs(value) < 1e15:
+            return int(value)
+    return value
+
+
+def _word(value: object) -> str:
+    return ("yes" if value else "no") if pd.api.types.is_bool(value) else str(value)
+
+
+def title_of(column: str) -> str:
+    """Return a column's name as words, its unit in brackets.
+
+    >>> title_of("nll_nats_per_byte"), title_of("distance_tokens"), title_of("accuracy")
+    ('loss (nats per byte)', 'distance (tokens)', 'accuracy')
+    """
+    unit = unit_of(column)
+    plain = column.removesuffix(unit).rstrip("_") if unit else column
+    words = WORDS.get(plain) or " ".join(WORDS.get(word, word) for word in plain.split("_"))
+    if not unit:
+        return words
+    spelled = unit.replace("_", " ")
+    return f"{words} ({spelled})" if words else spelled

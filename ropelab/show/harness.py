@@ -1,0 +1,220 @@
+"""Runs as the results files of lm-evaluation-harness 0.4: tasks with metrics and their errors.
+
+A run of models trained here is one file: every line of a measured table at every place is a task.
+A run of a released model is a file for each evaluation mode of it, `<model> (<row>)` in a folder
+of its own: the harness evaluates one model at a time, and positions are part of the model there.
+A task has a name of the harness only if the measurement is of the same kind. It is never the same
+one: `differs` under `configs` says in what, and its alias and its version are ropelab's.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+from scipy import stats
+
+from ropelab.errors import InputError
+from ropelab.runs.labels import row_labels
+from ropelab.runs.stats import mean_interval
+from ropelab.runs.tables import Tables
+from ropelab.show.page.shown import Shown
+from ropelab.show.page.views import intervals, kinds_of, labelled, views_of
+from ropelab.show.terminal import format_value
+
+# The tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654) as lm-evaluation-harness 0.4.9 has them.
+KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiquery"}
+TEXT = "text_nll"
+# The differences from what the harness means by a task, or by the metrics of that name.
+DIFFERS = {
+    "niah_single_2": "RULER hides a sentence about a named number in essays and looks for the "
+    "number in what the model generates. Here the text is that of the corpus, the wording another, "
+    "the key has no name, and an answer counts if greedy decoding gives exactly its tokens.",
+    "niah_multiquery": "RULER hides four numbers in essays, asks for all in one question and "
+    "counts those that the model generates. Here the text is that of the corpus, the wording "
+    "another, there is a number at every depth, and each is asked for after the right answers to "
+    "the questions before it; an answer counts if greedy decoding gives exactly its tokens.",
+    "ropelab_text": "The harness' metrics of the same names are of one published text, weighted "
+    "by its bytes, read in windows of the model's length. Here documents of the corpus are read "
+    "from their beginnings up to the tested length, and each weighs the same.",
+}
+# Half-width of a 95 % interval in standard errors, for intervals of many samples.
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One value of a task; `error` is its standard error, `higher` is True if more is better."""
+
+    value: float | None
+    error: float | None = None
+    higher: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task of a file: its metrics by name, and how many documents or rows were evaluated."""
+
+    name: str
+    metrics: Mapping[str, Metric]
+    samples: int
+    alias: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
+    """Return documents by the path of their file below the folder of the export."""
+    manifest = run.manifest
+    config = manifest.get("config", {})
+    if config.get("hf"):
+        return of_released_model(manifest, tables)
+    experiment = manifest["experiment"]
+    tasks = list(_every_line(experiment, tables))
+    return {"results.json": _document(tasks, manifest, f"ropelab {experiment}", config)}
+
+
+def _document(
+    tasks: list[Task], manifest: Mapping[str, Any], model: str, config: Mapping[str, Any]
+) -> dict[str, Any]:
+    results: dict[str, dict[str, Any]] = {}
+    configs: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        entry = results[task.name] = {"alias": task.alias or task.name}
+        for name, metric in task.metrics.items():
+            # Behind the comma is the harness' filter: answers are scored unchanged.
+            entry[f"{name},none"] = metric.value
+            entry[f"{name}_stderr,none"] = "N/A" if metric.error is None else metric.error
+        metrics = [{"metric": n, "higher_is_better": m.higher} for n, m in task.metrics.items()]
+        about = {"task": task.name, "metric_list": metrics, "num_fewshot": 0}
+        configs[task.name] = {**about, **task.config}
+    version = f"ropelab-{manifest['experiment']}-{manifest['version']}"
+    return {
+        "results": results,
+        "group_subtasks": {task.name: [] for task in tasks},
+        "configs": configs,
+        "versions": {task.name: version for task in tasks},
+        "n-shot": {task.name: 0 for task in tasks},
+        "higher_is_better": {
+            task.name: {name: metric.higher for name, metric in task.metrics.items()}
+            for task in tasks
+        },
+        "n-samples": {
+            task.name: {"original": task.samples, "effective": task.samples} for task in tasks
+        },
+        "config": dict(config),
+        "git_hash": manifest.get("commit"),
+        "date": datetime.fromisoformat(manifest["start"]).timestamp(),
+        "model_source": "ropelab",
+        "model_name": model,
+    }
+
+
+def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
+    """Yield `<experiment>/<table>/<line>@<place>`, each with one metric.
+
+    Tables without intervals or seeds measure nothing.
+    """
+    for name, table in tables.items():
+        table = labelled(table)
+        view = views_of(name, table)
+        if view is None or len(view.y) != 1:
+            continue
+        (metric,) = view.y
+        bounds = intervals([str(column) for column in table.columns]).get(metric)
+        if bounds is None and "repeat" not in kinds_of(table).values():
+            continue
+        for values, rows in table.groupby([*view.where, *view.series, view.x], sort=False):
+            *line, at = (format_value(value) for value in values)
+            found = rows.dropna(subset=metric)
+            one = Metric(value=None) if found.empty else _over_seeds(found, metric, bounds)
+            place = f"{experiment}/{name}/{','.join(line)}@{at}"
+            yield Task(name=place, metrics={metric: one}, samples=len(found))
+
+
+def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None) -> Metric:
+    """Return the mean with its standard error over several seeds, else that of the interval."""
+    mean = mean_interval(rows[metric])
+    if mean.n > 1:
+        error = float(rows[metric].to_numpy(dtype=float).std(ddof=1)) / mean.n**0.5
+        return Metric(value=mean.value, error=error)
+    if bounds is None or rows[list(bounds)].isna().any(axis=None):
+        return Metric(value=mean.value)
+    low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
+    # Half of the interval in standard errors: Student's for a mean over a few documents.
+    half = stats.t.ppf(0.975, rows["documents"].iloc[0] - 1) if "documents" in rows else Z95
+    return Metric(value=mean.value, error=float(high - low) / (2 * float(half)))
+
+
+def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, dict[str, Any]]:
+    """Return the documents of all rows by their paths, as the harness names its files.
+
+    Raises:
+        InputError: the harness measures nothing like what is in these tables.
+    """
+    config = manifest["config"]
+    measured = {name: table for name, table in tables.items() if name in (*KEYS, TEXT)}
+    if not measured:
+        raise InputError(
+            f"lm-eval has a place for none but these tables: {', '.join((*KEYS, TEXT))}"
+        )
+    labels = {name: row_labels(table) for name, table in measured.items()}
+    found = {}
+    for label in dict.fromkeys(label for column in labels.values() for label in column):
+        rows = {name: t[[each == label for each in labels[name]]] for name, t in measured.items()}
+        tasks = [
+            _text(table) if name == TEXT else _keys(KEYS[name], table)
+            for name, table in rows.items()
+            if len(table)
+        ]
+        called = f"{config['hf']} ({label})"
+        about = {
+            "model": "ropelab",
+            "model_args": f"pretrained={config['hf']},dtype={config['dtype']}",
+            "batch_size": 1,
+            "device": config["device"],
+            "limit": None,
+            "read_by": label,
+            "ropelab": dict(config),
+        }
+        folder = re.sub(r"[^\w.=-]+", "_", called.replace(" ×", "-x")).strip("_")
+        path = f"{folder}/results_{manifest['start'].replace(':', '-')}.json"
+        found[path] = _document(tasks, manifest, called, about)
+    return found
+
+
+def _keys(task: str, table: pd.DataFrame) -> Task:
+    """Return the share found, under the length of the context as RULER's metrics are named."""
+    # With several keys to a text the answers depend on each other: no error of a share.
+    independent = task != "niah_multiquery"
+    metrics, samples = {}, 0
+    for length, rows in table.groupby("context_tokens"):
+        asked = int(rows["trials"].sum())
+        samples += asked if independent else int(rows["trials"].max())
+        share = float((rows["accuracy"] * rows["trials"]).sum() / asked)
+        error = math.sqrt(share * (1 - share) / (asked - 1)) if independent and asked > 1 else None
+        metrics[str(length)] = Metric(value=share, error=error, higher=True)
+    depths = [int(depth) for depth in table["depth_percent"].unique()]
+    status, alias = str(table["status"].iloc[0]), f"{task} (as ropelab asks it)"
+    return _task(task, alias, metrics, samples, depths_percent=depths, status=status)
+
+
+def _text(table: pd.DataFrame) -> Task:
+    """Return nats per byte over all positions of the longest pass, in the harness' two units."""
+    widths = table["bucket_end_tokens"] - table["bucket_start_tokens"]
+    nats = float((table["nll_nats_per_byte"] * widths).sum() / widths.sum())
+    metrics = {
+        "byte_perplexity": Metric(value=math.exp(nats), higher=False),
+        "bits_per_byte": Metric(value=nats / math.log(2), higher=False),
+    }
+    tokens, documents = int(table["bucket_end_tokens"].max()), int(table["documents"].iloc[0])
+    return _task("ropelab_text", "ropelab_text", metrics, documents, tokens=tokens)
+
+
+def _task(
+    name: str, alias: str, metrics: Mapping[str, Metric], samples: int, **more: object
+) -> Task:
+    config = {"output_type": "loglikelihood", "differs": DIFFERS[name], **more}
+    return Task(name=name, metrics=metrics, samples=samples, alias=alias, config=config)

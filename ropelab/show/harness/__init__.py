@@ -1,1 +1,0 @@
-"""Runs in the shape in which lm-evaluation-harness 0.4 writes its results."""

@@ -1,0 +1,174 @@
+"""Single tables by the names of their columns: how each is first drawn, and where it disagrees.
+
+Everything that knows a table's columns by name is a row here; tests run every row against the
+committed reference, so a renamed column cannot silently empty a part of the page.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from string import Formatter
+from typing import Any
+
+import pandas as pd
+
+from ropelab.show.page.shown import Shown
+from ropelab.show.terminal import format_value
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to draw a table.
+
+    Attributes:
+        x: the column along the axis.
+        y: the columns drawn; more than one if they are compared with each other.
+        series: the columns whose values make the lines.
+        where: column to the value whose rows are drawn.
+    """
+
+    x: str
+    y: tuple[str, ...]
+    series: tuple[str, ...] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def columns(self) -> set[str]:
+        """Return every column that the view needs."""
+        return {self.x, *self.y, *self.series, *self.where}
+
+
+# How a table is first drawn where its columns alone suggest something worse: the first of its
+# views whose columns the table has.
+HINTS: Mapping[str, tuple[View, ...]] = {
+    "text_nll": (View("bucket_end_tokens", ("nll_nats_per_byte",)),),
+    "last_window": (View("context_tokens", ("nll_nats_per_byte",)),),
+    "copy_accuracy": (View("distance_tokens", ("accuracy",)),),
+    "passkey_accuracy": (View("depth_percent", ("accuracy",)),),
+    "multiquery_accuracy": (View("depth_percent", ("accuracy",)),),
+    "recall_accuracy": (View("distance_tokens", ("accuracy",)),),
+    "quality": (View("times_trained_len", ("value",), ("encoding",)),),
+    "extrapolation": (View("encoding", ("difference",), (), {"metric": "text loss"}),),
+    "cost": (View("encoding", ("parameters",)),),
+    "memory": (View("length_tokens", ("kept_bytes",), ("encoding",)),),
+    "growth": (
+        View(
+            "position_end",
+            ("max_angle_error_rad",),
+            ("name",),
+            {"kind": "stage", "format": "bfloat16"},
+        ),
+    ),
+    "pairs": (
+        View("pair", ("wavelength_tokens", "scaled_wavelength_tokens")),
+        View("pair", ("wavelength_tokens",)),
+    ),
+    "comparisons": (
+        View("at_tokens", ("difference",), ("method_b",)),
+        View("times_trained_len", ("difference",), ("encoding_b",)),
+        View("distance_tokens", ("difference",), ("scheme_a",)),
+    ),
+    "learned": (
+        View(
+            "distance_tokens",
+            ("value",),
+            ("scheme",),
+            {"metric": "copy accuracy", "removed": "none"},
+        ),
+    ),
+    "removed": (View("distance_tokens", ("difference",), ("removed_a",)),),
+    "collisions": (View("position_end", ("fraction",), ("format",)),),
+    "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
+    "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
+    "casts": (View("name", ("max_angle_error_rad",), (), {"kind": "preset"}),),
+    "resolution": (View("format", ("adjacent_collisions",), ("channel",)),),
+    "bound": (View("context_tokens", ("first_admissible_base", "stable_base")),),
+    "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
+    "theories": (View("context_tokens", ("base",), ("theory",)),),
+    "decay": (View("distance_tokens", ("relative",), ("curve",)),),
+    "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
+    "sinusoid_distance": (View("distance_tokens", ("value",), ("spacing",)),),
+}
+# Tables of ranges, which no point stands for.
+UNDRAWN = {"windows"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """The rows of a table that disagree with something published, by the table's own verdict.
+
+    Attributes:
+        table: its name.
+        title: a heading for such rows.
+        verdict: the column that says how the comparison went.
+        word: the value of that column that means disagreement.
+        said: the published statement, with the columns it names in braces.
+        found: the measured one, likewise.
+        source: the column that names where it was said, or the source itself.
+    """
+
+    table: str
+    title: str
+    verdict: str
+    word: str
+    said: str
+    found: str
+    source: str = "source"
+
+    def columns(self) -> set[str]:
+        """Return the columns that the table must have."""
+        fields = Formatter().parse(self.said + self.found)
+        return {self.verdict, *(name for _, name, _, _ in fields if name)}
+
+    def rows(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows that disagree."""
+        return table[table[self.verdict].astype(str) == self.word]
+
+
+WRONG = "Statements of papers and tutorials that are wrong as they are written"
+NOT_HERE = "Statements that the small trained models here do not reproduce"
+REPORTED = "Reported precision errors that come out differently"
+LOOSE = "Published lower bounds on the base that are not tight"
+UNFULFILLED = "Predictions of the base bound that did not come true"
+DECIDED, BASE = "{decided_by}: {decided_at}", "{context_tokens} tokens need a base of {paper_base}"
+MISSED = "not reproduced here"
+MEN = "Men et al. 2024, arXiv:2405.14591"
+RECORDS = (
+    Record("claims", WRONG, "verdict", "wrong", "{statement}", DECIDED),
+    Record("claims", NOT_HERE, "verdict", MISSED, "{statement}", DECIDED),
+    Record("literature", NOT_HERE, "verdict", MISSED, "{statement}", "{measured}"),
+    Record("incidents", REPORTED, "verdict", "differs", "{meaning}: {reported}", "{ours}"),
+    Record("published", LOOSE, "verdict", "loose", BASE, "{exact_base} is enough", MEN),
+    Record(
+        "predictions", UNFULFILLED, "agrees", "False", "{task} with base {base}", "{outcome}", MEN
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One statement, the finding that disagrees, where it was said, and the run that shows it."""
+
+    said: str
+    found: str
+    source: str
+    run: Shown
+
+
+def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
+    """Group by title all rows that disagree; a statement found in several runs is listed once."""
+    groups: dict[str, dict[str, Disagreement]] = {}
+    for record, run in product(RECORDS, runs):
+        table = run.tables.get(record.table)
+        if table is not None and record.columns() <= set(table.columns):
+            for one in _marked(record, table, run):
+                groups.setdefault(record.title, {}).setdefault(one.said, one)
+    found = {title: list(group.values()) for title, group in groups.items()}
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def _marked(record: Record, table: pd.DataFrame, run: Shown) -> Iterator[Disagreement]:
+    for _, row in record.rows(table).iterrows():
+        source = row[record.source] if record.source in table.columns else record.source
+        values = {str(name): format_value(value) for name, value in row.items()}
+        said, found = record.said.format(**values), record.found.format(**values)
+        yield Disagreement(said, found, str(source), run)

@@ -1,0 +1,106 @@
+"""Tables for other programs read back as what they were; evaluations are what was measured."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+import ropelab
+from ropelab.errors import InputError
+from ropelab.runs.store import metrics_of, to_records
+from ropelab.show import export
+from ropelab.show.page.shown import find_runs
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+(FOLDER,) = (REFERENCE / "extrapolate").glob("extrapolate-????????")
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A stored run with several seeds."""
+    return find_runs([FOLDER])[0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_read_back_the_same(run, tmp_path, kind):
+    paths = export.write_tables(run, run.tables, kind, tmp_path)
+    read = pd.read_parquet if kind == "parquet" else pd.read_csv
+    assert {path.stem for path in paths} == set(run.tables)
+    for path in paths:
+        pd.testing.assert_frame_equal(read(path), run.tables[path.stem], check_dtype=False)
+
+
+def test_latex_is_escaped_and_aligned(run):
+    table = pd.DataFrame({"name": ["a_b & 50 %"], "value_tokens": [0.123456]})
+    text = export.as_latex(table)
+    assert "a\\_b \\& 50 \\%" in text
+    assert "0.1235" in text
+    assert "\\begin{tabular}{lr}" in text
+    assert text.count("\\\\") == 2
+
+
+def test_markdown_has_a_row_per_row(run):
+    tables = export.chosen(run, ["literature"])
+    lines = export.text_of(run, tables, "markdown").splitlines()
+    assert len(lines) == 2 + len(tables["literature"])
+    assert all(line.count("|") == 8 for line in lines)
+
+
+def test_evaluation_results_are_means_and_errors_over_seeds(run):
+    tables = export.chosen(run, ["copy_accuracy", "literature"])
+    found = json.loads(export.text_of(run, tables, "lm-eval"))
+    table = run.tables["copy_accuracy"]
+    rows = table.query("method == 'yarn' and distance_tokens == 4096 and context_tokens == 8192")
+    task = "extrapolate/copy_accuracy/8192,yarn ×4@4096"
+    assert found["results"][task]["accuracy,none"] == pytest.approx(rows.accuracy.mean())
+    assert found["results"][task]["accuracy_stderr,none"] == pytest.approx(rows.accuracy.sem())
+    assert found["n-samples"][task] == {"original": 5, "effective": 5}
+    assert len(found["results"]) == len(table) / 5
+    assert set(found["versions"]) == set(found["n-shot"]) == set(found["results"])
+
+
+def test_one_seed_takes_its_error_from_the_interval(run):
+    table = run.tables["copy_accuracy"].query("seed == 0")
+    found = json.loads(export.text_of(run, {"copy_accuracy": table}, "lm-eval"))["results"]
+    row = table.query("method == 'pi' and distance_tokens == 256 and context_tokens == 8192").iloc[
+        0
+    ]
+    error = found["extrapolate/copy_accuracy/8192,pi ×4@256"]["accuracy_stderr,none"]
+    assert error == pytest.approx((row.ci_high - row.ci_low) / 3.92, rel=1e-3)
+
+
+def test_a_mean_over_few_documents_has_an_error_by_student(run):
+    table = run.tables["text_nll"].query("seed == 0")
+    row = table.iloc[0]
+    found = json.loads(export.text_of(run, {"text_nll": table}, "lm-eval"))["results"]
+    errors = [each["nll_nats_per_byte_stderr,none"] for each in found.values()]
+    expected = (row.ci_high - row.ci_low) / 2 / stats.t.ppf(0.975, row.documents - 1)
+    assert min(abs(error / expected - 1) for error in errors) < 1e-9
+
+
+def test_what_is_not_there_is_refused(run):
+    with pytest.raises(InputError, match="copy_accuracy"):
+        export.chosen(run, ["copy_acuracy"])
+    with pytest.raises(InputError, match="lm-eval"):
+        export.check_format("lm_eval")
+    with pytest.raises(InputError, match="not text"):
+        export.text_of(run, run.tables, "parquet")
+
+
+def test_metrics_are_flat_numbers():
+    summary = [
+        {"method": "yarn ×4", "loss": 1.5, "copy @64": None, "reached": True},
+        {"method": "pi ×4", "loss": float("inf"), "copy @64": 0.25, "reached": False},
+    ]
+    assert metrics_of(summary) == {"yarn ×4/loss": 1.5, "pi ×4/copy @64": 0.25}
+    assert metrics_of([{"context": 1024, "base": 4293.0}]) == {"context=1024/base": 4293.0}
+
+
+def test_every_run_keeps_its_metrics(tmp_path):
+    run = ropelab.freqs(method="yarn(factor=4)", results=tmp_path)
+    metrics = json.loads((run.folder / "metrics.json").read_text())
+    assert metrics == metrics_of(to_records(run.summary()))
+    assert metrics
+    assert set(find_runs([run.folder])[0].tables) == set(run.tables)

@@ -1,0 +1,121 @@
+"""What every figure keeps: titles inside, names apart, no line under another, files that repeat."""
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.text import Annotation
+
+import ropelab
+from ropelab import experiments
+from ropelab.errors import InputError
+from ropelab.lab import Run
+from ropelab.runs.store import tables_of
+from ropelab.show import drawn
+from ropelab.show.figures.style import label_points, token_axis, use_style
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]
+
+
+@pytest.fixture(scope="module")
+def base():
+    """A run of seconds with several figures."""
+    return ropelab.base(context="1k,2k", head_dim=16)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_titles_stay_inside(folder):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    experiment = experiments.load(manifest["experiment"])
+    if manifest["version"] != experiment.version:
+        pytest.skip(f"the reference of {experiment.name} is of an earlier version")
+    run = Run(experiment, experiment.config(), tables_of(folder, manifest), "")
+    for figure in run.figures().values():
+        figure.draw_without_rendering()
+        ax = figure.axes[0]
+        titles = [figure._suptitle] if figure.get_suptitle() else [ax._left_title, ax.title]
+        assert all(title.get_window_extent().x1 <= figure.bbox.x1 + 1 for title in titles)
+
+
+def test_figures_leave_nothing_open_and_the_backend_alone(base):
+    before, backend = plt.get_fignums(), plt.get_backend()
+    base.figures()
+    assert plt.get_fignums() == before
+    assert plt.get_backend() == backend
+
+
+def test_names_of_points_do_not_cover_each_other():
+    with use_style():
+        figure, ax = plt.subplots()
+        points = [(0.1 * i, 0.01 * (i % 2), f"a long name {i}") for i in range(6)]
+        ax.plot([x for x, _, _ in points], [y for _, y, _ in points], "o")
+        label_points(ax, points)
+        figure.draw_without_rendering()
+        notes = [text.get_window_extent() for text in ax.texts if isinstance(text, Annotation)]
+    assert len(notes) == 6
+    assert not any(one.overlaps(other) for one, other in combinations(notes, 2))
+
+
+@pytest.mark.parametrize(("last", "labels"), [(6144, ["4k", "6k"]), (8192, ["4k", "8k"])])
+def test_the_last_point_of_a_token_axis_has_a_tick(last, labels):
+    with use_style():
+        figure, ax = plt.subplots()
+        ax.plot([512, 1024, 2048, 4096, last], range(5))
+        token_axis(ax)
+        figure.draw_without_rendering()
+        low, high = ax.get_xlim()
+        shown = [
+            tick.label1.get_text()
+            for tick in ax.xaxis.get_major_ticks()
+            if low <= tick.get_loc() <= high
+        ]
+    assert shown[-2:] == labels
+
+
+def test_implementations_with_equal_errors_share_a_line():
+    run = ropelab.precision(schemes="", preset="all", head_dim=16, length=4096)
+    (ax,) = run.figures()["angle_error"].axes
+    lines = [line for line in ax.lines if line.get_marker() not in ("None", "")]
+    drawn_data = {tuple(line.get_ydata()) for line in lines}
+    assert len(drawn_data) == len(lines)
+    labels = " ".join(line.get_label() for line in lines)
+    names = run.tables["growth"]["name"].unique()
+    assert [name for name in names if name not in labels] == ["float64"]
+
+
+@pytest.mark.parametrize("style", drawn.STYLES)
+def test_the_same_figure_is_the_same_file(tmp_path, style, base):
+    contents, formats = [], ("pdf", "svg", "png")
+    for name in ("one", "two"):
+        paths = drawn.write(drawn.as_files(base.figures(style), formats, style), tmp_path / name)
+        contents.append([path.read_bytes() for path in paths])
+    assert contents[0] == contents[1]
+    ending = "" if style == "screen" else "-paper"
+    assert f"theories{ending}.svg" in {path.name for path in paths}
+
+
+def test_a_paper_figure_is_one_column_of_small_letters_without_title(base):
+    figure = base.figures("paper")["bound"]
+    assert figure.get_figwidth() == 3.3
+    assert all(ax.get_title(loc=loc) == "" for ax in figure.axes for loc in ("left", "center"))
+    texts = figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
+    assert max(text.get_fontsize() for text in texts) <= 8
+
+
+@pytest.mark.parametrize(("text", "found"), [("png", ("png",)), ("pdf, SVG,pdf", ("pdf", "svg"))])
+def test_formats_are_read(text, found):
+    assert drawn.read_formats(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "jpg", "png,pfd"])
+def test_unknown_formats_are_refused(text):
+    with pytest.raises(InputError, match="format"):
+        drawn.read_formats(text)
+
+
+def test_an_unknown_style_names_the_nearest():
+    with pytest.raises(InputError, match="paper"):
+        drawn.check_style("papers")

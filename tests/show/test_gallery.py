@@ -1,0 +1,97 @@
+"""The index shows every run: figure, answer, command, and links that exist."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from made import accuracies, write_run
+
+from ropelab.show.gallery import write_index
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "results" / "reference"
+PICTURE = r"!\[[^\]]*\]\(([^)]+\.png)\)"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Two finished runs, one with two figures."""
+    tables = {"copy_accuracy": accuracies(0.0)}
+    packages = {"ropelab": "0.1.0", "torch": "2.0"}
+    about = {"packages": packages, "question": "What is it?"}
+    folder = write_run(
+        tmp_path,
+        "base-5e+05-00000001",
+        tables,
+        "ropelab toy --base 500000.0",
+        figures=["figures/a.png", "figures/b.png"],
+        seconds=11.4,
+        measurements={"computed": 2, "reused": 5},
+        **about,
+    )
+    (folder / "figures").mkdir()
+    for name in "ab":
+        (folder / "figures" / f"{name}.png").touch()
+    write_run(tmp_path, "second-00000002", tables, "ropelab toy --base 700000.0", **about)
+    return tmp_path
+
+
+def test_the_index_shows_what_is_there(results):
+    text = write_index(results).read_text()
+    assert "It is base-5e+05-00000001." in text
+    assert "`ropelab toy --base 700000.0`" in text
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    assert len(links) == 2 * 2 + 2
+    assert all((results / link).exists() for link in links)
+    assert "`make reference`" not in text
+
+
+def test_the_entries_point_to_the_headings(results):
+    text = write_index(results).read_text()
+    anchors = re.findall(r"\(#([^)]+)\)", text)
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert anchors == [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
+
+
+def test_an_unfinished_run_is_not_shown(results):
+    (results / "toy/.half.new").mkdir(parents=True)
+    (results / "toy/.half.new/manifest.json").write_text("{}")
+    assert "half" not in write_index(results).read_text()
+
+
+def test_the_index_says_what_was_measured_in_earlier_runs(results):
+    text = write_index(results).read_text()
+    assert "; 11 s from start to end (5 of 7 measurements from earlier runs)." in text
+
+
+def test_only_figures_that_git_keeps_are_linked(results):
+    kept = "toy/base-5e+05-00000001/figures/b.png"
+    (results / ".gitignore").write_text(f"# a comment\n*.png\n!/{kept}\n")
+    text = write_index(results).read_text()
+    assert re.findall(PICTURE, text) == [kept]
+    assert "`make reference` draws" in text
+
+
+def test_the_figures_in_git_are_those_that_the_texts_show():
+    shown = {
+        (text.parent / link).resolve().relative_to(ROOT).as_posix()
+        for text in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        if "templates" not in text.parts
+        for link in re.findall(PICTURE, text.read_text())
+    }
+    lines = (REFERENCE / ".gitignore").read_text().splitlines()
+    excepted = {f"results/reference/{line[2:]}" for line in lines if line.startswith("!/")}
+    assert excepted == {path for path in shown if path.startswith("results/")}
+    assert len(excepted) <= 16
+    assert all((ROOT / path).is_file() for path in excepted)
+    listed = subprocess.run(
+        ["git", "ls-files", "*.png"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode == 0:
+        assert set(listed.stdout.split()) <= shown
+
+
+def test_the_index_of_the_reference_links_what_is_there():
+    links = re.findall(r"\]\(([^)#]+)\)", (REFERENCE / "README.md").read_text())
+    assert all((REFERENCE / link).exists() for link in links)

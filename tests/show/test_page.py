@@ -1,0 +1,259 @@
+"""What the page is made of: the choice of axes, the rows that disagree, one file or none."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from shutil import copytree, rmtree
+
+import pandas as pd
+import pytest
+from made import NASTY, accuracies, claims, write_run
+
+from ropelab.errors import InputError
+from ropelab.runs.manifest import write_manifest
+from ropelab.show.page.document import as_data, write_page
+from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements
+from ropelab.show.page.ledger import notes_of
+from ropelab.show.page.report import write_report
+from ropelab.show.page.shown import Shown, find_runs
+from ropelab.show.page.views import for_script, intervals, kinds_of, labelled, views_of
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+
+
+def test_columns_are_told_apart():
+    kinds = kinds_of(accuracies(0.0))
+    assert kinds["distance_tokens"] == "key"
+    assert kinds["accuracy"] == "measure"
+    assert kinds["seed"] == "repeat"
+    assert kinds["trials"] == "count"
+    assert kinds["ci_low"] == kinds["ci_high"] == "interval"
+    assert kinds["train_len_tokens"] == "setting"
+
+
+def test_a_table_without_a_hint_is_drawn_over_its_tokens():
+    table = accuracies(0.0).rename(columns={"distance_tokens": "reach_tokens"})
+    view = views_of("something_new", labelled(table))
+    assert (view.x, view.y, view.series) == ("reach_tokens", ("accuracy",), ("label",))
+
+
+def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
+    table = pd.concat([accuracies(0.0).assign(task=task) for task in ("copy", "recall")])
+    assert views_of("copy_accuracy", labelled(table)).where == {"task": "copy"}
+    assert views_of("copy_accuracy", labelled(accuracies(0.0))).where == {}
+
+
+def test_a_table_of_words_is_not_drawn():
+    assert views_of("findings", claims()[["statement", "source"]]) is None
+
+
+@pytest.mark.parametrize("path", sorted(REFERENCE.glob("*/*/tables/*.csv")), ids=lambda p: p.stem)
+def test_every_reference_view_names_columns_that_are_there(path):
+    table = labelled(pd.read_csv(path))
+    view = views_of(path.stem, table)
+    assert view is None or view.columns() <= set(table.columns)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The committed tables by name."""
+    found = {}
+    for path in sorted(REFERENCE.glob("*/*/tables/*.csv")):
+        found.setdefault(path.stem, []).append(pd.read_csv(path))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "view"), [(name, view) for name, views in HINTS.items() for view in views]
+)
+def test_every_hint_finds_its_columns_and_its_rows_in_the_reference(reference, name, view):
+    fitting = [table for table in reference[name] if view.columns() <= set(table.columns)]
+    assert fitting
+    for column, value in view.where.items():
+        assert any((table[column].astype(str) == str(value)).any() for table in fitting), column
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda r: f"{r.table}-{r.word}")
+def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, record):
+    fitting = [t for t in reference[record.table] if record.columns() <= set(t.columns)]
+    assert any(len(record.rows(table)) for table in fitting)
+    assert all(record.source in table for table in fitting) or not record.source.islower()
+
+
+def test_disagreements_of_the_reference_reach_the_page(tmp_path):
+    folders = [*REFERENCE.glob("base-empirical/*"), *REFERENCE.glob("encodings/*")]
+    runs = find_runs(folders)
+    found = disagreements(runs)
+    assert set(found) == {UNFULFILLED, NOT_HERE}
+    assert any("copy with base 30" in one.said for one in found[UNFULFILLED])
+    page = write_report(runs, tmp_path / "page.html", draw=False).read_text()
+    assert "What disagrees with the literature" in page
+    assert UNFULFILLED in page
+
+
+@pytest.mark.parametrize("draw", [True, False])
+def test_figures_that_are_not_stored_are_drawn_for_the_page(tmp_path, capsys, draw):
+    folder = copytree(next((REFERENCE / "freqs").iterdir()), tmp_path / "freqs" / "a-00000001")
+    rmtree(folder / "figures", ignore_errors=True)
+    (run,) = find_runs([folder])
+    text = write_report([run], tmp_path / "page.html", draw=draw).read_text()
+    assert text.count("<img") == (2 if draw else 0)
+    assert ("left out: 2 figures" in capsys.readouterr().err) != draw
+
+
+def test_the_notes_are_read_sentence_by_sentence_in_the_page(tmp_path):
+    (ledger,) = find_runs(sorted((REFERENCE / "claims").glob("*")))
+    notes = notes_of(ledger)
+    assert [note["key"] for note in notes] == ["000", "001", "002", "003", "004"]
+    cited = ledger.tables["passages"]["source"].astype(str).str.isdecimal().sum()
+    assert sum(len(note["sentences"]) for note in notes) == cited
+    page = write_report([ledger], tmp_path / "page.html", draw=False).read_text()
+    for note in notes:
+        assert f'id="note-{note["key"]}"' in page
+        assert all(f'href="#claim-{row["claim"]}"' in page for row in note["sentences"])
+    asked = [question for note in notes for question in note["questions"]]
+    assert len(asked) == len(ledger.tables["questions"])
+
+
+def test_a_ledger_without_passages_has_no_notes(tmp_path):
+    folder = write_run(tmp_path, "a-00000001", {"claims": claims()}, "ropelab claims")
+    assert notes_of(*find_runs([folder])) == []
+
+
+def test_bounds_belong_to_the_column_before_them():
+    names = ["value", "ci_low", "ci_high", "text", "text_ci_low_rad", "text_ci_high_rad"]
+    assert intervals(names) == {
+        "value": ("ci_low", "ci_high"),
+        "text": ("text_ci_low_rad", "text_ci_high_rad"),
+    }
+
+
+def test_tables_reach_the_script_whole():
+    table = pd.DataFrame({"a": [1.5, float("nan"), float("inf")], "b": ["x", None, "x"]})
+    told = json.loads(as_data(for_script("t", table)))
+    assert told["columns"][0]["values"] == [1.5, None, "inf"]
+    assert (told["columns"][1]["words"], told["columns"][1]["codes"]) == (["x"], [0, -1, 0])
+
+
+def test_data_cannot_end_its_element():
+    text = as_data({"name": "</script><!--" + NASTY})
+    assert "<" not in text
+    assert json.loads(text)["name"].startswith("</script>")
+
+
+def test_the_policy_names_the_script_that_is_there(report):
+    text = report.read_text()
+    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
+    code = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src &#39;sha256-{code}&#39;" in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_settings_are_the_flags_of_the_command():
+    manifest = {"command": "ropelab toy --name 'a b' --no-slow --fast --seeds 0,1"}
+    assert Shown(Path(), manifest).settings == [
+        ("name", "a b"),
+        ("slow", "no"),
+        ("fast", "yes"),
+        ("seeds", "0, 1"),
+    ]
+
+
+def test_disagreements_are_the_rows_a_table_marks(tmp_path):
+    write_run(tmp_path, "one-1", {"claims": claims()}, "ropelab claims")
+    write_run(tmp_path, "two-2", {"claims": claims()}, "ropelab claims --seed 1")
+    ((title, rows),) = disagreements(find_runs([tmp_path])).items()
+    assert "wrong" in title
+    assert [row.found for row in rows] == ["turns: 0"]
+
+
+def test_a_table_without_the_columns_is_passed_over(tmp_path):
+    tables = {"claims": claims().drop(columns="decided_at")}
+    write_run(tmp_path, "one-1", tables, "ropelab claims")
+    assert disagreements(find_runs([tmp_path])) == {}
+    assert "What disagrees" not in write_report(find_runs([tmp_path]), tmp_path / "i").read_text()
+
+
+def test_a_run_is_found_by_its_folder_once(results):
+    folder = results / "toy" / "first-00000001"
+    assert [run.folder for run in find_runs([folder, folder])] == [folder]
+    assert len(find_runs([results])) == 4
+
+
+def test_a_folder_without_runs_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no finished run in"):
+        find_runs([tmp_path])
+
+
+def test_a_foreign_manifest_is_left_out_aloud(tmp_path, capsys):
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    (tmp_path / "x" / "y" / "manifest.json").write_text('{"experiment": "x"}')
+    with pytest.raises(InputError):
+        find_runs([tmp_path])
+    assert "left out" in capsys.readouterr().err
+
+
+def test_a_failed_page_leaves_the_old_one(tmp_path):
+    path = tmp_path / "index.html"
+    path.write_text("old")
+    with pytest.raises(Exception, match="undefined"):
+        write_page(path, "report.html.j2", ())
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_choices_are_written_as_the_script_writes_them():
+    table = pd.DataFrame(
+        {
+            "at_tokens": [1, 2, 1, 2],
+            "value": [0.1, 0.2, 0.3, 0.4],
+            "fused": [True, True, False, False],
+        }
+    )
+    told = for_script("t", table)
+    assert told["view"]["series"] == ("fused",)
+    assert told["columns"][2]["words"] == ["yes", "no"]
+    narrowed = pd.concat([table.assign(factor=factor) for factor in (4.0, 8.0)])
+    assert for_script("t", narrowed)["view"]["where"] == {"factor": "4"}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "tables" / "claims.csv").write_text(""),
+        lambda folder: (folder / "tables" / "claims.csv").write_bytes(b"\xff\xfe,\n1,2,3\n"),
+        lambda folder: (folder / "tables" / "claims.csv").unlink(),
+        lambda folder: (folder / "manifest.json").write_text("[]"),
+        lambda folder: _change(folder, command="ropelab 'unclosed"),
+        lambda folder: _change(folder, command=5),
+        lambda folder: _change(folder, tables=None),
+        lambda folder: _type_over(folder, "It is ", "It was "),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil):
+    write_run(tmp_path, "whole-1", {"claims": claims()}, "ropelab claims")
+    spoil(write_run(tmp_path, "spoilt-2", {"claims": claims()}, "ropelab claims"))
+    assert [run.folder.name for run in find_runs([tmp_path])] == ["whole-1"]
+    assert capsys.readouterr().err.count("left out") == 1
+
+
+def _change(folder, **changes):
+    write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | changes)
+
+
+def _type_over(folder, old, new):
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
+    run = write_run(
+        tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/cut.png"]
+    )
+    (run / "figures").mkdir()
+    (run / "figures/cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    text = write_report(find_runs([tmp_path]), tmp_path / "index.html").read_text()
+    assert "<img" not in text.split("<script")[0]
+    assert "cut.png" in capsys.readouterr().err
