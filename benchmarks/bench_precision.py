@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-
 from ropelab.experiments.precision.codes import code_tables, codes
 from ropelab.experiments.precision.config import PrecisionConfig
 from ropelab.experiments.precision.ladder import ladder_tables
 from ropelab.experiments.precision.plan import Plan, plan
 from ropelab.experiments.precision.run import run
-from ropelab.math.numerics.ranges import span
+
+from ropelab.math.numerics.chain import span
 from ropelab.runs.cell import Context
 
 LONG = 1 << 24

@@ -11,7 +11,7 @@ from ropelab.claims.record import Findings, Role
 from ropelab.math.frequencies import inverse_frequencies, wavelengths
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.code import Channel, Code
+from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import Census, take_census
 
@@ -21,7 +21,7 @@ HEAD, BASE = 64, 1e6
 # Seconds in which the three hands of a clock go round.
 HANDS = (60, 3600, 43200)
 COMPARED = ("float32", "float16", "bfloat16")
-CHANNELS: dict[str, Channel] = {"cos": "cos", "cos and sin": "vector"}
+CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
 def _apart(angle: float) -> float:
@@ -149,9 +149,9 @@ def many(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
     return Spectrum(inverse_frequencies(head_dim, base))
 
 
-def census(spectrum: Spectrum, channel: Channel, length: int) -> dict[str, Census]:
+def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
     """The codes below `length` by format, of tables that are right before rounding."""
-    code = Code(Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq)))
+    code = PositionEncoding(Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq)))
     found = take_census(code, [FORMATS[fmt] for fmt in COMPARED], 0, length)
     return dict(zip(COMPARED, found, strict=True))
 

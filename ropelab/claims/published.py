@@ -20,9 +20,9 @@ from ropelab.math.bounds.published import (
     exact_bases,
 )
 from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
+from ropelab.math.numerics.casts import preset_named
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.phase import Worst, first_beyond, worst, worst_by_octave
-from ropelab.math.numerics.presets import preset_named
 from ropelab.math.numerics.scores import draw, scores, shift_errors
 from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT

@@ -10,31 +10,26 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from ropelab.claims.arithmetic.incidents import agrees
 from ropelab.errors import InputError
-from ropelab.experiments.precision import report
-from ropelab.experiments.precision.config import PrecisionConfig
-from ropelab.experiments.precision.plan import plan
-from ropelab.experiments.precision.reported import parse_reported
-from ropelab.experiments.precision.run import run
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision import answer as body
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.accuracy import TableSample
-from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.phase import wrapped
-from ropelab.math.numerics.presets import PRESETS
-from ropelab.math.numerics.ranges import span
-from ropelab.runs.cell import Context
+from ropelab.math.numerics.angle_errors import wrapped
+from ropelab.math.numerics.casts import PRESETS, CastPlan
+from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build, read_toml
 from ropelab.runs.store import to_records
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+ROPE_128 = Spectrum(inverse_frequencies(128, 1e4), 1e4, 128)
 SMALL = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
 
 
 def tables_of(**values):
-    return run(PrecisionConfig(**(SMALL | values)), Context())
+    return body.tables(PrecisionConfig(**(SMALL | values)), Values())
 
 
 @pytest.fixture(scope="module")
@@ -111,26 +106,26 @@ def test_the_periods_of_claim_eight_and_the_code_of_claim_nine():
 
 
 def test_the_answer_says_what_collides_and_what_to_fix(small):
-    said = report.answer(tables_of(length=131072))
+    said = body.answer(tables_of(length=131072))
     assert "tell neighbours apart in float32, but not in float16 and bfloat16" in said
     assert "cos alone: 755 pairs of neighbours collide in float32" in said
     assert "all neighbours apart in float32, float16 and bfloat16" in said
     assert "Fix angle first" in said
-    assert len(report.summary(small)) == 8
+    assert len(body.summary(small)) == 8
 
 
 def test_an_implementation_gets_the_stage_to_fix():
     tables = tables_of(schemes=[], preset=["transformers_to_bfloat16"])
-    assert "fixing inv_freq alone cures it" in report.answer(tables)
+    assert "fixing inv_freq alone cures it" in body.answer(tables)
     repairs = tables["casts"].query("kind == 'repair'")
     cured = repairs[repairs["first_bad_position"].isna()]
     assert cured["stage"].tolist() == ["inv_freq"]
-    assert report.summary(tables)["fix_first"].tolist() == ["inv_freq"]
+    assert body.summary(tables)["fix_first"].tolist() == ["inv_freq"]
 
 
 def test_of_several_implementations_the_right_and_the_wrong_are_named():
     tables = tables_of(schemes=[], preset=["torchtitan", "positions_bfloat16"])
-    said = report.answer(tables)
+    said = body.answer(tables)
     assert "Angles stay right in torchtitan" in said
     assert "positions_bfloat16: angles are wrong from position 257" in said
     assert "fixing position alone cures it" in said
@@ -185,45 +180,21 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
             figure.canvas.draw()
     plt.close("all")
     assert list(drawn) == figures
-    assert report.answer(tables).endswith(".")
-    assert 1 <= len(report.summary(tables)) <= 12
+    assert body.answer(tables).endswith(".")
+    assert 1 <= len(body.summary(tables)) <= 12
 
 
 def test_a_scheme_without_any_of_the_channels_is_said():
     told = "One frequency has no vector beside its pair: --channels pair shows its code."
     for channels, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, channels=channels)
-        assert (told in report.answer(tables)) == expected
+        assert (told in body.answer(tables)) == expected
 
 
 def test_an_offset_looks_at_those_positions_only():
     rows = tables_of(offset=65536, length=257, preset=["half_cache_bfloat16"])["casts"]
     assert rows["worst_position"].between(65536, 65792).all()
     assert rows["distinct_positions"].iloc[0] == 1
-
-
-# What the configs of real incidents find; a number that is not reproduced was wrong in the report.
-WRONG = {
-    "candle-3520": {
-        "stored_position(15968)": 16000,
-        "position_step(15962)": 64,
-        "exact_cos(15962,0)": math.cos(15962),
-        "exact_cos(15968,0)": math.cos(15968),
-    },
-    "diffusers-13920": {"stored_position(65793)": 66048, "distinct_positions": 2},
-    "mlx-lm-1076": {"adjacent_collisions": 0},
-}
-INCIDENTS = sorted((CONFIGS / "incidents").glob("*.toml"))
-
-
-@pytest.mark.parametrize("path", INCIDENTS, ids=lambda path: path.stem)
-def test_an_incident_is_reproduced_or_its_report_corrected(path):
-    _, values = read_toml(path)
-    tables = run(build(PrecisionConfig, values | {"draws": 4}), Context())
-    found = tables["incidents"].set_index("measure")
-    wrong = found[found["verdict"] == "differs"]["ours"].to_dict()
-    assert wrong == pytest.approx(WRONG.get(path.stem, {}))
-    assert found["source"].str.startswith("https://github.com/").all()
 
 
 def test_a_single_draw_has_no_interval_and_is_drawn():
@@ -234,23 +205,23 @@ def test_a_single_draw_has_no_interval_and_is_drawn():
 
 
 def test_tf32_positions_are_wrong_for_half_of_8192():
-    tables = tables_of(
-        schemes=[], length=8192, preset=["tf32_matmul"], reported=["wrong_positions=4096"]
-    )
-    assert tables["incidents"]["verdict"].tolist() == ["agrees"]
+    stored = Chain(PRESETS["tf32_matmul"].plan, ROPE_128).positions(span(0, 8192))
+    assert (stored != span(0, 8192)).sum() == 4096
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("precision*.toml")), ids=lambda p: p.stem)
 def test_the_stored_configs_are_valid(path):
     name, values = read_toml(path)
     assert name == "precision"
-    assert plan(build(PrecisionConfig, values)).length >= 2048
+    config = build(PrecisionConfig, values)
+    body.check(config)
+    assert config.length >= 2048
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"method": "p_rope(p=0)"}, "no pair of 64 features turns under p_rope"),
+        ({"method": "p_rope(p=0)"}, "no pair of 64 features rotates under p_rope"),
         ({"head_dim": 63}, "must be even"),
         ({"head_dim": 0}, "greater than or equal to 2"),
         ({"base": 1}, "base must be greater than 1"),
@@ -273,23 +244,13 @@ def test_the_stored_configs_are_valid(path):
         ),
         ({"explain_pair": 32}, "explain_pair must be below 32, got 32"),
         ({"offset": 2**53}, "must stay below 2"),
-        ({"reported": "stored_positon(1)=1"}, "did you mean 'stored_position'"),
-        ({"reported": "stored_position=1"}, "takes 1 numbers in brackets, got 0"),
-        ({"reported": "max_cos_error=lots"}, "'lots' is not a number"),
         ({"bases": 3}, "unknown key 'bases'; did you mean 'base'"),
     ],
 )
 def test_bad_input_gets_one_clear_line(values, message):
     with pytest.raises(InputError, match=message) as caught:
-        plan(build(PrecisionConfig, values))
+        body.check(build(PrecisionConfig, values))
     assert "\n" not in str(caught.value)
-
-
-def test_a_reported_number_is_met_to_its_last_printed_digit():
-    assert agrees(parse_reported("stored_angle(1857,1) = 1045").printed, 1044.6)
-    assert not agrees(parse_reported("stored_angle(1857,1) = 1045.0").printed, 1044.6)
-    assert agrees(parse_reported("max_cos_error = 2.8e-3").printed, 0.00279)
-    assert not agrees(parse_reported("max_cos_error = 2.80e-3").printed, 0.00279)
 
 
 def live_tables(module, positions):
@@ -299,10 +260,10 @@ def live_tables(module, positions):
     return cos[0, :, :half].T.double().numpy(), sin[0, :, :half].T.double().numpy()
 
 
-def largest_phase_error(tables, sample):
-    """The largest angle between a stored (cos, sin) and the exact one, in radians."""
-    angles = sample.spectrum.inv_freq[:, None] * sample.positions
-    return wrapped(np.arctan2(tables[1], tables[0]) - angles).max()
+def errors(tables, exact):
+    """The largest error of a stored cos or sin, and the largest angle to the exact (cos, sin)."""
+    angles = np.arctan2(tables[1], tables[0]) - np.arctan2(exact[1], exact[0])
+    return np.abs(np.stack(tables) - np.stack(exact)).max(), wrapped(angles).max()
 
 
 @pytest.mark.parametrize(
@@ -319,17 +280,13 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
         module.to(torch.bfloat16)
     measured = live_tables(module, torch.arange(16384))
 
-    chain = Chain(PRESETS[preset].plan, Spectrum(inverse_frequencies(128, 1e4), 1e4, 128))
-    sample = TableSample(chain.spectrum, span(0, 16384))
-    predicted = chain.table(sample.positions)
-    # Equal but for entries whose float32 frequency or cosine lies on the edge of a rounding.
+    predicted = Chain(PRESETS[preset].plan, ROPE_128).table(span(0, 16384))
+    # Equal but for entries whose float32 frequency or cosine is on the edge of a rounding.
     for ours, theirs in zip(predicted, measured, strict=True):
         assert (ours == theirs).mean() > 0.999
-    live = largest_phase_error(measured, sample)
-    assert at_least < live < at_most
-    assert live == pytest.approx(largest_phase_error(predicted, sample), rel=0.01)
-    largest = max(np.abs(a - b).max() for a, b in zip(measured, sample.exact, strict=True))
-    assert largest == pytest.approx(sample.largest_error(chain.plan), rel=0.01)
+    exact = Chain(CastPlan(), ROPE_128).table(span(0, 16384))
+    assert at_least < errors(measured, exact)[1] < at_most
+    assert errors(measured, exact) == pytest.approx(errors(predicted, exact), rel=0.01)
 
 
 def test_codes_that_come_back_are_counted_in_exact_arithmetic():
@@ -367,9 +324,45 @@ def test_the_signal_says_where_no_score_changes():
 
 
 def test_the_answer_names_the_position_that_comes_back_and_what_a_token_changes():
-    text = report.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
+    text = body.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
     assert "Position 360 has the code of position 0 again" in text
     assert "360 codes for 1000 positions" in text
-    slow = report.answer(tables_of(period=1e6, schemes=["single"]))
+    slow = body.answer(tables_of(period=1e6, schemes=["single"]))
     assert "where the key is the query, every float32 score stays equal" in slow
     assert "has the code of position 0 again" not in slow
+
+
+CHANGES = {
+    "base": 1e4,
+    "rotary_dim": 32,
+    "method": "pi(factor=4)",
+    "period": 360.0,
+    "length": 1024,
+    "offset": 7,
+    "channels": ("cos",),
+    "formats": ("float16",),
+    "tolerance": 0.1,
+    "samples": 32,
+    "draws": 3,
+    "seed": 1,
+    "preset": ("ggml",),
+    "cast": "angle=tf32",
+    "schemes": ("rope",),
+    "long_lengths": (8192,),
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_field_that_changes_a_table_changes_the_key_of_its_cells(field):
+    names = [
+        sorted(map(name_of, body.cells(PrecisionConfig(**(SMALL | changed)))))
+        for changed in ({}, {field: CHANGES[field]})
+    ]
+    assert names[0] != names[1]
+
+
+def test_implementations_with_equal_angles_share_a_cell():
+    config = PrecisionConfig(**SMALL, schemes=(), preset=("nanochat", "transformers_llama"))
+    kinds = [cell.kind for cell in body.cells(config)]
+    # The presets, and each without its rounded position, inv_freq, angle or rule of frequencies.
+    assert kinds == ["precision-casts"] * 5 + ["precision-drift"]

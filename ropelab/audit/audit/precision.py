@@ -10,9 +10,9 @@ from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.errors import unknown_name
+from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
-from ropelab.math.numerics.presets import PRESETS
 from ropelab.math.scaling import LongRope
 
 MODEL_FORMAT = "transformers_llama"

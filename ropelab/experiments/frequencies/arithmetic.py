@@ -7,9 +7,9 @@ import pandas as pd
 
 from ropelab.experiments.frequencies import FrequenciesConfig
 from ropelab.math.frequencies import wavelengths
+from ropelab.math.numerics.encoding import returns_after
 from ropelab.math.numerics.formats import format_named
-from ropelab.math.numerics.signal import signals
-from ropelab.math.numerics.wrap import returns_after
+from ropelab.math.numerics.scores import signals
 
 FORMATS = ("float32", "float16", "bfloat16")
 SEED = 0

@@ -1,0 +1,115 @@
+"""Which positions can a number format still distinguish, and which cast is the wrong one?
+
+Two position encodings are compared: one frequency (a single period), and the many frequencies of
+RoPE, each stored in several number formats, over a range of positions. Then every stage of a rotary
+implementation is rounded alone, in every format, and compared with float64. `--preset` and `--cast`
+do the same for a real or an imagined implementation.
+
+It cannot show whether a model minds. An error of 0.01 rad in a fast pair may be harmless and one in
+a slow pair may not, or the other way round; that depends on what was learned. Roundings are
+modelled after the formats, not measured on hardware; kernels may fuse, and so round less often.
+"""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.errors import unknown_name
+from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
+
+QUESTION = "Which positions can this number format still tell apart, and which cast is wrong?"
+CANNOT_SHOW = (
+    "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
+    "often than the stages modelled here."
+)
+VERSION = 3
+BODY = "ropelab.experiments.precision.answer"
+
+SCHEMES = ("single", "rope", "sinusoidal")
+CHANNELS = ("cos", "sin", "pair", "vector", "score")
+# One frequency has no vector beside its pair, and the score of its aligned vectors is its cosine.
+OF_ONE_FREQUENCY = ("cos", "sin", "pair")
+# Positions beyond this are not exact in float64, the reference.
+LARGEST_POSITION = 2**53
+
+Lengths = Annotated[tuple[Count, ...], AsList]
+
+
+class PrecisionConfig(Config):
+    """The encodings, formats and casts that are compared, and the positions."""
+
+    base: Base = Field(1e6, description="base of the rotary frequencies")
+    head_dim: EvenCount = Field(64, description="features of one head")
+    rotary_dim: EvenCount | None = Field(
+        None, description="features that rotate, if not all (partial rotary)"
+    )
+    method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
+    train_len: Count = Field(
+        8192, ge=2, description="trained length in tokens that the scaling method starts from"
+    )
+    model_dim: EvenCount = Field(
+        512, description="width of the sinusoidal encoding (its base: 10000)"
+    )
+    period: Positive = Field(1e6, description="period of the single frequency, in tokens")
+    length: Count = Field(131072, ge=2, description="number of positions")
+    offset: Natural = Field(0, description="first position")
+    schemes: Names = Field(
+        ("single", "rope"), description="position encodings: single, rope, sinusoidal"
+    )
+    channels: Names = Field(
+        CHANNELS,
+        description="components of an encoding to compare: cos, sin, pair, vector, score",
+    )
+    formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
+    cast: str = Field(
+        "",
+        description="casts of one implementation, such as inv_freq=bfloat16,table=float16",
+    )
+    preset: Names = Field((), description="casts of real implementations, by name, or all")
+    tolerance: Positive = Field(
+        0.01, lt=3.14, description="angle error that counts as wrong, in radians"
+    )
+    long_lengths: Lengths = Field(
+        (1048576, 10_000_000),
+        description="further lengths to which float32 angles are followed",
+    )
+    explain: Natural | None = Field(None, description="a position to explain, format by format")
+    explain_pair: Natural = Field(0, description="the pair in which it is explained")
+    samples: Count = Field(1024, description="positions at which steps of one token are sampled")
+    draws: Count = Field(32, description="random queries and keys per score")
+    seed: Natural = Field(0, description="seed of the random queries and keys")
+
+    @property
+    def rotated(self) -> int:
+        """The features that rotate."""
+        return self.rotary_dim or self.head_dim
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.rotated > self.head_dim:
+            raise ValueError(
+                f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
+            )
+        if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST_POSITION:
+            raise ValueError("positions must stay below 2^53, where float64 is still exact")
+        if self.explain_pair >= self.rotated // 2:
+            raise ValueError(
+                f"explain_pair must be below {self.rotated // 2}, got {self.explain_pair}"
+            )
+        for kind, names, allowed in (
+            ("scheme", self.schemes, SCHEMES),
+            ("channel", self.channels, CHANNELS),
+        ):
+            for name in names:
+                if name not in allowed:
+                    raise unknown_name(kind, name, allowed)
+        only_one = set(self.schemes) == {"single"}
+        if self.channels and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.channels):
+            raise ValueError(
+                "a single frequency has no vector beside its pair, and its score is its cosine: "
+                "give channels cos, sin or pair"
+            )
+        return self
+
+
+CONFIG = PrecisionConfig

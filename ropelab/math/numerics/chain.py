@@ -1,6 +1,7 @@
-"""A cast plan applied to frequencies: what is stored for every position, and how far off it is."""
+"""A cast plan applied to frequencies: the stored angles and tables, their errors, and bounds."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,15 +12,35 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 
 _FLOAT32 = FORMATS["float32"]
+# Numbers worked on at once: small enough for the cache.
+BLOCK = 1 << 15
+
+
+def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Cut [start, stop) at the powers of two; 0 belongs to the octave of 1."""
+    while start < stop:
+        end = min(stop, 1 << max(start, 1).bit_length())
+        yield start, end
+        start = end
+
+
+def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """Cut [start, stop) into pieces of at most `size`, lazily: there may be many."""
+    return ((at, min(at + size, stop)) for at in range(start, stop, size))
+
+
+def span(start: int, stop: int) -> Float[np.ndarray, " n"]:
+    """Return the positions start .. stop - 1 in float64."""
+    return np.arange(start, stop, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The frequencies of a position code, radians per token, and the spacing they come from.
+    """The frequencies of a position encoding, radians per token, and the spacing they come from.
 
-    inv_freq:  what the code turns by, after any scaling method (float64).
-    base, rotary_dim:  of the unscaled frequencies base^(-2i/rotary_dim); None where there is no
-        such thing (a single frequency), and then both rules of a plan mean 'rounded once'.
+    inv_freq:  after any scaling method (float64).
+    base, rotary_dim:  of the unscaled frequencies base^(-2i/rotary_dim); None for a single
+        frequency, and then both rules of a plan mean 'rounded once'.
     """
 
     inv_freq: Float[np.ndarray, "pairs"]
@@ -45,7 +66,7 @@ class Spectrum:
 
 
 def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, " pairs"]:
-    """1 / base^(2i/d), each step rounded to float32; a scaled frequency inherits the error."""
+    """Return 1 / base^(2i/d), each step rounded to float32."""
     if spectrum.base is None:
         return spectrum.inv_freq
     exponents = round_to(spectrum.exponents, _FLOAT32)
@@ -53,6 +74,7 @@ def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, " pairs"]:
     power = round_to(np.power(base, exponents), _FLOAT32)
     unscaled = np.power(spectrum.base, -spectrum.exponents)
     ours = round_to(1 / power, _FLOAT32)
+    # A scaled frequency inherits the relative error of the unscaled one.
     return np.where(ours == unscaled, spectrum.inv_freq, spectrum.inv_freq * (ours / unscaled))
 
 
@@ -67,35 +89,31 @@ class Chain:
     def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
         exact = self.spectrum.inv_freq
-        computed = float32_pow(self.spectrum) if self._by_pow else exact
+        computed = float32_pow(self.spectrum) if self.plan.frequencies == "float32_pow" else exact
         return round_to(computed, self.plan.inv_freq)
 
     @property
-    def _by_pow(self) -> bool:
-        return self.plan.frequencies == "float32_pow"
-
-    @property
     def recurrent(self) -> bool:
-        """Whether angles go from pair to pair instead of being products."""
+        """True if angles go from pair to pair instead of being products."""
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
     def positions(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The positions as stored."""
+        """Return the positions as stored."""
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")
     def angles(
         self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> Float[np.ndarray, "pairs n"]:
-        """The angles as stored, in radians, not reduced."""
+        """Return the angles as stored, in radians, not reduced to a turn."""
         stored = self.positions(positions)
         if self.recurrent:
             return self._recurrence(stored)[pairs]
         return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
 
     def _recurrence(self, stored: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        """angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; then the scaling method."""
         assert self.spectrum.base is not None and self.spectrum.rotary_dim is not None
+        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method comes last.
         exact = self.spectrum.base ** (-2 / self.spectrum.rotary_dim)
         scale = round_to(np.array(exact), self.plan.inv_freq)
         angles = [round_to(stored, self.plan.angle)]
@@ -103,6 +121,7 @@ class Chain:
             angles.append(round_to(angles[-1] * scale, self.plan.angle))
         unscaled = np.stack(angles)
         factor = self.spectrum.scaling[:, None]
+        # A factor of 1 is not applied; it comes out as 1 up to the noise of two powers.
         return np.where(
             np.abs(factor - 1) < 1e-14, unscaled, round_to(unscaled * factor, self.plan.angle)
         )
@@ -111,15 +130,13 @@ class Chain:
     def angle_errors(
         self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> Float[np.ndarray, "pairs n"]:
-        """Stored angle minus m * theta_i in radians, not wrapped; not finite where it overflowed.
-
-        Assembled from the error of each stage, so that nothing is lost to cancellation.
-        """
+        """Return stored angle minus m * theta_i in radians, not wrapped; not finite on overflow."""
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
             return self.angles(positions)[pairs] - exact * positions
         theta = self.inv_freq[pairs, None]
         stored = self.positions(positions)
+        # Assembled from the error of each stage, so that nothing is lost to cancellation.
         error = (theta - exact) * positions
         if self.plan.position.precision < 53:
             error += theta * (stored - positions)
@@ -132,7 +149,7 @@ class Chain:
     def table(
         self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
-        """cos and sin as stored."""
+        """Return cos and sin as stored."""
         angles = self.angles(positions, pairs)
         return (
             round_to(np.cos(angles), self.plan.table),
@@ -141,17 +158,20 @@ class Chain:
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        """For each pair, no angle error at any position up to m is larger than this.
+        """Bound the angle errors of each pair at all positions up to m.
 
         Nondecreasing in m; infinite where something overflows or no bound is known.
         """
         skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
+        # The margin covers what float64 loses in computing the bound itself.
         return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
 
     @np.errstate(invalid="ignore", over="ignore")
     def rounding_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        """The same for the distance from m times the stored frequency: half a last place for every
-        rounding. For the recurrence no bound is known."""
+        """Bound the distance from m times the stored frequency in the same way.
+
+        It is half a last place for every rounding; for the recurrence no bound is known.
+        """
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)
@@ -163,7 +183,7 @@ class Chain:
 def _half_step(
     x: Float[np.ndarray, "..."], fmt: FloatFormat, *, whole: bool = False
 ) -> Float[np.ndarray, "..."]:
-    """The largest error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""
+    """Bound the error of rounding anything in [0, x]; `whole` numbers up to 2^p have none."""
     if fmt.precision == 53:
         return np.zeros(1)
     half = spacing(x, fmt) / 2

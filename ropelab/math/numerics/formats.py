@@ -82,7 +82,7 @@ class FloatFormat:
 
     @cached_property
     def overflow(self) -> float:
-        """What a positive value beyond the largest becomes."""
+        """The result of rounding a positive value beyond the largest."""
         if self.saturating:
             return self.largest
         return math.inf if self.has_infinity else math.nan
@@ -101,13 +101,12 @@ _FP8 = (
 )
 _SATURATING = tuple(replace(f, name=f"{f.name}_saturating", saturating=True) for f in _FP8)
 
+# By name. The plain FP8 names overflow to NaN or infinity, '..._saturating' clamps to the largest.
 FORMATS: dict[str, FloatFormat] = {f.name: f for f in (*_IEEE, *_FP8, *_SATURATING)}
-"""Every known format by name. The plain FP8 names overflow to NaN or infinity, '..._saturating'
-clamps to the largest value."""
 
 
 def format_named(name: str) -> FloatFormat:
-    """The format of that name; InputError with the nearest name if there is none."""
+    """Return the format of that name; InputError with the nearest name if there is none."""
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
     return FORMATS[name]
@@ -116,11 +115,7 @@ def format_named(name: str) -> FloatFormat:
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
     """Round float64 values to the nearest value of `fmt`, ties to even, once.
 
-    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. Casts of libraries
-    from float64 to a 16-bit format go through float32 and round twice, so they are not used.
-
-    Method: for |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) lets the float64
-    adder itself drop all but p bits, ties to even; clamping e from below gives the subnormals.
+    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow.
 
     Raises TypeError if x is not float64. The result may share memory with x (float64 to float64).
     """
@@ -128,21 +123,25 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
     if fmt.precision == 53:
         return x
-    if fmt.precision == 24:
+    if fmt.precision == 24:  # one rounding, by the hardware
         with np.errstate(over="ignore"):
             return x.astype(np.float32).astype(np.float64)
+    # For |x| in [2^e, 2^(e+1)), adding and subtracting 1.5 * 2^(e+53-p) makes the float64 adder
+    # drop all but p bits, ties to even; clamping e from below gives the subnormals. Casts of
+    # libraries from float64 to a 16-bit format go through float32 and round twice.
     anchor = _binade(x, fmt)
     anchor += ((53 - fmt.precision) << _FRACTION_BITS) + _HALF
     rounded = np.add(x, anchor.view(np.float64), out=np.empty_like(x))
     rounded -= anchor.view(np.float64)
+    # min and max cost less than a mask where nothing overflows; NaN fails both comparisons.
     low, high = rounded.min(initial=0.0), rounded.max(initial=0.0)
     if not (low >= -fmt.largest and high <= fmt.largest):
         rounded[np.abs(rounded) > fmt.largest] = fmt.overflow
-    return np.copysign(rounded, x, out=rounded)
+    return np.copysign(rounded, x, out=rounded)  # the subtraction loses the sign of zero
 
 
 def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
-    """The unit in the last place of `fmt` at x: the step between values in the binade of |x|.
+    """Return the unit in the last place of `fmt` at x: the step between values near |x|.
 
     At zero and among subnormals it is the smallest subnormal. No meaning for infinities and NaN.
     """

@@ -1,35 +1,33 @@
-"""What a position code can still tell apart: colliding neighbours and distinct codes, exactly.
+"""The positions that stay distinct: colliding neighbours and distinct encodings, exactly.
 
-Two positions collide when all the stored numbers of their codes are equal. Positions are streamed,
-so memory does not grow with the length.
+Two positions collide when all the stored numbers of their encodings are equal. Positions are
+streamed, so memory does not grow with the length.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
-from ropelab.math.numerics.code import Code
-from ropelab.math.numerics.distinct import Tally, keys_of
+from ropelab.math.numerics.chain import BLOCK, blocks, octaves, span
+from ropelab.math.numerics.distinct import Tally, count_angles, keys_of, proves_distinct
+from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat
-from ropelab.math.numerics.neighbours import Neighbours
-from ropelab.math.numerics.ranges import BLOCK, blocks, octaves, span
-from ropelab.math.numerics.sieve import proves_distinct
-from ropelab.math.numerics.steps import count_angles
 
+# Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each.
 HELD = 1 << 24
-"""Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each."""
 
 Advance = Callable[[float], object]
-Block = tuple[Float[np.ndarray, " n"], Float[np.ndarray, "features n"], int]
+Floats = Float[np.ndarray, "n"]
+Features = Float[np.ndarray, "features n"]
 
 
 @dataclass(frozen=True)
 class Census:
-    """What is known of one code in one format over one range of positions.
+    """The counts of one encoding in one format over one range of positions.
 
-    adjacent_collisions: positions m with code(m) = code(m+1), both in the range.
+    adjacent_collisions: positions m that collide with m+1, both in the range.
     first_collision: the smallest such m, None if there is none.
     by_octave: (start, stop, collisions) for the octaves of m.
     """
@@ -42,77 +40,145 @@ class Census:
 
 
 def take_census(
-    code: Code,
+    encoding: PositionEncoding,
     formats: Sequence[FloatFormat],
     offset: int,
     length: int,
     advance: Advance = lambda steps: None,
     held: int = HELD,
 ) -> list[Census]:
-    """Count collisions and distinct codes for every format in which the code may be stored.
+    """Count collisions and distinct encodings for every format in which these may be stored.
 
     Args:
         offset, length: the positions offset .. offset + length - 1.
-        advance: told the share of the work done since the last call; the shares add up to 1.
+        advance: called with the share of the work done since the last call; they add up to 1.
         held: at most about this many hashes are held at once, per format.
     """
-    counters = _counted(code, formats, offset, length, advance, held, neighbours=True)
-    return [counter.census() for counter in counters]
+    found = []
+    for counter in _counted(encoding, formats, offset, length, advance, held, neighbours=True):
+        counts = counter.collisions.tolist()
+        by_octave = tuple((*edge, n) for edge, n in zip(counter.edges, counts, strict=True))
+        first = counter.first_collision
+        found.append(Census(length, counter.distinct, sum(counts), first, by_octave))
+    return found
 
 
 def count_distinct(
-    code: Code, formats: Sequence[FloatFormat], offset: int, length: int, held: int = HELD
+    encoding: PositionEncoding,
+    formats: Sequence[FloatFormat],
+    offset: int,
+    length: int,
+    held: int = HELD,
 ) -> list[int]:
-    """The distinct codes alone, as `take_census` counts them, for every format."""
-    alone = code.channel == "angle"  # their number follows from the neighbours'
-    if alone and len(code.pairs) == code.chain.spectrum.pairs:
-        found = count_angles(code.chain, offset, length)
+    """Count the distinct encodings alone, as `take_census` does, for every format."""
+    alone = encoding.component == "angle"  # their number follows from the neighbours'
+    if alone and len(encoding.pairs) == encoding.chain.spectrum.pairs:
+        found = count_angles(encoding.chain, offset, length)
         if found is not None:
             return [found] * len(formats)
-    counters = _counted(code, formats, offset, length, lambda steps: None, held, neighbours=alone)
+    counters = _counted(
+        encoding, formats, offset, length, lambda steps: None, held, neighbours=alone
+    )
     return [counter.distinct for counter in counters]
 
 
+@dataclass(eq=False)
 class _Counter:
-    """The running census of one format."""
+    """The running census of one format.
 
-    def __init__(self, code: Code, fmt: FloatFormat, offset: int, length: int, held: int) -> None:
-        self.code, self.fmt, self.length = code, fmt, length
-        self.neighbours = Neighbours(code, fmt, list(octaves(offset, offset + length)))
-        self.tally = Tally(code, fmt, -(-length // held))
-        self.proved = proves_distinct(code, fmt, offset, length)
+    edges: (start, stop) of the octaves that the range touches.
+    rising, falling: so far, each number was at least, or at most, the one before it.
+    """
 
-    def add(self, share: int, block: Block, neighbours: bool) -> None:
-        """One block of values of leading pairs, for at least as many as this format needs."""
-        positions, values, count = block
-        if self.code.per_pair:
-            values = values[: len(self.code.leading(self.fmt)) * self.code.per_pair]
-        keys = keys_of(values, self.fmt)
-        if share == 0 and neighbours:
-            self.neighbours.add(positions, values, keys)
-        if self.code.channel != "angle":
-            self.tally.add(share, positions[:count], keys[:, :count])
+    encoding: PositionEncoding
+    fmt: FloatFormat
+    length: int
+    edges: Sequence[tuple[int, int]]
+    tally: Tally
+    proved: bool
+    collisions: Int[np.ndarray, " octaves"] = field(init=False)
+    first_collision: int | None = None
+    rising: bool = True
+    falling: bool = True
+
+    def __post_init__(self) -> None:
+        self.collisions = np.zeros(len(self.edges), dtype=np.int64)
 
     @property
     def distinct(self) -> int:
-        """The number of different codes."""
+        """The number of distinct encodings."""
         if self.proved:
             return self.length
-        if self.neighbours.monotone:
-            return self.length - int(self.neighbours.collisions.sum())
+        # Rounding keeps the order of numbers, so of a monotone number only neighbours can be equal;
+        # stored angles only ever grow with the position.
+        monotone = self.encoding.single and (self.rising or self.falling)
+        if monotone or self.encoding.component == "angle":
+            return self.length - int(self.collisions.sum())
         return self.tally.distinct
 
-    def census(self) -> Census:
-        """The result."""
-        counts = self.neighbours.collisions.tolist()
-        edges = zip(self.neighbours.edges, counts, strict=True)
-        by_octave = tuple((*edge, count) for edge, count in edges)
-        first = self.neighbours.first_collision
-        return Census(self.length, self.distinct, sum(counts), first, by_octave)
+    def add(
+        self, share: int, positions: Floats, values: Features, count: int, neighbours: bool
+    ) -> None:
+        """Add a block of positions, with the values of at least as many pairs as are leading.
+
+        Args:
+            count: how many of the positions are the block's own.
+        """
+        encoding = self.encoding
+        if encoding.per_pair:
+            values = values[: len(encoding.leading(self.fmt)) * encoding.per_pair]
+        keys = keys_of(values, self.fmt)
+        if share == 0 and neighbours:
+            self._note(positions[:-1][self._equal(positions, keys)])
+            if encoding.single and (self.rising or self.falling):
+                here, there = values[0, :-1], values[0, 1:]
+                self.rising &= bool((there >= here).all())
+                self.falling &= bool((there <= here).all())
+        if encoding.component != "angle":
+            self.tally.add(share, positions[:count], keys[:, :count])
+
+    def _equal(
+        self, positions: Floats, keys: Int[np.ndarray, "features n"]
+    ) -> Bool[np.ndarray, " n-1"]:
+        """Return for each position but the last whether all of its encoding is that of the next."""
+        equal = (keys[:, 1:] == keys[:, :-1]).all(0)
+        rest = range(self.encoding.leading(self.fmt).stop, self.encoding.pairs.stop)
+        if not rest or not equal.any():
+            return equal
+        # Where even the stored positions are equal (bits, for nan), everything after them is.
+        stored = self.encoding.chain.positions(positions).view(np.int64)
+        doubtful = equal & (stored[1:] != stored[:-1])
+        while rest and doubtful.any():
+            places = np.flatnonzero(doubtful)
+            # Where many are doubtful, computing each position once is less than here and there.
+            crowded = 4 * places.size > positions.size
+            size = max(BLOCK // (positions.size if crowded else 2 * places.size), 1)
+            pairs, rest = rest[:size], rest[size:]
+            if crowded:
+                everywhere = self._keys(positions, pairs)
+                parted = (everywhere[:, 1:] != everywhere[:, :-1]).any(0)
+            else:
+                parted = np.zeros(positions.size - 1, dtype=bool)
+                here, there = (self._keys(positions[at], pairs) for at in (places, places + 1))
+                parted[places] = (here != there).any(0)
+            equal &= ~(parted & doubtful)
+            doubtful &= ~parted
+        return equal
+
+    def _keys(self, positions: Floats, pairs: range) -> Int[np.ndarray, "features n"]:
+        return keys_of(self.encoding.values(positions, pairs), self.fmt)
+
+    def _note(self, colliding: Floats) -> None:
+        if not colliding.size:
+            return
+        if self.first_collision is None:
+            self.first_collision = int(colliding[0])
+        edges = [start for start, _ in self.edges] + [self.edges[-1][1]]
+        self.collisions += np.diff(np.searchsorted(colliding, edges))
 
 
 def _counted(
-    code: Code,
+    encoding: PositionEncoding,
     formats: Sequence[FloatFormat],
     offset: int,
     length: int,
@@ -120,24 +186,37 @@ def _counted(
     held: int,
     neighbours: bool,
 ) -> list[_Counter]:
-    """Stream the range through a counter per format, and once more for what hashes left open."""
-    counters = [_Counter(code, fmt, offset, length, held) for fmt in formats]
+    """Stream the range through a counter per format, and once more for positions in doubt."""
+    shares = -(-length // held)
+    edges = list(octaves(offset, offset + length))
+    counters = [
+        _Counter(
+            encoding,
+            fmt,
+            length,
+            edges,
+            Tally(encoding, fmt, shares),
+            proves_distinct(encoding, fmt, offset, length),
+        )
+        for fmt in formats
+    ]
     open_ = [counter for counter in counters if not counter.proved]
-    lead = max((code.leading(counter.fmt) for counter in open_), key=len, default=range(0))
-    shares = 1 if code.channel == "angle" else -(-length // held)
+    lead = max((encoding.leading(counter.fmt) for counter in open_), key=len, default=range(0))
+    if encoding.component == "angle":  # nothing is held
+        shares = 1
     for share in range(shares if open_ else 0):
-        for block in _blocks(code, offset, offset + length, lead):
+        for positions, values, count in _blocks(encoding, offset, offset + length, lead):
             for counter in open_:
-                counter.add(share, block, neighbours)
-            advance(block[2] / length / shares)
+                counter.add(share, positions, values, count, neighbours)
+            advance(count / length / shares)
         for counter in open_:
             counter.tally.close_share()
     advance(0 if open_ else 1)
-    _look_again([counter.tally for counter in open_], code, offset, offset + length)
+    _compare_doubtful([counter.tally for counter in open_], offset, offset + length)
     return counters
 
 
-def _look_again(tallies: Sequence[Tally], code: Code, start: int, stop: int) -> None:
+def _compare_doubtful(tallies: Sequence[Tally], start: int, stop: int) -> None:
     """Compare the positions whose hashes are equal, as many of them at once as may be held."""
     doubtful = [tally for tally in tallies if tally.doubtful]
     rounds = max((tally.rounds for tally in doubtful), default=0)
@@ -149,11 +228,11 @@ def _look_again(tallies: Sequence[Tally], code: Code, start: int, stop: int) -> 
             tally.compare()
 
 
-def _blocks(code: Code, start: int, stop: int, lead: range) -> Iterator[Block]:
-    """Positions, the values of some pairs there, and how many of them are the block's own.
-
-    One position more than the block, to compare its last one with its neighbour.
-    """
-    for low, high in blocks(start, stop, BLOCK // max(len(lead) * code.per_pair, 2)):
+def _blocks(
+    encoding: PositionEncoding, start: int, stop: int, lead: range
+) -> Iterator[tuple[Floats, Features, int]]:
+    """Yield positions, the values of some pairs there, and the number of the block's own ones."""
+    for low, high in blocks(start, stop, BLOCK // max(len(lead) * encoding.per_pair, 2)):
+        # One position more than the block, to compare its last one with its neighbour.
         positions = span(low, min(high + 1, stop))
-        yield positions, code.values(positions, lead), high - low
+        yield positions, encoding.values(positions, lead), high - low

@@ -1,22 +1,55 @@
-"""The attention score under a cast plan: what the model sees of all the roundings.
+"""Attention scores: their errors under a cast plan, and how much they change over one token.
 
 Queries and keys are drawn from a standard normal distribution and rounded to bfloat16, as real
 activations are, so that their own rounding is not part of the error; a score of two such vectors
 divided by sqrt(d) has variance 1. `aligned` draws use the same vector for query and key.
+
+A score of query and key at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d),
+with a_i the dot product and b_i the cross product of their features in pair i. One token on it
+changes by
+
+    sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
+
+which is computed so, without cancellation. For vectors of length sqrt(d) it is at most
+sqrt(d) max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
+
+The format decides whether the change survives when the score is stored. Softmax decides its worth:
+of two keys that differ only by one token of distance, one gets exp(change) times the weight of the
+other.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to
+from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 
 Alignment = Literal["random", "aligned"]
+Vectors = Literal["aligned at 0", "aligned", "random", "largest"]
+Scores = Float[np.ndarray, "draws distances"]
+
+
+def sample_positions(offset: int, length: int, samples: int) -> Float[np.ndarray, " n"]:
+    """Return evenly spaced whole positions, the first and the last among them; all, if few."""
+    if length <= samples:
+        return span(offset, offset + length)
+    return np.unique(np.round(np.linspace(0, length - 1, samples))) + offset
+
+
+def earlier_keys(
+    queries: Float[np.ndarray, " n"], offset: int, seed: int
+) -> Float[np.ndarray, " n"]:
+    """Return for every query a key before it, at a distance log-uniform from 1 to the largest."""
+    share = np.random.default_rng(seed).random(queries.shape)
+    farthest = np.maximum(queries - offset, 1)
+    return np.maximum(queries - np.round(farthest**share), offset)
 
 
 @dataclass(frozen=True)
@@ -28,7 +61,7 @@ class Draws:
 
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
-    """`count` random queries and keys; the same seed gives the same ones."""
+    """Return `count` random queries and keys; the same seed gives the same ones."""
     features = np.random.default_rng(seed).standard_normal((4, count, pairs, 1))
     a, b, c, d = round_to(features, FORMATS["bfloat16"])
     return Draws((a, b), (a, b) if alignment == "aligned" else (c, d))
@@ -74,7 +107,7 @@ def shift_errors(
     deltas: Float[np.ndarray, " deltas"],
     shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
-    """score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
+    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
 
     In exact arithmetic this is 0: a score depends on the distance only. A wrong but consistent
     frequency passes this test; only a comparison with exact scores finds it.
@@ -88,7 +121,7 @@ def shift_errors(
 def score_steps(
     spectrum: Spectrum, draws: Draws, deltas: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
-    """The exact scores at distance delta and at delta + 1."""
+    """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
     zero = np.zeros_like(deltas)
     return scores(exact, draws, deltas, zero), scores(exact, draws, deltas + 1, zero)
@@ -97,5 +130,123 @@ def score_steps(
 def unchanged(
     here: Float[np.ndarray, "..."], there: Float[np.ndarray, "..."], fmt: FloatFormat
 ) -> Bool[np.ndarray, "..."]:
-    """Whether both scores are the same number once stored."""
+    """Return where both scores are the same number once stored."""
     return round_to(here, fmt) == round_to(there, fmt)
+
+
+@dataclass(frozen=True)
+class ScoreSample:
+    """The exact scores of some draws at some positions, to compare rounded ones with."""
+
+    spectrum: Spectrum
+    draws: Draws
+    queries: Float[np.ndarray, " n"]
+    keys: Float[np.ndarray, " n"]
+
+    @cached_property
+    def exact(self) -> Float[np.ndarray, "draws n"]:
+        """The scores in float64."""
+        return scores(Chain(CastPlan(), self.spectrum), self.draws, self.queries, self.keys)
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def rms_error(self, plan: CastPlan) -> float:
+        """Return the RMS error, in standard deviations of the scores; nan: overflow."""
+        ours = scores(Chain(plan, self.spectrum), self.draws, self.queries, self.keys)
+        return float(np.sqrt(np.mean((ours - self.exact) ** 2)))
+
+
+@dataclass(frozen=True)
+class Signal:
+    """The change of a score over one token in one number format; medians over draws and distances.
+
+    vectors: `aligned`: the query is the key; `aligned at 0`: so, from distance 0 to 1; `random`:
+        independent; `largest`: the two vectors of length sqrt(d) whose score changes most.
+    score_step: the size of the change, in nats (scores are what softmax exponentiates).
+    rounding: the largest error of storing such a score: half the spacing of the format there. For
+        `largest` that of the largest score of the two vectors, sqrt(d).
+    step_to_rounding: the one over the other.
+    unchanged_fraction: of draws and distances whose stored score stays the same number.
+    weight_change: exp(score_step) - 1, by which share one of two neighbours outweighs the other.
+    """
+
+    vectors: Vectors
+    format: str
+    score_step: float
+    rounding: float
+    step_to_rounding: float
+    unchanged_fraction: float
+    weight_change: float
+
+    @property
+    def status(self) -> str:
+        if self.unchanged_fraction == 1:
+            return "every score stays equal"
+        return "above the rounding" if self.step_to_rounding > 1 else "below the rounding"
+
+
+def signals(
+    inv_freq: Float[np.ndarray, " pairs"],
+    formats: Sequence[FloatFormat],
+    distances: Float[np.ndarray, " distances"],
+    count: int,
+    seed: int,
+) -> Iterator[Signal]:
+    """Yield the signals of some frequencies, by vectors and format.
+
+    Args:
+        distances: whole numbers of tokens, from each of which one more is taken.
+        count: how many queries and keys are drawn.
+    """
+    wanted: tuple[tuple[Vectors, Alignment, Float[np.ndarray, distances]], ...] = (
+        ("aligned at 0", "aligned", np.zeros(1)),
+        ("aligned", "aligned", distances),
+        ("random", "random", distances),
+    )
+    for vectors, alignment, where in wanted:
+        score, step = score_and_step(inv_freq, draw(count, len(inv_freq), alignment, seed), where)
+        for fmt in formats:
+            yield _signal(vectors, fmt, score, score + step, step, np.abs(score))
+    half = largest_step(inv_freq) / 2
+    score, width = np.full((1, 1), half), math.sqrt(2 * len(inv_freq))
+    for fmt in formats:
+        yield _signal("largest", fmt, -score, score, 2 * score, np.full((1, 1), width))
+
+
+def score_and_step(
+    inv_freq: Float[np.ndarray, " pairs"], draws: Draws, distances: Float[np.ndarray, " distances"]
+) -> tuple[Scores, Scores]:
+    """Return the exact scores at some distances, and their changes one token further."""
+    (q1, q2), (k1, k2) = draws.query, draws.key
+    dot, cross = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
+    theta = inv_freq[:, None]
+    angle, middle = theta * distances, theta * (distances + 0.5)
+    width = math.sqrt(2 * len(inv_freq))
+    score = (dot * np.cos(angle) + cross * np.sin(angle)).sum(1) / width
+    turn = cross * np.cos(middle) - dot * np.sin(middle)
+    return score, (2 * np.sin(theta / 2) * turn).sum(1) / width
+
+
+def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
+    """Return the largest change of a score of two vectors of length sqrt(d) over one token."""
+    return math.sqrt(2 * len(inv_freq)) * float(np.abs(2 * np.sin(inv_freq / 2)).max())
+
+
+def _signal(
+    vectors: Vectors,
+    fmt: FloatFormat,
+    here: Scores,
+    there: Scores,
+    step: Scores,
+    scale: Scores,
+) -> Signal:
+    rounding = spacing(scale, fmt) / 2
+    size = float(np.median(np.abs(step)))
+    return Signal(
+        vectors,
+        fmt.name,
+        size,
+        float(np.median(rounding)),
+        float(np.median(np.abs(step) / rounding)),
+        float(unchanged(here, there, fmt).mean()),
+        math.expm1(size),
+    )

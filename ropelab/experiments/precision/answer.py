@@ -1,35 +1,88 @@
-"""The finding in words, and the short table, both computed from the tables."""
+"""The precision experiment: its cells, its tables, the finding in words and the short table."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.arithmetic.incidents import Match
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.encodings import (
+    encoding_cell,
+    explain_table,
+    frequencies_of,
+    spectrum_of,
+)
+from ropelab.experiments.precision.stages import cast_tables, drift_cell, long_cells, stage_cells
 from ropelab.math.numerics.casts import STAGES
+from ropelab.math.numerics.formats import format_named
+from ropelab.runs.cell import Cell, Values
 from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
 
 TITLES = {
     "single": "One frequency",
     "rope": "Many frequencies",
-    "sinusoidal": "The sinusoidal code",
+    "sinusoidal": "The sinusoidal encoding",
 }
+# Whole numbers that are missing in some rows: cells keep these as floats.
+WHOLE = ("first_collision_position", "returns_at_position")
+
+
+def check(config: PrecisionConfig) -> None:
+    """Refuse unknown formats, methods and casts, and methods that rotate no pair.
+
+    Raises:
+        InputError: with the nearest name.
+    """
+    spectrum_of(frequencies_of(config, "rope"))
+    cells(config)
+
+
+def cells(config: PrecisionConfig) -> list[Cell]:
+    """Return a cell per scheme, per group of cast plans and per further length, and the drift."""
+    formats = _formats(config)
+    return [
+        *(encoding_cell(config, scheme, formats) for scheme in config.schemes),
+        *stage_cells(config),
+        *long_cells(config),
+        drift_cell(config, formats),
+    ]
+
+
+def _formats(config: PrecisionConfig) -> list[str]:
+    """Return the names of the formats, float64 first, each once."""
+    return [format_named(name).name for name in dict.fromkeys(("float64", *config.formats))]
+
+
+def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Put the tables together; those without rows are left out."""
+    formats = _formats(config)
+    schemes = [values[encoding_cell(config, scheme, formats)] for scheme in config.schemes]
+    found = {}
+    for name in ("resolution", "collisions", "pairs", "scores", "signal"):
+        if parts := [scheme[name] for scheme in schemes if name in scheme]:
+            whole = [column for column in WHOLE if column in parts[0]]
+            typed = [part.astype(dict.fromkeys(whole, "Int64")) for part in parts]
+            found[name] = pd.concat(typed, ignore_index=True)
+    found |= cast_tables(config, values)
+    found["drift"] = values[drift_cell(config, formats)]["drift"]
+    if config.explain is not None:
+        # Arithmetic on a dozen numbers: quicker than a cell.
+        rope = spectrum_of(frequencies_of(config, "rope"))
+        found["explain"] = explain_table(rope, formats, config.explain, config.explain_pair)
+    return found
 
 
 def answer(tables: Tables) -> str:
-    """One or two sentences: what neighbours keep, and which cast to undo first."""
-    sentences = (*_incidents(tables), *_codes(tables), *_returns(tables), *_signal(tables))
-    return " ".join((*sentences, *_casts(tables)))
+    """Say which neighbours stay distinct, and which cast to undo first."""
+    return " ".join((*_encodings(tables), *_returns(tables), *_signal(tables), *_casts(tables)))
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Collisions per code and format; without codes, the ladder; with reports, ours beside them."""
-    if "incidents" in tables:
-        return tables["incidents"][["measure", "reported", "ours", "verdict"]]
+    """Return the collisions per component and format; without encodings, the casts."""
     if "resolution" in tables:
         return _collisions(tables["resolution"])
-    return _ladder(tables["casts"])
+    return _stage_to_fix(tables["casts"])
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +95,7 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
 
 
-def _ladder(casts: pd.DataFrame) -> pd.DataFrame:
+def _stage_to_fix(casts: pd.DataFrame) -> pd.DataFrame:
     """Rows: implementations, else stages in bfloat16; with the stage to fix first."""
     plans = _implementations(casts)
     if plans.empty:
@@ -65,22 +118,7 @@ def _percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 else f"{share:.1e}"
 
 
-def _incidents(tables: Tables) -> Iterator[str]:
-    if "incidents" not in tables:
-        return
-    rows = tables["incidents"]
-    wrong = rows[rows["verdict"] == Match.DIFFERS]
-    agreeing = f"{len(rows) - len(wrong)} of {len(rows)} reported numbers are reproduced"
-    if wrong.empty:
-        yield f"{agreeing}."
-        return
-    said = "; ".join(
-        f"{row.measure} is {row.ours:.6g}, not {row.reported:g}" for row in wrong.itertuples()
-    )
-    yield f"{agreeing}; {said}."
-
-
-def _codes(tables: Tables) -> Iterator[str]:
+def _encodings(tables: Tables) -> Iterator[str]:
     if "resolution" not in tables:
         return
     resolution = tables["resolution"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.scores import draw, score_steps
-from ropelab.math.numerics.signal import largest_step, score_and_step, signals
+from ropelab.math.numerics.scores import draw, largest_step, score_and_step, score_steps, signals
 
 DISTANCES = np.array([0.0, 1.0, 7.0, 100.0])
 SLOW = np.full(16, 2 * math.pi / 1e6)

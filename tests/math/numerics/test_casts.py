@@ -3,15 +3,22 @@
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.math.numerics.casts import EXACT, STAGES, CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.casts import (
+    EXACT,
+    PRESETS,
+    STAGES,
+    CastPlan,
+    alone,
+    everything,
+    parse_cast,
+    preset_named,
+)
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.presets import PRESETS, preset_named
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_every_preset_reads_back_from_its_label_and_names_its_source(preset):
-    label = preset.plan.label
-    assert parse_cast("" if label == "float64" else label) == preset.plan
+    assert parse_cast(preset.plan.label) == preset.plan
     assert preset.source and preset.models
 
 
@@ -35,10 +42,10 @@ def test_repairing_every_stage_and_rule_gives_the_exact_plan():
     assert plan == CastPlan()
 
 
-def test_phase_and_code_keep_what_decides_angles_and_tables():
+def test_phase_and_stored_keep_what_decides_angles_and_tables():
     plan = everything(FORMATS["bfloat16"])
     assert (plan.phase.angle, plan.phase.table) == (FORMATS["bfloat16"], EXACT)
-    assert (plan.code.table, plan.code.rotation) == (FORMATS["bfloat16"], EXACT)
+    assert (plan.stored.table, plan.stored.rotation) == (FORMATS["bfloat16"], EXACT)
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,21 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.accuracy import ScoreSample, TableSample, earlier_keys, sample_positions
 from ropelab.math.numerics.casts import CastPlan, alone, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.scores import draw, score_steps, scores, shift_errors
+from ropelab.math.numerics.scores import (
+    ScoreSample,
+    draw,
+    earlier_keys,
+    sample_positions,
+    score_steps,
+    scores,
+    shift_errors,
+)
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import cos_sin, rotate
 
@@ -93,13 +99,6 @@ def test_steps_compare_a_distance_with_the_next():
     deltas = np.array([0.0, 1.0, 2.0])
     here, there = score_steps(spectrum, draws, deltas)
     np.testing.assert_array_equal(here[:, 1:], there[:, :-1])
-
-
-@pytest.mark.parametrize(("name", "bound"), [("bfloat16", 2**-9), ("float16", 2**-12)])
-def test_rounding_a_table_costs_half_a_last_place_below_one(name, bound):
-    sample = TableSample(rope(), sample_positions(0, 10**6, 2000))
-    error = sample.largest_error(alone("table", FORMATS[name]))
-    assert 0.99 * bound < error <= bound
 
 
 def test_samples_are_all_positions_or_evenly_spread_ones():

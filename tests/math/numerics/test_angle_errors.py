@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.casts import STAGES, alone, everything, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.angle_errors import (
+    LOST_RAD,
+    first_beyond,
+    worst,
+    worst_by_octave,
+    wrapped,
+)
+from ropelab.math.numerics.casts import PRESETS, STAGES, alone, everything, parse_cast
+from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.phase import LOST_RAD, first_beyond, worst, worst_by_octave, wrapped
-from ropelab.math.numerics.presets import PRESETS
-from ropelab.math.numerics.ranges import span
 
 PLANS = {
     **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:3] for f in list(FORMATS)[1:]},

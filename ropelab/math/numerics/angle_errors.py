@@ -1,10 +1,14 @@
-"""The worst angle error over a range of positions, exactly, without visiting most of them.
+"""The worst errors of angles and tables over a range of positions, without visiting most of them.
 
 The supremum over positions has no closed form: the rounding of m * theta_i hops about. But it has a
 bound that grows with m (half a last place per rounding), so blocks of positions are visited from
-the far end, pair with the largest bound first, and whatever cannot beat what was found is left out.
-The result is that of a visit to every position and pair, with one exception: half a turn is the
-worst there can be, so an error beyond LOST_RAD ends the search, and what is reported is that one.
+the far end, the pair with the largest bound first, and blocks whose bound is below the worst error
+so far are left out. The result is that of a visit to every position and pair, with one exception:
+half a turn is the worst possible, so an error beyond LOST_RAD ends the search and is reported.
+
+A cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2); rounding to the
+format of the table adds at most half a last place below 1. So for tables, too, stretches of
+positions and pairs are visited from the largest bound down.
 """
 
 import math
@@ -15,17 +19,19 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.ranges import BLOCK, blocks, octaves, span
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import BLOCK, Chain, blocks, octaves, span
 
+# Positions that share one bound.
 STRETCH = 1 << 14
-"""Positions that share one bound."""
-
+# Octaves that end before this are visited as a whole, which is quicker than a search.
 NEAR = 1024
-"""Octaves that end before this are visited as a whole, which is quicker than a search."""
-
+# An angle this wrong says nothing about the position any more; worse is not searched for.
 LOST_RAD = 3.14
-"""An angle this wrong says nothing about the position any more; worse is not looked for."""
+# The table error returned is the largest there is, up to this share of it.
+WITHIN = 1e-3
+# Cosines computed at once: few, for the first ones often settle it.
+NUMBERS = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,13 @@ class Worst:
 
     @property
     def overflowed(self) -> bool:
-        """Whether something became infinite or not a number."""
+        """True if something became infinite or not a number."""
         return math.isnan(self.error_rad)
 
 
 @np.errstate(invalid="ignore")
 def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """|error| as an angle on the circle, in [0, pi]; changes its argument."""
+    """Return |error| as an angle on the circle, in [0, pi]; changes its argument."""
     turns = error * (1 / (2 * math.pi))
     np.rint(turns, out=turns)
     turns *= 2 * math.pi
@@ -58,7 +64,7 @@ def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
-    """The worst error in each octave [2^k, 2^(k+1)) of positions that the range touches.
+    """Return the worst error in each octave [2^k, 2^(k+1)) of positions that the range touches.
 
     Args:
         offset, length: the positions offset .. offset + length - 1.
@@ -76,7 +82,7 @@ def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
 
 
 def worst(chain: Chain, offset: int, length: int) -> Worst:
-    """The worst error of the whole range."""
+    """Return the worst error of the whole range."""
     limit = first_overflow(chain, offset, length)
     if limit is not None:
         return _overflowed(chain, offset, offset + length, limit)
@@ -84,7 +90,7 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
 
 
 def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> int | None:
-    """The first position at which some pair's wrapped error exceeds the tolerance; None: nowhere.
+    """Return the first position where a wrapped error exceeds the tolerance; None: nowhere.
 
     A position that overflows counts.
 
@@ -104,10 +110,8 @@ def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> 
 
 
 def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
-    """The first position with a stored angle that is not finite; None: nowhere.
-
-    Stored angles grow with the position, so bisection finds it.
-    """
+    """Return the first position with a stored angle that is not finite; None: nowhere."""
+    # Stored angles grow with the position, so bisection finds it.
     if not _lost(chain, offset + length - 1).any():
         return None
     candidates = range(offset, offset + length)
@@ -125,7 +129,7 @@ def _overflowed(chain: Chain, start: int, stop: int, limit: int) -> Worst:
 
 
 def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
-    """Consecutive short ranges: every position and pair at once."""
+    """Compute every position and pair of consecutive short ranges at once."""
     if not ranges:
         return []
     first = ranges[0][0]
@@ -139,7 +143,7 @@ def _visited(chain: Chain, ranges: list[tuple[int, int]]) -> list[Worst]:
 
 
 def _searched(chain: Chain, start: int, stop: int) -> Worst:
-    """Stretches from the far end; in each, the pair with the largest bound first."""
+    """Visit stretches from the far end; in each, the pair with the largest bound first."""
     best = Worst(start, stop, 0.0, start, 0)
     stretches = list(blocks(start, stop, STRETCH))
     ends = np.array([high - 1 for _, high in stretches], dtype=np.float64)
@@ -157,22 +161,62 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
 def _improved(
     best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, " pairs"]
 ) -> Worst:
-    """The worst of `best` and some pairs of a stretch; stops where nothing can get worse."""
+    """Return the worst of `best` and some pairs of a stretch; stop where nothing can get worse."""
     count = int(pairs.sum())
     for low, high in blocks(*stretch, BLOCK // count) if count else ():
-        if best.error_rad < LOST_RAD:
-            best = _better(best, chain, low, high, pairs)
+        if best.error_rad >= LOST_RAD:
+            break
+        errors = wrapped(chain.angle_errors(span(low, high), pairs))
+        pair, position = divmod(int(errors.argmax()), high - low)
+        error = float(errors[pair, position])
+        if error > best.error_rad:
+            which = int(np.flatnonzero(pairs)[pair])
+            best = Worst(best.start, best.stop, error, low + position, which)
     return best
 
 
-def _better(
-    best: Worst, chain: Chain, low: int, high: int, pairs: Bool[np.ndarray, " pairs"]
-) -> Worst:
-    """The worst of `best` and one block of some pairs."""
-    errors = wrapped(chain.angle_errors(span(low, high), pairs))
-    pair, position = divmod(int(errors.argmax()), high - low)
-    error = float(errors[pair, position])
-    if error <= best.error_rad:
-        return best
-    which = int(np.flatnonzero(pairs)[pair])
-    return Worst(best.start, best.stop, error, low + position, which)
+def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
+    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan: overflow.
+
+    Args:
+        found: the worst angle errors of consecutive ranges, as worst_by_octave gives them.
+    """
+    if any(octave.overflowed for octave in found):
+        return math.nan
+    stretches = [piece for o in found for piece in blocks(o.start, o.stop, STRETCH)]
+    bounds = _bounds(chain, found, stretches)
+    exact = Chain(CastPlan(), chain.spectrum)
+    best = 0.0
+    for number in np.argsort(-bounds.max(0), kind="stable"):
+        start, stop = stretches[number]
+        pairs = bounds[:, number] > best * (1 + WITHIN)
+        while pairs.any() and start < stop:
+            end = min(stop, start + max(NUMBERS // int(pairs.sum()), 1))
+            best = max(best, _largest(chain, exact, span(start, end), pairs))
+            start, pairs = end, bounds[:, number] > best * (1 + WITHIN)
+    return best
+
+
+def _bounds(
+    chain: Chain, found: Sequence[Worst], stretches: Sequence[tuple[int, int]]
+) -> Float[np.ndarray, "pairs stretches"]:
+    """Bound the error of cos and sin per pair and stretch."""
+    known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
+    counts = [-(-(o.stop - o.start) // STRETCH) for o in found]
+    ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
+    angle = np.minimum(chain.error_bounds(ends), np.repeat(known, counts) * (1 + 1e-9))
+    table = chain.plan.table
+    rounding = 0.0 if table.precision == 53 else table.epsilon / 4
+    return 2 * np.sin(angle / 2) + rounding
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def _largest(
+    chain: Chain,
+    exact: Chain,
+    positions: Float[np.ndarray, " n"],
+    pairs: Bool[np.ndarray, " pairs"],
+) -> float:
+    which = np.flatnonzero(pairs)
+    both = zip(chain.table(positions, which), exact.table(positions, which), strict=True)
+    return max(float(np.abs(ours - true).max()) for ours, true in both)

@@ -10,18 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.wrap import distinct_positions, first_repeat, returns_after, whole_period
+from ropelab.math.numerics.encoding import (
+    distinct_positions,
+    first_repeat,
+    returns_after,
+    whole_period,
+)
 
-CHANNELS = ("cos", "sin", "pair")
+COMPONENTS = ("cos", "sin", "pair")
 HALF = Fraction(1, 2)
 
 
-def exact(position, period, channel):
-    """What tells a code from another: the angle in turns, up to what the channel does not see."""
+def exact(position, period, component):
+    """What tells a code from another: the angle in turns, up to what the component does not see."""
     turns = (position / period) % 1
-    if channel == "cos":
+    if component == "cos":
         return min(turns, (-turns) % 1)
-    if channel == "sin":
+    if component == "sin":
         return min(turns, (HALF - turns) % 1)
     return turns
 
@@ -31,23 +36,23 @@ PERIODS = st.builds(Fraction, st.integers(5, 400), st.sampled_from([1, 1, 2, 3, 
 )
 
 
-@given(PERIODS, st.sampled_from(CHANNELS), st.integers(0, 1000), st.integers(1, 900))
+@given(PERIODS, st.sampled_from(COMPONENTS), st.integers(0, 1000), st.integers(1, 900))
 @settings(max_examples=200)
-def test_as_many_codes_as_different_fractions(period, channel, offset, length):
-    found = distinct_positions(period.numerator, channel, offset, length)
-    codes = {exact(m, period, channel) for m in range(offset, offset + length)}
+def test_as_many_codes_as_different_fractions(period, component, offset, length):
+    found = distinct_positions(period.numerator, component, offset, length)
+    codes = {exact(m, period, component) for m in range(offset, offset + length)}
     assert len(found) == len(codes)
-    assert {exact(int(m), period, channel) for m in found} == codes
+    assert {exact(int(m), period, component) for m in found} == codes
 
 
-@given(PERIODS, st.sampled_from(CHANNELS))
+@given(PERIODS, st.sampled_from(COMPONENTS))
 @settings(max_examples=100)
-def test_the_first_repeat_is_the_first_code_that_was_there_before(period, channel):
+def test_the_first_repeat_is_the_first_code_that_was_there_before(period, component):
     seen, position = set(), 0
-    while (code := exact(position, period, channel)) not in seen:
+    while (code := exact(position, period, component)) not in seen:
         seen.add(code)
         position += 1
-    assert first_repeat(period.numerator, channel) == position
+    assert first_repeat(period.numerator, component) == position
 
 
 def test_360_positions_at_one_degree_a_token_in_forty_digits():

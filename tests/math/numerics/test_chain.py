@@ -7,12 +7,10 @@ import torch
 
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
-from ropelab.math.numerics.casts import CastPlan, alone, everything, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.casts import PRESETS, CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.presets import PRESETS
-from ropelab.math.numerics.ranges import span
-from tests.numerics.scalar_rounding import round_scalar
+from tests.math.numerics.scalar_rounding import round_scalar
 
 POSITIONS = np.array([0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64)
 

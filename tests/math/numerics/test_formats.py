@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ropelab.errors import InputError
 from ropelab.math.numerics.formats import FORMATS, format_named, round_to, spacing
-from tests.numerics.scalar_rounding import round_scalar
+from tests.math.numerics.scalar_rounding import round_scalar
 
 SMALL = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 NUMPY = {

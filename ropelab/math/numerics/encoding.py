@@ -1,0 +1,157 @@
+"""A position encoding: the numbers that represent a position before they are stored.
+
+Also when these repeat, in exact arithmetic. A pair whose period is a fraction p/q of tokens is back
+at its start after p tokens, and not before. A frequency that is an algebraic number, as every power
+of a rational base is, has a period that no fraction equals (pi would be algebraic otherwise): such
+a pair never repeats.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.formats import FloatFormat, spacing
+
+_TRIG: dict[str, tuple[Callable[[np.ndarray], np.ndarray], ...]] = {
+    "cos": (np.cos,),
+    "sin": (np.sin,),
+    "pair": (np.cos, np.sin),
+    "vector": (np.cos, np.sin),
+}
+
+# A period computed as 2 pi / theta, theta as 2 pi / period, is off by less (relative).
+NEAR = 2.0**-50
+# A period that is no fraction is read as one with this probability at most.
+BY_CHANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class PositionEncoding:
+    """The numbers that represent a position.
+
+    component: cos or sin alone; both of them ('pair' and 'vector', the same thing with one pair and
+        with many); 'score', the mean of cos over the pairs, which is the attention score of aligned
+        unit vectors at that distance; 'angle', the stored angles themselves: different angles are
+        different points of the circle, so an unrounded table need not be computed to be judged.
+    pairs: the pairs of the chain that belong to it.
+    """
+
+    chain: Chain
+    component: str
+    pairs: range
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def values(
+        self, positions: Float[np.ndarray, " n"], pairs: range
+    ) -> Float[np.ndarray, "features n"]:
+        """Return the numbers of some pairs at some positions, pair by pair, in float64.
+
+        They are not rounded yet. A score is one number for all pairs, not available for some.
+        """
+        if self.component == "score":
+            # Pair after pair, so that no more than one row is held.
+            rows = (np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
+            return (sum(rows, np.zeros_like(positions)) / len(pairs))[None]
+        angles = self.chain.angles(positions, slice(pairs.start, pairs.stop))
+        if self.component == "angle":
+            return angles
+        found = np.stack([trig(angles) for trig in _TRIG[self.component]], 1)
+        return found.reshape(-1, len(positions))
+
+    @property
+    def per_pair(self) -> int:
+        """The count of numbers that a pair contributes; 0: they are one number together."""
+        return 0 if self.component == "score" else len(_TRIG.get(self.component, (None,)))
+
+    @property
+    def single(self) -> bool:
+        """True if the encoding is one number only."""
+        return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
+
+    def packs(self, fmt: FloatFormat) -> bool:
+        """Return True if all of it has at most 64 bits: one number, or two of up to 32 bits."""
+        two = len(self.pairs) * self.per_pair == 2
+        return self.single or (two and fmt.precision <= 24)
+
+    def leading(self, fmt: FloatFormat) -> range:
+        """Return the pairs to compare first: enough bits to part most positions, and no more."""
+        if self.component == "score":
+            return self.pairs
+        return self.pairs[: -(-48 // (fmt.precision + 2))]
+
+
+def neighbour_steps(
+    encoding: PositionEncoding, fmt: FloatFormat, positions: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Return how far an encoding moves from m to m+1, in units of the last place of `fmt`.
+
+    For each number |x(m+1) - x(m)| before rounding, over the spacing of the format at the larger of
+    the two; of all numbers the largest. Below one half, neighbours mostly collide.
+    """
+    here, there = (encoding.values(m, encoding.pairs) for m in (positions, positions + 1))
+    unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
+    return np.max(np.abs(there - here) / unit, axis=0)
+
+
+def whole_period(theta: float) -> int | None:
+    """Return after how many whole tokens a pair of a frequency is back at its start; None: never.
+
+    >>> [whole_period(2 * math.pi / period) for period in (360, 62.5)], whole_period(1.0)
+    ([360, 125], None)
+    """
+    if not theta:
+        return 1
+    period = 2 * math.pi / theta
+    near = NEAR * period
+    # The period is read as the fraction that it equals in float64. Some fraction with a denominator
+    # up to q is that near to any number with a probability of about q^2 times the distance, so only
+    # small denominators are tried where periods are long, and none above 1e9 tokens.
+    denominators = int(math.sqrt(BY_CHANCE / near))
+    if not denominators:
+        return None
+    fraction = Fraction(period).limit_denominator(denominators)
+    return fraction.numerator if abs(float(fraction) - period) <= near else None
+
+
+def returns_after(inv_freq: Iterable[float]) -> int | None:
+    """Return the first position after 0 at which all pairs are as they are at 0; None: never.
+
+    >>> returns_after([2 * math.pi / 10, 2 * math.pi / 25]), returns_after([1.0])
+    (50, None)
+    """
+    together = 1
+    for period in map(whole_period, inv_freq):
+        if period is None:
+            return None
+        together = math.lcm(together, period)
+    return together
+
+
+def first_repeat(period: int, component: str) -> int:
+    """Return the first position that repeats an earlier one, for a pair of that whole period.
+
+    Within a period cos alone has at m the value that it has at p - m, and sin alone, where p is
+    even, the value at p/2 - m. (For a period p/q too: q and p have no common factor.)
+    """
+    if component == "cos":
+        return period // 2 + 1
+    if component == "sin" and period % 2 == 0:
+        return period // 4 + 1
+    return period
+
+
+def distinct_positions(
+    period: int, component: str, offset: int, length: int
+) -> Int[np.ndarray, " distinct"]:
+    """Return one position per distinct value of a pair in offset .. offset + length - 1."""
+    places = np.arange(offset, offset + min(length, period)) % period
+    if component == "cos":
+        places = np.minimum(places, -places % period)
+    elif component == "sin" and period % 2 == 0:
+        places = np.minimum(places, (period // 2 - places) % period)
+    return np.unique(places)

@@ -1,0 +1,162 @@
+"""Collisions and distinct encodings, against comparing every encoding with every other."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics import distinct, resolution
+from ropelab.math.numerics.casts import CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.distinct import count_angles, proves_distinct
+from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
+from ropelab.math.numerics.formats import FORMATS, round_to, spacing
+from ropelab.math.numerics.resolution import take_census
+
+NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+FOUND = [FORMATS[name] for name in NAMES]
+SINGLE = Spectrum(np.array([2 * math.pi / 3000]))
+
+
+def rope(rotary_dim=16, base=1e4):
+    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
+
+
+def naive(encoding, fmt, offset, length):
+    """Distinct encodings and the neighbours that collide, from the whole table at once."""
+    table = round_to(encoding.values(span(offset, offset + length), encoding.pairs), fmt) + 0.0
+    adjacent = (table[:, 1:] == table[:, :-1]).all(0)
+    return np.unique(table, axis=1).shape[1], adjacent
+
+
+ENCODINGS = {
+    "single cos": PositionEncoding(Chain(CastPlan(), SINGLE), "cos", range(1)),
+    "single sin": PositionEncoding(Chain(CastPlan(), SINGLE), "sin", range(1)),
+    "single pair": PositionEncoding(Chain(CastPlan(), SINGLE), "pair", range(1)),
+    "rope slowest pair": PositionEncoding(Chain(CastPlan(), rope()), "pair", range(7, 8)),
+    "rope vector": PositionEncoding(Chain(CastPlan(), rope()), "vector", range(8)),
+    "rope cosines": PositionEncoding(Chain(CastPlan(), rope()), "cos", range(8)),
+    "rope score": PositionEncoding(Chain(CastPlan(), rope()), "score", range(8)),
+    "two slow pairs": PositionEncoding(Chain(CastPlan(), rope()), "vector", range(6, 8)),
+    "bfloat16 positions": PositionEncoding(
+        Chain(alone("position", FORMATS["bfloat16"]), rope()), "vector", range(8)
+    ),
+    "bfloat16 angles": PositionEncoding(
+        Chain(alone("angle", FORMATS["bfloat16"]), rope()), "vector", range(8)
+    ),
+    "all bfloat16": PositionEncoding(
+        Chain(everything(FORMATS["bfloat16"]), rope()), "vector", range(8)
+    ),
+    "float8 inv_freq": PositionEncoding(
+        Chain(alone("inv_freq", FORMATS["float8_e5m2"]), rope()), "vector", range(8)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize(("offset", "length"), [(0, 4000), (1021, 3000), (0, 1)])
+def test_the_census_counts_what_comparing_everything_counts(name, offset, length):
+    encoding = ENCODINGS[name]
+    for fmt, census in zip(FOUND, take_census(encoding, FOUND, offset, length), strict=True):
+        expected, adjacent = naive(encoding, fmt, offset, length)
+        places = np.flatnonzero(adjacent)
+        assert census.distinct == expected, fmt.name
+        assert census.adjacent_collisions == adjacent.sum(), fmt.name
+        assert census.first_collision == (offset + places[0] if places.size else None)
+        for start, stop, count in census.by_octave:
+            assert count == adjacent[start - offset : stop - offset].sum()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_streaming_in_shares_changes_nothing(name):
+    whole = take_census(ENCODINGS[name], FOUND, 0, 3000)
+    assert take_census(ENCODINGS[name], FOUND, 0, 3000, held=257) == whole
+
+
+@pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_distinct_angles_are_counted_by_their_runs(stage, name):
+    chain = Chain(alone(stage, FORMATS[name]), rope())
+    encoding = PositionEncoding(chain, "angle", range(8))
+    census = take_census(encoding, [FORMATS["float64"]], 0, 3000)[0]
+    table = chain.angles(span(0, 3000)).view(np.int64)  # bits: nan is one value
+    assert census.distinct == np.unique(table, axis=1).shape[1]
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize(("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)])
+@pytest.mark.parametrize("base", [1e4, 30.0])
+def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset, length, base):
+    chain = Chain(alone("angle", FORMATS[name]), rope(base=base))
+    table = chain.angles(span(offset, offset + length)).view(np.int64)
+    expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
+    assert count_angles(chain, offset, length) in (None, expected)
+    encoding = PositionEncoding(chain, "angle", range(8))
+    assert resolution.count_distinct(encoding, [FORMATS["float64"]], offset, length) == [expected]
+
+
+def test_coarse_angles_are_counted_by_their_steps():
+    chain = Chain(alone("angle", FORMATS["bfloat16"]), rope(64, 1e6))
+    assert count_angles(chain, 0, 131072) is not None
+    assert count_angles(Chain(CastPlan(), rope()), 0, 1000) is None
+
+
+def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
+    encoding = ENCODINGS["rope vector"]
+    monkeypatch.setattr(distinct, "mixed", lambda keys, seed=None: np.zeros_like(keys[0]))
+    positions = np.arange(500)
+    same_hash = np.zeros_like(positions)
+    for name in ("float16", "float8_e5m2"):
+        expected, _ = naive(encoding, FORMATS[name], 0, 500)
+        assert (
+            distinct.count_equal_hashes(encoding, FORMATS[name], same_hash, positions) == expected
+        )
+
+
+@pytest.mark.parametrize("fmt", FOUND, ids=NAMES)
+@pytest.mark.parametrize("name", [n for n in ENCODINGS if "cos" not in n and "score" not in n])
+def test_the_proof_proves_only_what_is_true(name, fmt):
+    encoding = ENCODINGS[name]
+    if proves_distinct(encoding, fmt, 0, 3000):
+        assert naive(encoding, fmt, 0, 3000)[0] == 3000
+
+
+def test_the_proof_proves_the_usual_cases():
+    spectrum = rope(64, 1e6)
+    for plan in (CastPlan(), parse_cast("inv_freq=bfloat16,angle=float32")):
+        encoding = PositionEncoding(Chain(plan, spectrum), "vector", range(32))
+        assert all(proves_distinct(encoding, FORMATS[n], 0, 131072) for n in NAMES[:5])
+    assert not proves_distinct(ENCODINGS["single cos"], FORMATS["float64"], 0, 100)
+
+
+def test_a_period_shorter_than_the_range_repeats():
+    spectrum = Spectrum(np.array([2 * math.pi / 64]))
+    encoding = PositionEncoding(Chain(CastPlan(), spectrum), "pair", range(1))
+    assert take_census(encoding, [FORMATS["float16"]], 0, 1000)[0].distinct == 64
+
+
+def test_neighbour_steps_are_differences_in_last_places():
+    encoding = ENCODINGS["single cos"]
+    positions = span(100, 110)
+    steps = neighbour_steps(encoding, FORMATS["bfloat16"], positions)
+    here, there = (np.cos(2 * math.pi / 3000 * p) for p in (positions, positions + 1))
+    expected = np.abs(there - here) / spacing(here, FORMATS["bfloat16"])
+    np.testing.assert_allclose(steps, expected, rtol=1e-9)
+
+
+def test_progress_adds_up_to_one():
+    told = []
+    take_census(ENCODINGS["single cos"], FOUND, 0, 3000, told.append, held=1000)
+    take_census(ENCODINGS["rope vector"], FOUND[:1], 0, 3000, told.append)
+    assert sum(told) == pytest.approx(2)
+
+
+def test_a_single_number_is_hashed_without_loss():
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 1000)
+    # A shift that keeps the sign makes x and ~x one after the multiplication by an odd number.
+    odd = -0x61C8864680B583EB
+    inverse = pow(odd, -1, 2**64)
+    partners = np.array([(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64)
+    both = np.concatenate([keys, partners.view(np.int64)])
+    assert np.unique(distinct.mixed(both[None])).size == np.unique(both).size == 2000
