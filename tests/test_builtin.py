@@ -43,8 +43,8 @@ def test_run_without_arguments_lists_every_config_with_what_it_is(call, tmp_path
     [
         ("precision", "precision.toml"),
         ("precision.toml", "precision.toml"),
-        ("incidents", "incidents"),
-        ("incidents/candle-3520", "incidents/candle-3520.toml"),
+        ("smoke", "smoke"),
+        ("smoke/freqs", "smoke/freqs.toml"),
         ("configs", "."),
         ("configs/freqs.toml", "freqs.toml"),
     ],

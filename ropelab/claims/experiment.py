@@ -70,7 +70,7 @@ class ClaimsConfig(Config):
 
     def reads(self) -> tuple[str, ...]:
         """The experiments whose stored runs decide claims."""
-        return (*DECIDING, "precision")
+        return tuple(DECIDING)
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         """A run of each, if asked for."""

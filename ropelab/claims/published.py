@@ -23,6 +23,7 @@ from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
 from ropelab.math.numerics.casts import preset_named
 from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.incidents import incidents
 from ropelab.math.numerics.scores import draw, scores, shift_errors
 from ropelab.runs.cell import Stored
 from ropelab.runs.thresholds import ANGLE_RAD, BROKEN, FIT
@@ -106,16 +107,11 @@ def critical_dimension(*, geometry: Shape = LLAMA_2, printed: int = 92) -> Findi
     return found
 
 
-def same_numbers(*, link: str, runs: Sequence[Stored] = ()) -> Findings:
-    """Compare the numbers of a bug report with every stored run that measured them again.
-
-    `ropelab precision --reported` keeps them in its table `incidents`.
-    """
+def same_numbers(*, link: str) -> Findings:
+    """Measure the numbers again that a bug report prints."""
     found = Findings("the reported numbers")
-    tables = [run.tables["incidents"] for run in runs if run.config.get("source") == link]
-    if not tables:
-        return found.missing("a stored run that measures the reported numbers again")
-    for _, row in pd.concat(tables, ignore_index=True).iterrows():
+    rows = incidents()
+    for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"
         found.part(what, text, row["verdict"] == "agrees", float(row["ours"]))

@@ -16,7 +16,7 @@ def folder() -> Path:
 def resolved(path: Path) -> Path:
     """A path as it was typed, or the config or folder of configs of that name, if there is none.
 
-    `configs` is all that lies at the top, `precision` one of them, `incidents` a folder.
+    `configs` is all that lies at the top, `precision` one of them, `smoke` a folder.
     """
     if path.exists():
         return path

@@ -170,4 +170,5 @@ def test_laws(id_, verdict):
 
 def test_every_claim_that_needs_no_run_is_in_one_of_the_tables():
     computed = {c.id for c in CLAIMS if c.kind is Kind.ARITHMETIC and c.reads in ("", "base")}
-    assert computed <= {flip[0] for flip in FLIPS} | set(LAWS) | {"base-bound-fit"}
+    reported = {id for id in computed if id.startswith("reported-")}  # tests/math/numerics
+    assert computed - reported <= {flip[0] for flip in FLIPS} | set(LAWS) | {"base-bound-fit"}
