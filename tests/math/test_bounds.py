@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from ropelab.errors import InputError
 from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
-from ropelab.math.bounds.bisection import Open, finished
-from ropelab.math.bounds.cells import Tangents, excluded, excluded_upto, value_and_slope
-from ropelab.math.bounds.hunt import promising
+from ropelab.math.bounds.intervals import (
+    Tangents,
+    Undecided,
+    admissible,
+    excluded,
+    excluded_upto,
+    value_and_slope,
+)
+from ropelab.math.bounds.survey import promising
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(
@@ -46,7 +52,7 @@ def test_the_scan_is_the_sum(similarity, base, start, count):
 @settings(max_examples=60)
 def test_bisected_cells_are_where_no_position_fails(similarity, low, width, positions):
     m = np.unique(positions).astype(np.float64)
-    pieces = finished(similarity, Open.one(similarity, m, low, low + width, width / 50))
+    pieces = admissible(similarity, Undecided.one(similarity, m, low, low + width, width / 50))
     for u in np.linspace(low, low + width, 101):
         smallest = similarity.at(m, u).min()
         admitted = any(start <= u <= end for start, end in pieces)
@@ -56,9 +62,9 @@ def test_bisected_cells_are_where_no_position_fails(similarity, low, width, posi
 
 def test_cells_bisected_together_come_out_as_alone():
     m = np.arange(1, 400, dtype=np.float64)
-    cells = [Open.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
-    alone = [piece for cell in cells for piece in finished(LLAMA, cell)]
-    assert sorted(finished(LLAMA, Open.joined(cells))) == sorted(alone)
+    cells = [Undecided.one(LLAMA, m, u, u + 0.01, 1e-4) for u in (6.9, 7.1, 7.4, 7.7)]
+    alone = [piece for cell in cells for piece in admissible(LLAMA, cell)]
+    assert sorted(admissible(LLAMA, Undecided.joined(cells))) == sorted(alone)
     assert alone
 
 

@@ -15,11 +15,11 @@ from ropelab.math.scaling import (
     NtkAware,
     RopePlan,
     Yarn,
-    coded_ramp_range,
     kept_weights,
     ntk_base,
     roles,
 )
+from ropelab.math.scaling.by_parts import coded_ramp_range
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
 GEOMETRIES = st.builds(

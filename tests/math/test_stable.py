@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative
-from ropelab.math.bounds.boxes import Boxes, cells, lowest_sums, threatened
+from ropelab.math.bounds.boxes import Boxes, intervals, lowest_sums, threatened
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))
@@ -64,11 +64,12 @@ def test_too_many_boxes_are_refused():
 
 def test_cells_have_all_that_threatens_them():
     boxes = threatened(LLAMA, 1, 1024, 8.0, 8.5)
-    found = cells(LLAMA, boxes, 1e-6)
-    assert found.cells.shape[1] == len(np.unique(boxes.low)) < len(boxes)
+    found = intervals(LLAMA, boxes, 1e-6)
+    assert found.intervals.shape[1] == len(np.unique(boxes.low)) < len(boxes)
     assert (np.diff(found.owner) >= 0).all()
     pairs = {
-        (m, found.cells[0, owner]) for m, owner in zip(found.positions, found.owner, strict=True)
+        (m, found.intervals[0, owner])
+        for m, owner in zip(found.positions, found.owner, strict=True)
     }
     assert pairs == set(zip(boxes.first, boxes.low, strict=True))
 

@@ -5,11 +5,11 @@ That one is sought from above (``boxes.threatened``). Below it the search walks 
 through slabs and sorts every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap
-  (``cells.excluded_upto``). Where bases are far from admissible many positions do that, so a cheap
-  look at the most promising ones is enough; how they were found does not matter to the proof.
-* admissible: one scan of *all* positions at the cell's centre leaves a complete list of those that
+  (``intervals.excluded_upto``). Where bases are far from admissible many positions do that, so a
+  cheap look at the most promising ones is enough; how they were found does not matter to the proof.
+* admissible: one scan of *all* positions at a slab's centre leaves a complete list of those that
   could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
-* edge: a cell no wider than ``EDGE`` in which a position's sign changes.
+* edge: an interval no wider than ``EDGE`` in which a position's sign changes.
 
 So no admissible window wider than ``EDGE`` (relative to the base) can be missed. Above
 ``certified_from`` one bound shows all remaining bases to be admissible.
@@ -21,39 +21,43 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ropelab.math.bounds.bisection import EDGE, Interval, Open, finished
-from ropelab.math.bounds.boxes import Boxes, cells, threatened
-from ropelab.math.bounds.cells import excluded, excluded_upto
-from ropelab.math.bounds.hunt import promising
+from ropelab.math.bounds.boxes import intervals, threatened
+from ropelab.math.bounds.intervals import (
+    EDGE,
+    Undecided,
+    Window,
+    admissible,
+    excluded,
+    excluded_upto,
+)
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
-from ropelab.math.bounds.survey import blocks, scan
+from ropelab.math.bounds.survey import blocks, promising, scan
 
+# Steps in u are measured in turns: in one turn the longest position's sum moves by about one.
+# Sums of a hunt are expanded at so many turns from its beginning.
 AHEAD = 1.2
-"""Where in a hunt sums are expanded: so many turns of the longest position from its beginning."""
+# A hunt that gets no further than this share of the way to that point has missed.
 LEAST = 0.01
-"""A hunt that gets no further than that share of the way to where sums are expanded has missed."""
+# The least width of a slab that is resolved position by position.
 NARROWEST = 0.02
-"""The least width of a slab that is resolved position by position, in those turns."""
-DESCENT = 2.0
-"""Width in ln b of the first slab of the search from above."""
+# Bisection of wider slabs takes the longer the wider they are.
 WIDE = 8.0
-"""Slabs of more turns than that take a bisection the longer the wider they are."""
+# Width in ln b of the first slab of the search from above.
+DESCENT = 2.0
+# Boxes that the search from above looks at together; a slab that has more is cut in two.
 MOST = 1 << 14
-"""Boxes that the search from above looks at together; a slab that has more is cut in two."""
+# Intervals are bisected together once so many positions threaten them.
 HELD = 1 << 14
-"""Cells are bisected together once so many positions threaten them."""
 
 
 def certified_from(similarity: Similarity, context: int) -> float:
-    """The smallest u above which one bound shows every base to be admissible (inf: there is none).
-
-    For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine is at least
-    cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
-    """
+    """Return the smallest u above which one bound shows every base to be admissible (inf: none)."""
 
     def surely_positive(u: float) -> bool:
-        reach = np.minimum((context - 1) * similarity.inv_freq(u), math.pi)
-        worst = np.where(similarity.a == 0, -1.0, np.cos(reach))
+        # For u' >= u the angle of pair i stays in [0, context b^(-a_i)], so its cosine is at least
+        # cos(min(that, pi)); a pair with a_i = 0 may be -1 anywhere.
+        farthest = np.minimum((context - 1) * similarity.inv_freq(u), math.pi)
+        worst = np.where(similarity.a == 0, -1.0, np.cos(farthest))
         return bool(worst.sum() + similarity.unrotated > similarity.rounding_error(context))
 
     if not surely_positive(1e4):
@@ -69,42 +73,53 @@ def certified_from(similarity: Similarity, context: int) -> float:
 class Walk:
     """One walk over the bases for one context.
 
-    ``settled`` = (u, m): from u on, positions below m are known not to fail (from a shorter
-    context), so only longer ones are looked at.
+    Attributes:
+        settled: (u, m): from u on, positions below m are known not to fail (from a shorter
+            context), so only longer ones are looked at.
     """
 
     similarity: Similarity
     context: int
     settled: tuple[float, int] = (math.inf, 1)
 
-    def windows(self, start: float) -> Iterator[Interval]:
-        """All admissible intervals of u from ``start`` on, ascending; the last one ends at inf.
+    def windows(self, start: float) -> Iterator[Window]:
+        """Yield all admissible intervals of u from ``start`` on, ascending; the last ends at inf.
 
         A window that contains ``start`` begins there. Where no base is certified from above
-        (fewer than three turning pairs), the walk ends at b = 1e26.
+        (fewer than three rotating pairs), the walk ends at b = 1e26.
         """
         return self._joined(start, self.stable(), HELD)
 
-    def first(self, start: float) -> Interval | None:
-        """The first of them; None where there is none. Its end is inf where it is the last one."""
-        end = 0.0 if self.similarity.never_negative else certified_from(*self._asked)
+    def first(self, start: float) -> Window | None:
+        """Return the first of them, its end inf if it is the last; None where there is none."""
+        end = 0.0
+        if not self.similarity.never_negative:
+            end = certified_from(self.similarity, self.context)
         return next(self._joined(start, end, 0), None)
 
     def stable(self) -> float:
-        """The u from which on every base is admissible, sought from above; inf: none is certified.
+        """Return the u from which on every base is admissible, sought from above; inf: none is.
 
         Many times quicker than all windows: where few bases fail, boxes are wide.
         """
         if self.similarity.never_negative:
             return 0.0
-        high, width = certified_from(*self._asked), DESCENT
+        high, width = certified_from(self.similarity, self.context), DESCENT
         while 0 < high < math.inf:
             low = max(0.0, high - width)
             boxes = threatened(self.similarity, self._unsettled(low), self.context, low, high, MOST)
             if boxes is None:
                 width /= 2
                 continue
-            for piece in reversed(self._admissible(boxes, low, high)):
+            clear = [(low, high)]
+            if len(boxes):
+                # All that lies between the boxes is admissible.
+                undecided = intervals(self.similarity, boxes, 1e-3 * self._turn(low, 1))
+                lows, highs = undecided.intervals[:2].tolist()
+                between = zip([low, *highs], [*lows, high], strict=True)
+                clear = [(start, end) for start, end in between if end - start > EDGE]
+                clear = sorted([*clear, *admissible(self.similarity, undecided)])
+            for piece in reversed(clear):
                 if not _touch(piece, (high, high)):
                     return high
                 high = piece[0]
@@ -113,30 +128,20 @@ class Walk:
             width *= 1.3
         return high
 
-    @property
-    def _asked(self) -> tuple[Similarity, int]:
-        return self.similarity, self.context
-
     def _unsettled(self, u: float) -> int:
-        """The first position that could fail from u on."""
+        """Return the first position that could fail from u on."""
         return self.settled[1] if u >= self.settled[0] else 1
 
-    def _admissible(self, boxes: Boxes, low: float, high: float) -> list[Interval]:
-        """What of [low, high] is admissible if only ``boxes`` could hold negative sums."""
-        if not len(boxes):
-            return [(low, high)]
-        open_ = cells(self.similarity, boxes, 1e-3 * self._turn(low, 1))
-        lows, highs = open_.cells[:2].tolist()
-        between = zip([low, *highs], [*lows, high], strict=True)
-        clear = [(start, end) for start, end in between if end - start > EDGE]
-        return sorted([*clear, *finished(self.similarity, open_)])
+    def _turn(self, u: float, share: float) -> float:
+        """Return the step in u in which the sum of a share of the context moves by about one."""
+        return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
-    def _joined(self, start: float, end: float, held: int) -> Iterator[Interval]:
-        """Admissible intervals from ``start`` on; all bases from ``end`` on are (inf: unknown).
+    def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
+        """Yield admissible intervals from ``start`` on; from ``end`` on all are (inf: unknown).
 
         With ``held`` = 0 they come as early as they can; all of them take longer so.
         """
-        window: Interval | None = None
+        window: Window | None = None
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
@@ -153,68 +158,63 @@ class Walk:
         elif window is not None:
             yield window
 
-    def _pieces(
-        self, start: float, top: float, held: int
-    ) -> Iterator[tuple[float, list[Interval]]]:
-        """(how far the walk has come, admissible pieces since the last time), ascending."""
-        clear: list[Interval] = []
-        left: list[Open] = []
+    def _pieces(self, start: float, top: float, held: int) -> Iterator[tuple[float, list[Window]]]:
+        """Yield (how far the walk has come, admissible pieces since the last time), ascending."""
+        clear: list[Window] = []
+        left: list[Undecided] = []
         threats = 0
         for end, slab in self._slabs(start, top):
             clear += slab.clear
-            left += slab.open
-            threats += sum(len(part.positions) for part in slab.open)
+            left += slab.undecided
+            threats += sum(len(part.positions) for part in slab.undecided)
             if threats >= held or end >= top:
-                clear += finished(self.similarity, Open.joined(left)) if left else []
+                clear += admissible(self.similarity, Undecided.joined(left)) if left else []
                 yield end, sorted(clear)
                 clear, left, threats = [], [], 0
 
     def _slabs(self, start: float, top: float) -> Iterator[tuple[float, "_Slab"]]:
-        """(end of the slab, what is known of it), slab after slab from ``start`` to ``top``."""
+        """Yield (end of the slab, its content), slab after slab from ``start`` to ``top``."""
         u, pace = start, _Pace()
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
             slab = _Slab()
             if end == u:
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
-                admissible = self._resolve(slab, u, end, pace)
-                pace.learn(mostly_admissible=admissible > (end - u) / 2)
+                width = self._resolve(slab, u, end, pace)
+                pace.learn(mostly_admissible=width > (end - u) / 2)
             yield end, slab
             u = end
 
-    def _turn(self, u: float, share: float) -> float:
-        """The step in u in which the longest position's sum typically moves by about one."""
-        return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
-
     def _hunted(self, u: float, pace: "_Pace") -> float:
-        """How far from u on promising positions exclude every base; u if they do not.
+        """Return the end of the bases from u on that promising positions exclude; u if they do not.
 
-        First positions in a share of the context; what they leave goes to longer ones.
+        First positions in a share of the context; the rest is left to longer ones.
         """
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
-            reach = max(2, round(pace.share * self.context))
-            tangents = promising(self.similarity, centre, reach)
+            tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))
             end = excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
-                pace.caught()
+                pace.share = max(1 / 64, pace.share * 0.98)
                 return end
             if pace.share == 1:
                 return u
-            pace.missed()
+            pace.share = min(1.0, pace.share * 1.2)
 
     def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> float:
-        """Put [low, high] into the slab: in few cells, each with all positions that threaten it.
+        """Put [low, high] into the slab: in few intervals, each with all that threatens it.
 
-        Gives the width of the cells whose middle is admissible.
+        Returns the width of the intervals whose middle is admissible.
         """
         positions, lowest = self._threats(low, high)
-        pace.saw(len(positions), self.context)
+        # Above this many threats, splitting the interval and scanning again is cheaper.
+        too_many = 200 + self.context // 100
+        pace.saw(len(positions), too_many)
         if not len(positions):
             slab.clear.append((low, high))
-        elif len(positions) <= _too_many(self.context) or high - low <= EDGE:
+        elif len(positions) <= too_many or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
-            slab.open.append(Open.one(self.similarity, positions, low, high, fine))
+            slab.undecided.append(Undecided.one(self.similarity, positions, low, high, fine))
         elif excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
@@ -224,18 +224,18 @@ class Walk:
         return high - low if lowest >= 0 else 0.0
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Every position that could have S < 0 somewhere in [low, high], lowest S first.
+        """Return every position that could have S < 0 somewhere in [low, high], lowest S first.
 
         And the lowest S in the middle, where it is negative.
         """
         similarity = self.similarity
-        reach = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
+        change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
         found: list[tuple[Floats, Singles]] = []
         for start, stop in blocks(self._unsettled(low), self.context):
             sums = scan(similarity, (low + high) / 2, start, stop)
-            near = np.flatnonzero(sums < reach * stop + margin)
-            near = near[sums[near] < reach * (near + float(start)) + margin]
+            near = np.flatnonzero(sums < change * stop + margin)
+            near = near[sums[near] < change * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
         positions, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return positions[np.argsort(values)], float(values.min(initial=0.0))
@@ -243,51 +243,41 @@ class Walk:
 
 @dataclass
 class _Slab:
-    """What is known of a stretch of bases: admissible pieces, and cells still to be bisected."""
+    """The admissible pieces of a stretch of bases, and the intervals still to be bisected."""
 
-    clear: list[Interval] = field(default_factory=list)
-    open: list[Open] = field(default_factory=list)
+    clear: list[Window] = field(default_factory=list)
+    undecided: list[Undecided] = field(default_factory=list)
 
 
+@dataclass
 class _Pace:
     """Where to hunt for excluding positions, if at all, and how wide the next slab should be.
 
-    ``share``: the part of the context in which they are looked for. It shrinks while something is
-    caught, because shorter positions exclude wider stretches, and grows when nothing is.
+    Attributes:
+        share: the part of the context in which they are sought. It shrinks while something is
+            found, because shorter positions exclude wider stretches, and grows when nothing is.
+        turns: the width of the next slab.
+        busy: the longest list of threats, relative to a convenient one.
     """
 
-    def __init__(self) -> None:
-        self.hunting = True
-        self.share = 1.0
-        self.turns = 0.5
-        self._busy = 0.0
+    hunting: bool = True
+    share: float = 1.0
+    turns: float = 0.5
+    busy: float = 0.0
 
-    def caught(self) -> None:
-        """After a hunt that got somewhere."""
-        self.share = max(1 / 64, self.share * 0.98)
-
-    def missed(self) -> None:
-        """After a hunt that did not."""
-        self.share = min(1.0, self.share * 1.2)
-
-    def saw(self, threats: int, context: int) -> None:
-        """Remember how long the list of threats was, relative to what is convenient."""
+    def saw(self, threats: int, too_many: int) -> None:
+        """Remember the work of a list of threats."""
         work = threats * max(1.0, self.turns / WIDE)
-        self._busy = max(self._busy, work / _too_many(context))
+        self.busy = max(self.busy, work / too_many)
 
     def learn(self, mostly_admissible: bool) -> None:
-        """After a slab was resolved."""
+        """Adapt after a slab was resolved."""
         self.hunting = not mostly_admissible
-        self.turns *= 0.7 if self._busy > 1 else 1.3 if self._busy < 0.3 else 1
+        self.turns *= 0.7 if self.busy > 1 else 1.3 if self.busy < 0.3 else 1
         self.turns = max(self.turns, NARROWEST)
-        self._busy = 0.0
+        self.busy = 0.0
 
 
-def _too_many(context: int) -> int:
-    """Above this many threats, splitting the cell and scanning again is cheaper."""
-    return 200 + context // 100
-
-
-def _touch(first: Interval, second: Interval) -> bool:
-    """Whether the second begins where the first ends, up to a few edges."""
+def _touch(first: Window, second: Window) -> bool:
+    """Return whether the second begins where the first ends, up to a few edges."""
     return second[0] - first[1] <= 4 * EDGE

@@ -4,8 +4,8 @@ A box is a run of positions times an interval of u = ln b. In it the angle of a 
 of its value phi at the centre, so its cosine is at least cos(min(|phi| + r, pi)), with phi brought
 to [-pi, pi]. A box in which these add up to 0 or more holds no failing base; any other is halved.
 
-In a wide box the fast pairs turn by more than half a turn and count as -1. What the slow ones add
-up to outweighs that nearly everywhere where few bases fail, so that most boxes are dropped while
+In a wide box the fast pairs rotate by more than half a turn and count as -1. The sum of the slow
+ones outweighs that nearly everywhere where few bases fail, so that most boxes are dropped while
 they are wide: of 2^20 positions, at bases between 4e9 and 9e11, some 1e5 boxes are looked at.
 """
 
@@ -15,26 +15,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.math.bounds.bisection import Open
+from ropelab.math.bounds.intervals import Undecided
 from ropelab.math.bounds.similarity import TWO_PI, Floats, Similarity, Singles
 
+# Boxes computed at once, so that a block stays in the cache.
 BLOCK = 1 << 9
-"""Boxes looked at in one go."""
+# The positions are cut into at least so many runs at first.
 RUNS = 16
-"""Into how many runs the positions are cut at first, at least."""
+# Radians, added over pairs, by which the angles of one position differ in an interval that is left
+# to bisection.
 NARROW = 1.0
-"""Radians, added over pairs, by which the angles of one position differ in an interval that is
-left to bisection."""
+# Factor on r, which is computed in float32.
 ROUNDED_UP = 1 + 1e-6
-"""Factor on r, which is computed in float32."""
 
 
 @dataclass(frozen=True)
 class Boxes:
     """Boxes of one size.
 
-    ``first``, ``low``: the first position and the lowest u of each. ``run``: how many positions
-    each has, a power of two. ``width``: how wide each is in u.
+    Attributes:
+        first: the first position of each.
+        low: the lowest u of each.
+        run: positions in each, a power of two.
+        width: of each in u.
     """
 
     first: Floats
@@ -44,7 +47,7 @@ class Boxes:
 
     @classmethod
     def covering(cls, first: int, stop: int, low: float, high: float) -> "Boxes":
-        """Boxes for the positions from ``first`` to below ``stop`` and the bases in [low, high]."""
+        """Make boxes for the positions in [first, stop) and the bases in [low, high]."""
         run = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
         starts = np.arange(first, stop, run, dtype=np.float64)
         return cls(starts, np.full(len(starts), low), run, high - low)
@@ -53,11 +56,11 @@ class Boxes:
         return len(self.first)
 
     def chosen(self, which: NDArray[np.bool_]) -> "Boxes":
-        """Some of them."""
+        """Select some of them."""
         return Boxes(self.first[which], self.low[which], self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
-        """Each cut in two: into shorter runs of positions below ``stop``, or narrower intervals."""
+        """Cut each in two: into shorter runs of positions below ``stop``, or narrower intervals."""
         first, low = np.repeat(self.first, 2), np.repeat(self.low, 2)
         if not shorter:
             low[1::2] += self.width / 2
@@ -69,10 +72,10 @@ class Boxes:
 def threatened(
     similarity: Similarity, first: int, stop: int, low: float, high: float, most: float = math.inf
 ) -> Boxes | None:
-    """Single positions, in narrow intervals of bases, that are all that could have S < 0.
+    """Return all single positions, in narrow intervals of bases, that could have S < 0.
 
-    Looked at are the positions from ``first`` to below ``stop`` and the bases in [low, high]. None
-    where more than ``most`` boxes would have to be looked at together.
+    Among the positions in [first, stop) and the bases in [low, high]. None where more than ``most``
+    boxes would have to be looked at together.
     """
     boxes = Boxes.covering(first, stop, low, high)
     while 0 < len(boxes) <= most:
@@ -89,11 +92,9 @@ def threatened(
 
 
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
-    """A number that S nowhere falls below, for each box.
-
-    With half a width h and half a run n, an angle grows from phi to at most
-    phi e^(a h) + n b^(-a) e^(a h), and shrinks by less.
-    """
+    """Bound S from below in each box."""
+    # With half a width h and half a run n, an angle grows from phi to at most
+    # phi e^(a h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns.
     lows, place = np.unique(boxes.low, return_inverse=True)
     half = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
     grown = np.expm1(similarity.a * half)
@@ -112,27 +113,26 @@ def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
 
 
 def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
-    """The sums of the lowest cosines within phi * grown + along of phi; angles in turns.
-
-    Each within 2e-6: |phi| + r is rounded to float32 three times (1e-7 turns), then in radians
-    (3e-7), the cosine and its share in rounding the sum are those of `SINGLE_ERROR`.
-    """
-    reach = phi.astype(np.float32)
-    reach *= grown.astype(np.float32)
-    reach += along.astype(np.float32)
-    reach *= np.float32(ROUNDED_UP)
+    """Sum the lowest cosines within phi * grown + along of phi; angles in turns."""
+    # Each within 2e-6: |phi| + r is rounded to float32 three times (1e-7 turns), then in radians
+    # (3e-7), the cosine and its share in rounding the sum are those of SINGLE_ERROR.
+    farthest = phi.astype(np.float32)
+    farthest *= grown.astype(np.float32)
+    farthest += along.astype(np.float32)
+    farthest *= np.float32(ROUNDED_UP)
     phi -= np.rint(phi)
-    reach += np.abs(phi.astype(np.float32))
-    np.minimum(reach, np.float32(0.5), out=reach)
-    reach *= np.float32(TWO_PI)
-    sums: Singles = np.cos(reach).sum(axis=1)
+    farthest += np.abs(phi.astype(np.float32))
+    np.minimum(farthest, np.float32(0.5), out=farthest)
+    farthest *= np.float32(TWO_PI)
+    sums: Singles = np.cos(farthest).sum(axis=1)
     return sums
 
 
-def cells(similarity: Similarity, boxes: Boxes, fine: float) -> Open:
-    """The intervals of single positions, each with all that threaten it, to be bisected.
+def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
+    """Return the intervals of single positions, each with all that threaten it, to be bisected.
 
-    ``fine``: the width in u below which float64 decides.
+    Args:
+        fine: the width in u below which float64 decides.
     """
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
@@ -140,10 +140,10 @@ def cells(similarity: Similarity, boxes: Boxes, fine: float) -> Open:
     curvature = similarity.curvature_bounds(lows)
     width = boxes.width
     rows = (lows, lows + width, width * same, fine * same, *curvature)
-    return Open(np.stack(rows), boxes.first[order], owner)
+    return Undecided(np.stack(rows), boxes.first[order], owner)
 
 
 def _spread(similarity: Similarity, u: float, stop: int, run: float, width: float) -> float:
-    """Radians by which angles near ``stop`` differ from a box's centre, added over pairs."""
-    reach = (run - 1) / 2 + stop * similarity.a * width / 2
-    return float(np.minimum(math.pi, similarity.inv_freq(u) * reach).sum())
+    """Add up over pairs the radians by which angles near ``stop`` differ from a box's centre."""
+    distance = (run - 1) / 2 + stop * similarity.a * width / 2
+    return float(np.minimum(math.pi, similarity.inv_freq(u) * distance).sum())

@@ -60,18 +60,10 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         if context not in exact:
             continue
         fails = first_negative(similarity, men, context)
-        rows.append(
-            {
-                "context_tokens": context,
-                "exact_base": exact[context],
-                "paper_base": men,
-                "times_exact": men / exact[context],
-                "verdict": _compare(exact[context], men),
-                "paper_fails_at_tokens": math.nan if fails is None else float(fails),
-                "su_base": su,
-                "su_verdict": _compare(exact[context], su),
-            }
-        )
+        failing = math.nan if fails is None else float(fails)
+        ratio, verdict = men / exact[context], _compare(exact[context], men)
+        su_verdict = _compare(exact[context], su)
+        rows.append((context, exact[context], men, ratio, verdict, failing, su, su_verdict))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

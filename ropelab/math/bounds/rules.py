@@ -10,12 +10,12 @@ from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import ntk_base
 
+# First zero of the cosine integral Ci.
 CI_ZERO = 0.6165054856
-"""First zero of the cosine integral Ci."""
 
 
 def su_asymptote(context: int) -> float:
-    """b = L' / x0, Ci(x0) = 0: the bound for d to infinity, where the sum becomes an integral.
+    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d, where the sum is an integral.
 
     (Ci(m) - Ci(m/b)) / ln b >= 0 needs about Ci(m/b) <= 0. Source: Su, kexue.fm/archives/10122.
     """
@@ -23,7 +23,7 @@ def su_asymptote(context: int) -> float:
 
 
 def critical_dimension(geometry: Geometry) -> int:
-    """d_c = 2 ceil((d/2) log_b(L / 2 pi)): features whose pairs complete a turn in training.
+    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), the features that rotate fully in training.
 
     Source: Liu et al. 2023, arXiv:2310.05209, theorem 1.
     """
@@ -34,9 +34,10 @@ def critical_dimension(geometry: Geometry) -> int:
 
 
 def critical_base(geometry: Geometry, context: int) -> float:
-    """b' = b^(log_{L/2pi}(L'/2pi)): the pair that just completes a turn in L does so in L'.
+    """Return b' = b^(log_{L/2pi}(L'/2pi)).
 
-    Source: arXiv:2310.05209, theorem 2. koboldcpp (pull request 910) computes the same number as
+    The pair that just completes a rotation in L then does so in L'. Source: arXiv:2310.05209,
+    theorem 2. koboldcpp (pull request 910) computes the same number as
     b^(ln(L'/2pi) / ln(L/2pi)) and calls it the logarithmic rule.
     """
     trained = math.log(geometry.trained_len / (2 * math.pi))
@@ -48,7 +49,7 @@ def critical_base(geometry: Geometry, context: int) -> float:
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
-    """T_extra = 2 pi base^(d_c/d): the context that tuning at a larger ``base`` supports.
+    """Return T_extra = 2 pi base^(d_c/d), the context that tuning at a larger ``base`` supports.
 
     d_c is the critical dimension of the trained geometry. Source: arXiv:2310.05209, theorem 1.
     """
@@ -56,7 +57,7 @@ def extrapolation_limit(geometry: Geometry, base: float) -> float:
 
 
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
-    """2 T/pi, T/pi and T/(2 pi) for T trained tokens: small bases that extrapolate when tuned.
+    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens: they extrapolate when tuned.
 
     With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
     that part of every cosine. Source: arXiv:2310.05209, theorem 3.
@@ -66,16 +67,15 @@ def small_bases(geometry: Geometry) -> tuple[float, float, float]:
 
 
 def ntk_aware(geometry: Geometry, context: int) -> float:
-    """b' = b (L'/L)^(d/(d-2)), at most without a change below L (arXiv:2309.00071, eq. 16)."""
+    """Return b' = b (L'/L)^(d/(d-2)), b itself below L (arXiv:2309.00071, eq. 16)."""
     return ntk_base(geometry, max(1.0, context / geometry.trained_len))
 
 
 def one_rotation_base(rotary_dim: int, context: int) -> float:
-    """The base at which the slowest pair turns exactly once in ``context``: (L'/2pi)^(d/(d-2)).
+    """Return (L'/2pi)^(d/(d-2)), at which the slowest pair rotates exactly once in ``context``.
 
-    Above it some pairs never show all their angles in training at that length. Infinite for a
-    single pair, which turns by a radian per token whatever the base.
+    Above it some pairs never show all their angles in training at that length.
     """
     if rotary_dim < 4:
-        return math.inf
+        return math.inf  # a single pair rotates by a radian per token, whatever the base
     return float((context / (2 * math.pi)) ** (rotary_dim / (rotary_dim - 2)))

@@ -3,7 +3,7 @@
 Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key equal to the
 query stands out from a random key, m tokens away, by an amount proportional to this sum: where it
 is negative, attention prefers a random token to the right one. Pair i has a_i = 2 i / rotary_dim;
-a feature pair that does not turn (partial rotary, p-RoPE) contributes cos 0 = 1.
+a feature pair that does not rotate (partial rotary, p-RoPE) contributes cos 0 = 1.
 
 Everything here is a function of u = ln b, in which pairs move at comparable speeds.
 """
@@ -16,21 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ropelab.errors import InputError
+from ropelab.math.frequencies import check_rotary_dim
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 TWO_PI = 2 * math.pi
+# Bound on the error of one cosine of ``wrapped``: the rounding of an argument in [-pi, pi] to
+# float32 (1.2e-7), the float32 cosine itself, and its share in rounding the sum.
 SINGLE_ERROR = 1e-6
-"""Bound on the error of one cosine computed by ``wrapped_cos``: the rounding of an argument in
-[-pi, pi] to float32 (1.2e-7), the float32 cosine itself, and its share in rounding the sum."""
 
 
 @dataclass(frozen=True)
 class Similarity:
     """The sum of cosines of one head.
 
-    ``exponents``: a_i of the pairs that turn, in [0, 1). ``unrotated``: feature pairs that do not.
+    Attributes:
+        exponents: a_i of the pairs that rotate, in [0, 1).
+        unrotated: how many pairs do not.
     """
 
     exponents: tuple[float, ...]
@@ -44,24 +47,28 @@ class Similarity:
         kept: float = 1.0,
         dropped: tuple[int, ...] = (),
     ) -> "Similarity":
-        """The sum for a head of ``head_dim`` features of which the first ``rotary_dim`` turn.
+        """Make the sum for a head of ``head_dim`` features of which ``rotary_dim`` rotate.
 
-        ``kept`` < 1 is p-RoPE: only the int(kept * pairs) fastest pairs turn. ``dropped`` names
+        ``kept`` < 1 is p-RoPE: only the int(kept * pairs) fastest pairs rotate. ``dropped`` names
         single pairs that do not. Raises InputError where these contradict each other.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
-        _check_widths(head_dim, rotary)
+        if head_dim < 2 or head_dim % 2:
+            raise InputError(f"head_dim must be an even number of at least 2, not {head_dim}")
+        check_rotary_dim(rotary)
+        if rotary > head_dim:
+            raise InputError(f"rotary_dim {rotary} is wider than the head ({head_dim})")
         unknown = [pair for pair in dropped if not 0 <= pair < rotary // 2]
         if unknown:
             raise InputError(
                 f"pair {unknown[0]} cannot be dropped: pairs are 0 to {rotary // 2 - 1}"
             )
-        turning = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
-        return cls(tuple(2 * i / rotary for i in turning), head_dim // 2 - len(turning))
+        rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
+        return cls(tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating))
 
     @property
     def never_negative(self) -> bool:
-        """Whether S >= 0 whatever the base, because as many pairs stay as turn, or more."""
+        """True if S >= 0 for every base, as at least half of the pairs do not rotate."""
         return self.unrotated >= len(self.exponents)
 
     @cached_property
@@ -70,69 +77,54 @@ class Similarity:
         return np.array(self.exponents, dtype=np.float64)
 
     def inv_freq(self, u: Floats | float) -> Floats:
-        """b^(-a_i) for u = ln b; one row per entry of ``u``."""
+        """Return b^(-a_i) for u = ln b; one row per entry of ``u``."""
         return np.exp(-np.multiply.outer(u, self.a))
 
     def at(self, positions: Floats, u: Floats | float) -> Floats:
-        """S at ``positions`` in float64; ``u`` is one value or one per position."""
+        """Return S at ``positions`` in float64; ``u`` is one value or one per position."""
         return self.unrotated + np.cos(positions[:, None] * self.inv_freq(u)).sum(-1)
 
     def slope_bound(self, u: float) -> float:
-        """|dS/du| <= m * this for every u' >= u:  sum_i a_i b^(-a_i)."""
+        """Return sum_i a_i b^(-a_i): |dS/du| <= m * this for every u' >= u."""
         return float((self.a * self.inv_freq(u)).sum())
 
     def slope_typical(self, u: float) -> float:
-        """Root mean square of dS/du over random phases, per unit of m."""
+        """Return the root mean square of dS/du over random phases, per unit of m."""
         return math.sqrt(float(((self.a * self.inv_freq(u)) ** 2).sum()) / 2)
 
     def curvature_bounds(self, u: Floats) -> tuple[Floats, Floats]:
-        """(c1, c2) with |d2S/du2| <= c1 m + c2 m^2 for every u' >= u.
-
-        d2/du2 cos(phi) = -a^2 (phi^2 cos phi + phi sin phi) with phi = m b^(-a).
-        """
+        """Return (c1, c2) with |d2S/du2| <= c1 m + c2 m^2 for every u' >= u."""
+        # d2/du2 cos(phi) = -a^2 (phi^2 cos phi + phi sin phi) with phi = m b^(-a).
         squared = self.a**2
         inv_freq = self.inv_freq(u)
         return (squared * inv_freq).sum(-1), (squared * inv_freq**2).sum(-1)
 
     def rounding_error(self, length: int) -> float:
-        """Bound on the float64 error of S for positions below ``length`` and u up to 100.
-
-        b^(-a) has a relative error below (u a + 2) 2^-53 < 2e-14, an angle below length 2e-14,
-        a cosine that and its own rounding; errors add over pairs.
-        """
+        """Bound the float64 error of S for positions below ``length`` and u up to 100."""
+        # b^(-a) has a relative error below (u a + 2) 2^-53 < 2e-14, an angle one below
+        # length 2e-14, a cosine that and its own rounding; errors add over pairs.
         return len(self.exponents) * (2e-14 * length + 1e-15)
 
     @property
     def single_error(self) -> float:
-        """Bound on the error of S where cosines are computed in float32."""
+        """The bound on the error of S where cosines are computed in float32."""
         return (len(self.exponents) + 1) * SINGLE_ERROR
 
 
 @dataclass(frozen=True)
 class Fixed(Similarity):
-    """The sum for given frequencies, radians per token, whatever u: those of any scaling plan."""
+    """The sum for the frequencies of any scaling plan, radians per token, independent of u."""
 
     frequencies: tuple[float, ...] = ()
 
     def inv_freq(self, u: Floats | float) -> Floats:
-        """The frequencies; one row per entry of ``u``."""
+        """Return the frequencies; one row per entry of ``u``."""
         found = np.array(self.frequencies, dtype=np.float64)
         return np.broadcast_to(found, (*np.shape(u), len(found)))
 
 
 def wrapped(angle: Floats) -> Singles:
-    """``angle`` brought to [-pi, pi] in float64, then rounded to float32.
-
-    float32 sines and cosines of small arguments are twenty times faster than float64 ones of large
-    arguments; the reduction keeps the error at that of rounding a number below pi.
-    """
+    """Bring ``angle`` to [-pi, pi] in float64, then round it to float32."""
+    # float32 sines and cosines of small arguments are twenty times faster than float64 ones of
+    # large arguments; the reduction keeps the error at that of rounding a number below pi.
     return (angle - np.rint(angle * (1 / TWO_PI)) * TWO_PI).astype(np.float32)
-
-
-def _check_widths(head_dim: int, rotary_dim: int) -> None:
-    if head_dim < 2 or head_dim % 2:
-        raise InputError(f"head_dim must be an even number of at least 2, not {head_dim}")
-    if rotary_dim < 2 or rotary_dim % 2:
-        raise InputError(f"rotary_dim must be an even number of at least 2, not {rotary_dim}")
-    if rotary_dim > head_dim:
-        raise InputError(f"rotary_dim {rotary_dim} is wider than the head ({head_dim})")

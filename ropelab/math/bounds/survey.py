@@ -1,4 +1,4 @@
-"""Looking at all positions at once for one base.
+"""Looking at all positions at once for one base, and for the promising ones among them.
 
 cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with every position
 written as p + q on two grids of about sqrt(length) points, the sums over pairs are one matrix
@@ -9,15 +9,27 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ropelab.math.bounds.intervals import Tangents
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
 
+# Positions in memory at once.
 BLOCK = 1 << 22
-"""Positions in memory at once."""
+# Tokens in a run of the first look; contexts of a few runs are looked at throughout.
+RUN = 1024
+# How many runs are looked at more closely.
+RUNS = 32
+# Distance in tokens between the positions of the second look.
+STRIDE = 32
+# How many of them are looked at token by token.
+PLACES = 24
+# Sums above this do not become negative near the base that is looked at.
+HIGHEST = 3.0
 
 
 def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
-    """S at every position from ``start`` to below ``stop``, within ``similarity.single_error``."""
+    """Return S at every position in [start, stop), within ``similarity.single_error``."""
     count = stop - start
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
@@ -33,7 +45,7 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """S at start + step * column in float32, for each start and column: [starts, columns].
+    """Return S at start + step * column in float32, for each start and column: [starts, columns].
 
     Within ``similarity.single_error``. With ``first_pair`` > 0 the faster pairs are left out.
     """
@@ -50,7 +62,7 @@ def block_sums(
 def block_tangents(
     similarity: Similarity, u: float, starts: Floats, columns: int
 ) -> tuple[Singles, Singles]:
-    """S and dS/du / position at start + column in float32, for each: [starts, columns].
+    """Return S and dS/du / position at start + column in float32, for each: [starts, columns].
 
     S within ``similarity.single_error``, the other within that times ``similarity.slope_bound(u)``.
     """
@@ -64,32 +76,33 @@ def block_tangents(
 
 
 def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """[start, stop) in pieces that fit in memory."""
+    """Cut [start, stop) into pieces that fit in memory."""
     for low in range(start, stop, BLOCK):
         yield low, min(low + BLOCK, stop)
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
-    """The smallest position below ``length`` where S < 0, decided in float64; None where none is.
+    """Return the smallest position below ``length`` where S < 0, decided in float64, or None.
 
-    Sums that float64 cannot tell from zero (|S| below ``rounding_error``) count as not negative.
+    Sums that float64 does not distinguish from zero (|S| below ``rounding_error``) count as not
+    negative.
     """
     u = math.log(base)
-    sure = 2 * similarity.single_error + similarity.rounding_error(length)
+    rounding = similarity.rounding_error(length)
     for low, high in blocks(0, length):
         sums = scan(similarity, u, low, high)
-        surely = np.flatnonzero(sums < -sure)[:1]
+        surely = np.flatnonzero(sums < -(2 * similarity.single_error + rounding))[:1]
         until = int(surely[0]) + 1 if len(surely) else len(sums)
         near = np.flatnonzero(sums[:until] < similarity.single_error)
         positions = (near + low).astype(np.float64)
-        negative = positions[_negative(similarity, positions, u, length)]
+        negative = positions[similarity.at(positions, u) < -rounding]
         if len(negative):
             return int(negative[0])
     return None
 
 
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
-    """The position below ``length`` with the smallest S, and S there (float32 accuracy)."""
+    """Return the position below ``length`` with the smallest S, and S there (float32 accuracy)."""
     found = (0, math.inf)
     for low, high in blocks(0, length):
         sums = scan(similarity, math.log(base), low, high)
@@ -99,8 +112,40 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
     return found
 
 
-def _negative(similarity: Similarity, positions: Floats, u: float, length: int) -> np.ndarray:
-    return similarity.at(positions, u) < -similarity.rounding_error(length)
+def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
+    """Return positions below ``stop`` where S is low at u, in no order.
+
+    The choice of positions proves nothing, only ``excluded_upto`` does; so they are sought where
+    they are cheap to find, from coarse to fine.
+    """
+    starts = np.arange(1, stop, RUN, dtype=np.float64)
+    if len(starts) > RUNS:
+        middles = starts + RUN // 2
+        starts = starts[_lowest(_slow_sums(similarity, u, middles, 1, RUN)[:, 0], RUNS)]
+    starts = np.minimum(starts, max(1, stop - RUN))
+    coarse = _slow_sums(similarity, u, starts + STRIDE // 2, RUN // STRIDE, STRIDE)
+    rows, columns = np.divmod(_lowest(coarse.ravel(), PLACES), RUN // STRIDE)
+    places = starts[rows] + STRIDE * columns
+    positions = (places[:, None] + np.arange(STRIDE)).ravel()
+    sums, slopes = (part.ravel() for part in block_tangents(similarity, u, places, STRIDE))
+    low = np.flatnonzero((sums < HIGHEST) & (positions < stop))
+    return Tangents(positions[low], sums[low], slopes[low] * positions[low])
+
+
+def _slow_sums(
+    similarity: Similarity, u: float, starts: Floats, columns: int, step: int
+) -> Singles:
+    # Pairs slower than a radian in ``step`` tokens are about the same for that many neighbours,
+    # and where the whole sum is negative theirs must already be low.
+    faster = int((similarity.inv_freq(u) > 1 / step).sum())
+    return block_sums(similarity, u, starts, columns, step, faster)
+
+
+def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
+    """Return the places of the ``count`` lowest sums, in no order."""
+    if len(sums) <= count:
+        return np.arange(len(sums))
+    return np.argpartition(sums, count)[:count]
 
 
 def _angles(positions: Floats, inv_freq: Floats) -> Singles:

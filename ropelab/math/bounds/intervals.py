@@ -1,0 +1,200 @@
+"""Intervals of bases: proved excluded or admissible, or halved until they are.
+
+On an interval of half-width h around c (in u = ln b), Taylor's theorem gives for one position m
+|S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2. If S(m, c) is below minus that, m
+excludes the whole interval; if it is above that, m threatens no base in it. An interval in which
+some position has S < 0 throughout is excluded; one that no position threatens is admissible; any
+other is halved, with the positions that could still fail in it, down to ``EDGE``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
+
+# Width in ln b at which a change of sign is taken as located.
+EDGE = 1e-11
+# Pairs of a position and an interval computed at once, so that a block stays in the cache.
+BLOCK = 1 << 9
+
+Window = tuple[float, float]
+
+
+def value_and_slope(
+    similarity: Similarity, positions: Floats, inv_freq: Floats, exact: bool
+) -> tuple[NDArray, NDArray]:
+    """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
+
+    Args:
+        inv_freq: a row per position, or one for all.
+        exact: in float64, else within ``similarity.single_error``.
+    """
+    angle: NDArray = positions[:, None] * inv_freq
+    if not exact:
+        angle = wrapped(angle)
+    value = np.cos(angle).sum(axis=-1) + similarity.unrotated
+    weight = (similarity.a * inv_freq).astype(angle.dtype)
+    return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
+
+
+def half_width(low: Floats | float, high: Floats | float) -> Floats:
+    """Return half of high - low, rounded up."""
+    return (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)
+
+
+def excluded(similarity: Similarity, positions: Floats, low: float, high: float) -> bool:
+    """Return whether some position has S < 0 in all of [low, high]."""
+    if not len(positions):
+        return False
+    inv_freq = similarity.inv_freq(np.array([(low + high) / 2]))
+    value, slope = value_and_slope(similarity, positions, inv_freq, exact=False)
+    half = half_width(low, high)
+    c1, c2 = similarity.curvature_bounds(np.array(low))
+    bent = positions * c1 + positions**2 * c2
+    steepest = positions * (similarity.a * inv_freq).sum()
+    radius = np.abs(slope) * half + bent * half**2 / 2
+    radius += similarity.single_error * (1 + steepest * half)
+    return bool((value + radius < 0).any())
+
+
+@dataclass(frozen=True)
+class Tangents:
+    """S and dS/du of some positions at one base, as exact as float32 cosines make them."""
+
+    positions: Floats
+    values: Floats | Singles
+    slopes: Floats
+
+
+def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: float) -> float:
+    """Return the largest u' such that every base from u to u' is excluded; u where there is none.
+
+    At ``centre`` >= u each position gives the stretches in which its S stays negative by Taylor's
+    theorem; those that follow on one another from u on are joined.
+    """
+    positions = tangents.positions
+    c1, c2 = similarity.curvature_bounds(np.array(u))
+    # On either side, at distance x from the centre, S is at most c + b x + a x^2: negative between
+    # the roots of that parabola. A larger a is still a bound, and makes it never 0.
+    a = (positions * c1 + positions**2 * c2) / 2 + 1e-9
+    uncertain = similarity.single_error * positions * similarity.slope_bound(u)
+    c = tangents.values.astype(np.float64) + similarity.single_error
+    sides = np.array([[-1.0], [1.0]])
+    b = sides * tangents.slopes + uncertain
+    root = np.sqrt(np.maximum(b**2 - 4 * a * c, 0))
+    # Both ends are moved inwards by more than their rounding.
+    near = np.maximum((-b - root) / (2 * a), 0) * (1 + 1e-9)
+    far = (-b + root) / (2 * a) * (1 - 1e-9)
+    left, right = (root > 0) & (far > near)
+    low = np.concatenate((-far[0, left], near[1, right]))
+    high = np.concatenate((-near[0, left], far[1, right]))
+    # Stretches that meet at the centre itself still do.
+    inward = np.spacing(centre)
+    low, high = centre + low + inward * (low != 0), centre + high - inward * (high != 0)
+    order = np.argsort(low)
+    for start, end in zip(low[order].tolist(), high[order].tolist(), strict=True):
+        if start > u:
+            break
+        u = max(u, end)
+    return u
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Intervals of ln b that are not decided yet, and the positions that could fail in them.
+
+    Attributes:
+        intervals: [6, intervals]: low, high, the width that counts, the width below which float64
+            decides, and the two curvature bounds that hold there.
+        positions: every position that threatens an interval.
+        owner: for each of these the number of the interval, ascending.
+    """
+
+    intervals: Floats
+    positions: Floats
+    owner: NDArray[np.intp]
+
+    @classmethod
+    def one(
+        cls, similarity: Similarity, positions: Floats, low: float, high: float, fine: float
+    ) -> "Undecided":
+        """Make one interval with the positions that threaten it."""
+        c1, c2 = similarity.curvature_bounds(np.array(low))
+        intervals = np.array([[low], [high], [high - low], [fine], [float(c1)], [float(c2)]])
+        return cls(intervals, positions, np.zeros(len(positions), dtype=np.intp))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Undecided"]) -> "Undecided":
+        """Make the intervals of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        counts = [part.intervals.shape[1] for part in parts]
+        offsets = np.cumsum([0, *counts[:-1]])
+        return cls(
+            np.concatenate([part.intervals for part in parts], axis=1),
+            np.concatenate([part.positions for part in parts]),
+            np.concatenate([part.owner + at for part, at in zip(parts, offsets, strict=True)]),
+        )
+
+    def halves(self, intervals: NDArray[np.bool_], pairs: NDArray[np.bool_]) -> "Undecided":
+        """Cut the chosen intervals in two, with the chosen positions threatening both halves."""
+        chosen = self.intervals[:, intervals]
+        count = chosen.shape[1]
+        both = np.concatenate((chosen, chosen), axis=1)
+        middle = (chosen[0] + chosen[1]) / 2
+        both[1, :count] = both[0, count:] = middle
+        both[2, :count] = both[2, count:] = middle - chosen[0]
+        kept = np.flatnonzero(pairs & intervals[self.owner])
+        positions, owner = self.positions[kept], (intervals.cumsum() - 1)[self.owner[kept]]
+        return Undecided(
+            both, np.concatenate((positions, positions)), np.concatenate((owner, owner + count))
+        )
+
+
+def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
+    """Return all admissible pieces of the intervals, bisected until each is decided."""
+    found: list[Window] = []
+    # There are hundreds of thousands with a few positions each: a level is one pass over arrays.
+    while undecided.intervals.size:
+        count = undecided.intervals.shape[1]
+        lowest, highest = _ranges(similarity, undecided)
+        failing, threatened = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        failing[undecided.owner[highest < 0]] = True
+        threatened[undecided.owner[lowest < 0]] = True
+        low, high, width = undecided.intervals[:3]
+        standing = ~(failing | (width < EDGE))
+        clear = standing & ~threatened
+        found += zip(low[clear].tolist(), high[clear].tolist(), strict=True)
+        undecided = undecided.halves(standing & threatened, lowest < 0)
+    return found
+
+
+def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Floats]:
+    """Bound S from below and above for every position over the interval that it threatens."""
+    low, high, width, fine, c1, c2 = undecided.intervals
+    m, owner = undecided.positions, undecided.owner
+    exact = width < fine
+    inv_freq = similarity.inv_freq((low + high) / 2)
+    if len(low) == 1:
+        value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
+    else:
+        value, slope = np.empty_like(m), np.empty_like(m)
+        for in_float64 in set(exact.tolist()):
+            chosen = np.flatnonzero(exact[owner] == in_float64)
+            for at in range(0, len(chosen), BLOCK):
+                some = chosen[at : at + BLOCK]
+                value[some], slope[some] = value_and_slope(
+                    similarity, m[some], inv_freq[owner[some]], in_float64
+                )
+    error = np.full(len(low), similarity.single_error)
+    if exact.any():
+        longest = np.maximum.reduceat(m, owner.searchsorted(np.arange(len(low))))
+        error[exact] = similarity.rounding_error(longest[exact])
+    half = half_width(low, high)[owner]
+    steepest = m * (similarity.a * inv_freq).sum(-1)[owner]
+    bent = m * c1[owner] + m**2 * c2[owner]
+    radius = np.abs(slope) * half + bent * half**2 / 2 + error[owner] * (1 + steepest * half)
+    return value - radius, value + radius
