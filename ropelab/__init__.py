@@ -31,11 +31,11 @@ def __getattr__(name: str) -> Any:
 
         return run
     if name == "models":
-        from ropelab.show.listing import models
-
-        return models
+        return import_module("ropelab.models")
     if name == "methods":
-        return import_module("ropelab.models.methods")
+        from ropelab.models.methods.registry import catalogue
+
+        return catalogue
     return _command(name.replace("_", "-"))
 
 

@@ -196,7 +196,7 @@ def print_json(run: "Run") -> None:
 @app.command("methods")
 def list_methods(json_: flags.Json = False) -> None:
     """Every method that --method and --methods take: knobs, meaning of the factor, source."""
-    from ropelab.models.methods.catalogue import catalogue
+    from ropelab.models.methods.registry import catalogue
     from ropelab.runs.store import to_records
     from ropelab.show import terminal
 

@@ -1,0 +1,24 @@
+"""Models: position encodings, the small language model, released models, and their tasks.
+
+`ropelab.models()` is the table of the models known by name. This package has the name of that
+function, so it answers the call itself: a function beside it would be replaced as soon as anything
+imports the package.
+"""
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class _Callable(ModuleType):
+    def __call__(self) -> "pd.DataFrame":
+        """Return the models known by name: base, widths, lengths, method and source."""
+        from ropelab.show.listing import models
+
+        return models()
+
+
+sys.modules[__name__].__class__ = _Callable

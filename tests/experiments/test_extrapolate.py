@@ -13,7 +13,7 @@ from ropelab.experiments.extrapolate.config import QUESTION, ExtrapolateConfig
 from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibrated, trainings
 from ropelab.experiments.extrapolate.run import run
 from ropelab.math.frequencies import Geometry
-from ropelab.models.methods.language import parse_methods
+from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.corpora import origins
 from ropelab.models.tasks.tables import NLL, PLACE

@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from ropelab.errors import InputError
-from ropelab.models.methods.language import parse_methods
+from ropelab.models.methods.registry import parse_methods
 from ropelab.models.released import passes
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED

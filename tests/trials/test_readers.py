@@ -8,7 +8,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.models.encoding.absolute import Learned
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize
-from ropelab.models.methods.language import parse_methods
+from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.readers import AsTrained, Sliding, Under

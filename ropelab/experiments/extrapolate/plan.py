@@ -11,9 +11,8 @@ from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Task, Training
 from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.attention import UNSCALED
-from ropelab.models.methods.knobs import Searched, has_knobs
 from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
-from ropelab.models.methods.search import LongRopeSearch
+from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.cells import Asked, Trial
 from ropelab.models.tasks.plans import beyond_training, learned
 from ropelab.models.tasks.readers import Reader, Sliding, Under
@@ -97,7 +96,7 @@ def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
         return
     first: dict[str, Scaled] = {}  # of a method that is tried with several factors
     for method in methods:
-        if isinstance(method, Scaled) and has_knobs(method.scaling):
+        if isinstance(method, Scaled) and has_parameters(method.scaling):
             first.setdefault(method.label, method)
     for method in first.values():
         yield Searched(inner=method.scaling, budget=config.search), method

@@ -10,11 +10,9 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Unscaled
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
-from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
+from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
 
 UNSCALED = Scaled(scaling=Unscaled())
-RECALIBRATION = 160
-"""Steps after which DroPE reads without positions, unless told: a tenth of the default training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +66,8 @@ class Rectified(Reading):
         return replace(self, window=self.window or geometry.trained_len // 2)
 
     def encoding(self, geometry: Geometry, length: int) -> Encoding:
-        return ReRope(UNSCALED.encoding(geometry, length), _known(self.window))
+        assert self.window is not None, "set by `resolved`"
+        return ReRope(UNSCALED.encoding(geometry, length), self.window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +89,8 @@ class Grouped(Reading):
         return replace(self, window=window, group=self.group or max(1, needed))
 
     def encoding(self, geometry: Geometry, length: int) -> Encoding:
-        rope = UNSCALED.encoding(geometry, length)
-        return SelfExtend(rope, _known(self.window), _known(self.group))
+        assert self.window is not None and self.group is not None, "set by `resolved`"
+        return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ class Unrotated(Reading):
     does not depend on `sharpen`, which its authors choose for each model.
     """
 
-    steps: int = RECALIBRATION
+    steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1
     name: ClassVar[str] = "drope"
     source: ClassVar[str] = "DroPE, arXiv:2512.12167"
@@ -118,20 +117,8 @@ class Unrotated(Reading):
         return self.steps
 
     def encoding(self, geometry: Geometry, length: int) -> Encoding:
-        reach = max(1.0, length / geometry.trained_len)
-        return Dropped(1 + self.sharpen * math.log(reach))
+        times = max(1.0, length / geometry.trained_len)
+        return Dropped(1 + self.sharpen * math.log(times))
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         return max(length, geometry.trained_len) if self.sharpen else None
-
-
-def check_whole(method: str, knob: str, value: int | None) -> None:
-    """Raise InputError unless a knob that counts is left open or at least 1."""
-    if value is not None and value < 1:
-        raise InputError(f"{method}: {knob} must be a whole number of at least 1, not {value}")
-
-
-def _known(knob: int | None) -> int:
-    """A knob that `resolved` has set."""
-    assert knob is not None
-    return knob

@@ -1,9 +1,9 @@
-"""What a method is: a way to read a long context with a model trained at a shorter length.
+"""Methods: ways to evaluate a model at a longer context than it was trained at.
 
 A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is always measured
-as a prompt of that length would be read: all of its tokens under the plan of its full length. So
-every bucket of positions and every retrieval distance is measured with the plan of the context that
-ends there, in a pass of its own where the plans differ.
+as a prompt of that length would be evaluated: all of its tokens under the plan of its full length.
+So every bucket of positions and every retrieval distance is measured with the plan of the context
+that ends there, in a pass of its own where the plans differ.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import ClassVar, Literal, Self
 
+from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling
@@ -19,24 +20,23 @@ from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 
+# The features of a head that form a pair; trained weights belong to one of the two layouts.
 PAIRING: Pairing = "interleaved"
-"""Which features of a head form a pair; trained weights belong to one of the two layouts."""
 
 ActsOn = Literal["frequencies", "attention", "weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """What a user can type: a way to read, or one that has yet to be found for a trained model.
+    """A method as users type it: ready, or to be searched on a trained model.
 
-    A subclass holds only its own knobs as fields and is checked when built (InputError).
+    A subclass holds only its own parameters as fields and is checked when built (InputError).
 
     Attributes:
-        name: what users type.
-        source: where it comes from.
-        acts_on: what it changes; a model given by `--hf` lets frequencies and attention be changed,
-            and its weights not.
-        factor_means: what its factor does, empty if it has none.
+        name: the name users type.
+        source: paper or code.
+        acts_on: a released model lets frequencies and attention be changed, and its weights not.
+        factor_means: the meaning of its factor, empty if it has none.
         default_factors: as `Scaling.default_factors`.
         is_tunable: whether a model can be fine-tuned under it.
     """
@@ -50,16 +50,16 @@ class Method(ABC):
 
     @property
     def label(self) -> str:
-        """As it would be typed, without the factor, which tables hold in a column of its own."""
+        """The method as typed, without the factor, which tables hold in a column of its own."""
         return as_typed(self)
 
     @property
     def reach(self) -> float:
-        """The factor, 1 where it has no such knob."""
+        """The factor, 1 without such a parameter."""
         return 1.0
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        """The same method with its open knobs set for a model and a length to be read.
+        """Set the open parameters for a model and a length.
 
         Raises:
             InputError: it does not fit that geometry.
@@ -68,12 +68,12 @@ class Method(ABC):
 
     @abstractmethod
     def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
-        """The method for a model that has the loss `loss_under` when it reads by a method."""
+        """Return the method for a model, given the model's loss under a method."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Method):
-    """A method that is known before a model is looked at."""
+    """A method that needs no search."""
 
     @property
     def recalibration(self) -> int:
@@ -85,16 +85,16 @@ class Reading(Method):
 
     @abstractmethod
     def encoding(self, geometry: Geometry, length: int) -> Encoding:
-        """The encoding with which a context of `length` tokens is read."""
+        """Return the encoding for a context of `length` tokens."""
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        """Equal for two lengths exactly when their contexts are read with the same encoding."""
+        """Equal for two lengths exactly when their encodings are."""
         return None
 
     def passes(
         self, geometry: Geometry, lengths: Sequence[int]
     ) -> Iterator[tuple[Encoding, list[int]]]:
-        """Rising lengths in groups that share an encoding: one pass over the longest serves all."""
+        """Group rising lengths that share an encoding: one pass over the longest serves all."""
         for _, group in groupby(lengths, lambda length: self.signature(geometry, length)):
             ends = list(group)
             yield self.encoding(geometry, ends[-1]), ends
@@ -102,14 +102,14 @@ class Reading(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Reading):
-    """Rotary frequencies changed by a scaling method; it is typed by the name of the scaling."""
+    """Rotary frequencies changed by a scaling method; typed by the name of the scaling."""
 
     scaling: Scaling
     acts_on: ClassVar[ActsOn] = "frequencies"
 
     @property
     def label(self) -> str:
-        if any(knob.name == "factor" for knob in fields(self.scaling)):
+        if any(field.name == "factor" for field in fields(self.scaling)):
             return replace(self.scaling, factor=1.0).label  # type: ignore[call-arg]
         return self.scaling.label
 
@@ -128,3 +128,9 @@ class Scaled(Reading):
     def signature(self, geometry: Geometry, length: int) -> Hashable:
         plan = self.scaling.plan(geometry, length)
         return (*plan.inv_freq.tolist(), plan.attention_factor)
+
+
+def check_whole(method: str, parameter: str, value: int | None) -> None:
+    """Raise InputError unless a parameter that counts is left open or at least 1."""
+    if value is not None and value < 1:
+        raise InputError(f"{method}: {parameter} must be a whole number of at least 1, not {value}")

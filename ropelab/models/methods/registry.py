@@ -1,17 +1,31 @@
-"""Every method by name, and where its class is; light, so that a help text can name them all.
+"""Every method that a user can type: one list, one parser, one table; light, for help texts.
 
-To add one that acts on a model: a class (a `Method`) that declares `name`, `source` and its
-parameters as fields, a line below, its name in `ropelab.math.methods.ON_MODELS`, and a row in a
-test table.
+``yarn(factor=4)``, ``log_n(inner=ntk)``, ``rerope(window=512)``, ``longrope_search(budget=48)``.
+
+To add one that acts on a model: a `Method` that declares `name`, `source` and its parameters as
+fields, a line below, its name in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
 """
 
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import unknown_name
-from ropelab.math.methods import FREQUENCIES, canonical, scaling_class
+from ropelab.math.methods import (
+    ALIASES,
+    FREQUENCIES,
+    build_method,
+    canonical,
+    parse_scaling,
+    scaling_class,
+    split_call,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from ropelab.math.frequencies import Geometry
     from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Method
 
@@ -40,3 +54,79 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
     module, attribute = MORE[key].split(".")
     found: type[Method] = getattr(import_module(f"ropelab.models.methods.{module}"), attribute)
     return found
+
+
+def parse_method(text: str, factor: float | None = None) -> "Method":
+    """Parse a method that acts on frequencies, attention or weights.
+
+    Raises:
+        InputError: as `parse_scaling`.
+    """
+    from ropelab.models.methods.method import Scaled
+
+    name, arguments = split_call(text)
+    if canonical(name) in FREQUENCIES:
+        return Scaled(scaling=parse_scaling(text, factor))
+    method: Method = build_method(method_class(name), arguments, factor, parse_method)
+    return method
+
+
+def parse_methods(
+    texts: Iterable[str], geometry: "Geometry", test_len: int
+) -> "tuple[Method, ...]":
+    """Parse methods, each once, with open parameters set for that model and length.
+
+    A factor that is not given follows from test_len / trained length and the method's
+    `default_factors`.
+
+    Raises:
+        InputError: as `parse_method`, or a method that does not fit the geometry.
+    """
+    times = test_len / geometry.trained_len
+    methods: dict[tuple[str, float], Method] = {}
+    for text in texts:
+        for multiple in method_class(split_call(text)[0]).default_factors or (1.0,):
+            method = parse_method(text, multiple * times).resolved(geometry, test_len)
+            methods.setdefault((method.label, method.reach), method)
+    return tuple(methods.values())
+
+
+def catalogue() -> "pd.DataFrame":
+    """method, knobs with defaults, acts_on, factor, usable_in, does, source, aliases."""
+    import pandas as pd
+
+    from ropelab.math.scaling import Scaling
+
+    rows = []
+    for name in METHODS:
+        method = method_class(name)
+        if issubclass(method, Scaling):
+            acts_on, usable = "frequencies", "freqs, precision, extrapolate, extrapolate --hf"
+        else:
+            acts_on = method.acts_on
+            usable = "extrapolate" if method.is_tunable else "extrapolate (zero_shot)"
+            if acts_on == "attention":
+                usable = "extrapolate, extrapolate --hf"
+        rows.append(
+            {
+                "method": name,
+                "knobs": ", ".join(_parameter(method, field) for field in fields(method)),
+                "acts_on": acts_on,
+                "factor": method.factor_means,
+                "usable_in": usable,
+                "does": (method.__doc__ or "").splitlines()[0],
+                "source": method.source,
+                "aliases": ", ".join(alias for alias, meant in ALIASES.items() if meant == name),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _parameter(method: "type[Scaling] | type[Method]", field: Any) -> str:
+    """Return a parameter with its default, `...` where that follows from model and length."""
+    from ropelab.math.scaling.plan import parameter_text
+
+    follows = field.name == "factor" and method.default_factors
+    required = field.default is MISSING or field.default == ()
+    open_ = follows or required or field.default is None
+    return f"{field.name}={'...' if open_ else parameter_text(field.default)}"

@@ -1,32 +1,45 @@
-"""Searching LongRoPE's factors on a trained model (arXiv:2402.13753, section 3.2).
+"""Parameters of methods searched on a trained model, by mutating and crossing the best so far.
 
-Every pair gets a divisor between 1 and REACHES times the reach, rising with the pair. A small
-population that starts from known methods is mutated and crossed; the loss of the model under a
-candidate is its fitness. With `beyond_critical` only pairs that do not complete a turn within the
-trained length are divided (LongRoPE2, arXiv:2502.20082).
+LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising with the pair;
+the search starts from known methods. And the parameters of any published formula: it is one setting
+of them, chosen for other models, and beside a method that was searched on the model itself it says
+little about the formula's family; so every method with parameters can be given as many evaluations.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
 from ropelab.math.scaling.plan import as_typed, check_factor
-from ropelab.models.methods.attention import check_whole
-from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
+from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
 
-REACHES = 2.0
-"""The largest divisor tried, as a multiple of the reach."""
+# The largest divisor tried, as a multiple of the factor.
+LARGEST = 2.0
+# How many of the best so far are mutated and crossed.
 PARENTS = 4
-"""How many of the best so far are mutated and crossed."""
+# Standard deviation of a mutation, as a share of the logarithm of the factor, or of the spread.
 STEP = 0.25
-"""Standard deviation of a mutation, as a share of the logarithm of the reach."""
+# The parameters that are searched: from 1/x to x times the published value.
+SPREAD = {
+    "factor": 4.0,
+    "alpha": 8.0,
+    "beta": 8.0,
+    "low_freq_factor": 8.0,
+    "high_freq_factor": 8.0,
+    "beta_slow": 8.0,
+    "beta_fast": 8.0,
+    "attention_factor": 1.5,
+    "base": 64.0,
+}
+# Ends of a ramp, the smaller one first.
+ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 
-Fitness = Callable[[LongRope], float]
+S = TypeVar("S", bound=Scaling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,80 +69,155 @@ class LongRopeSearch(Method):
         return self.factor
 
     def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Reading:
-        def fitness(scaling: Scaling) -> float:
-            return loss_under(Scaled(scaling=scaling))
-
-        best, _ = search(geometry, self.factor, fitness, self.budget, self.beyond_critical)
+        best = best_factors(
+            geometry,
+            self.factor,
+            lambda scaling: loss_under(Scaled(scaling=scaling)),
+            self.budget,
+            self.beyond_critical,
+        )
         return Scaled(scaling=best)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Logarithms of the divisors, rising, and the loss under them."""
+@dataclass(frozen=True, kw_only=True)
+class Searched(Method):
+    """A method with parameters chosen on the model itself, in `budget` evaluations of its loss."""
 
-    logs: np.ndarray
-    loss: float
+    inner: Scaling
+    budget: int
+    name: ClassVar[str] = "searched"
+    source: ClassVar[str] = "a search of this laboratory"
+    acts_on: ClassVar[ActsOn] = "frequencies"
+    is_tunable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_whole(self.name, "budget", self.budget)
+
+    @property
+    def reach(self) -> float:
+        return Scaled(scaling=self.inner).reach
+
+    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Reading:
+        best = best_parameters(
+            self.inner,
+            geometry,
+            lambda scaling: loss_under(Scaled(scaling=scaling)),
+            self.budget,
+        )
+        return Scaled(scaling=best)
 
 
-def search(
-    geometry: Geometry, reach: float, fitness: Fitness, budget: int, beyond_critical: bool = False
-) -> tuple[LongRope, list[float]]:
-    """The best factors found, and the lowest loss after each evaluation.
+def best_factors(
+    geometry: Geometry,
+    factor: float,
+    loss: Callable[[LongRope], float],
+    budget: int,
+    beyond_critical: bool = False,
+) -> LongRope:
+    """Return LongRoPE's factors with the lowest loss among `budget`.
 
     Args:
-        reach: how many times the trained length is to be read.
-        fitness: the loss of the model under a candidate; it is called `budget` times.
-        beyond_critical: keep the pairs that turn at least once within the trained length.
+        factor: context length over trained length.
+        loss: of the model under a candidate; it is called `budget` times.
+        beyond_critical: keep the pairs that rotate at least once within the trained length
+            (LongRoPE2, arXiv:2502.20082).
     """
     random = np.random.default_rng(0)
-    free = _free(geometry, beyond_critical)
-    found: list[Candidate] = []
-    best: list[float] = []
-    for number in range(budget):
-        starts = _starts(geometry, reach)
-        logs = starts[number] if number < len(starts) else _child(found, reach, random)
-        logs = _allowed(logs, free, reach)
-        found.append(Candidate(logs, fitness(_scaling(logs, reach))))
-        found.sort(key=lambda candidate: candidate.loss)
-        best.append(found[0].loss)
-    return _scaling(found[0].logs, reach), best
-
-
-def _free(geometry: Geometry, beyond_critical: bool) -> np.ndarray:
-    """Which pairs may be divided."""
-    if not beyond_critical:
-        return np.ones(geometry.pairs, dtype=bool)
-    return rotations(geometry.inv_freq, geometry.trained_len) < 1
-
-
-def _starts(geometry: Geometry, reach: float) -> list[np.ndarray]:
-    """The known methods that the search begins from."""
-    known: Sequence[Scaling] = (
-        NtkByParts(factor=reach),
-        NtkAware(factor=reach),
-        NtkAware(factor=REACHES * reach),
-        PositionInterpolation(factor=reach),
+    free = np.ones(geometry.pairs, dtype=bool)
+    if beyond_critical:
+        free = rotations(geometry.inv_freq, geometry.trained_len) < 1
+    known: tuple[Scaling, ...] = (
+        NtkByParts(factor=factor),
+        NtkAware(factor=factor),
+        NtkAware(factor=LARGEST * factor),
+        PositionInterpolation(factor=factor),
     )
     plans = [scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known]
-    return [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
+    starts = [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
+
+    def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
+        if number < len(starts):
+            logs = starts[number]
+        else:
+            logs = _mixed(parents, random)
+            first, last = np.sort(random.integers(len(logs) + 1, size=2))
+            # At factors below e a share of the logarithm would hardly move anything.
+            logs[first:last] += random.normal(scale=STEP * math.log(max(factor, math.e)))
+        bounded = np.where(free, logs, 0.0).clip(0.0, math.log(LARGEST * factor))
+        return np.maximum.accumulate(bounded)
+
+    def scaling(number: int, logs: np.ndarray) -> LongRope:
+        return LongRope(long_factor=tuple(np.exp(logs).tolist()), factor=factor)
+
+    return _evolved(logs_of_divisors, scaling, loss, budget)
 
 
-def _child(found: list[Candidate], reach: float, random: np.random.Generator) -> np.ndarray:
-    """Two of the best parents mixed at random, then a stretch of pairs moved."""
-    parents = found[:PARENTS]
-    one, other = (parents[random.integers(len(parents))].logs for _ in range(2))
+def has_parameters(scaling: Scaling) -> bool:
+    """Whether a method has a parameter that can be searched."""
+    return any(field.name in SPREAD for field in fields(scaling))
+
+
+def best_parameters(
+    published: Scaling, geometry: Geometry, loss: Callable[[Scaling], float], budget: int
+) -> Scaling:
+    """Return the setting with the lowest loss among `budget`, the published one first.
+
+    A third are spread at random around it, the rest are children of the best.
+
+    Args:
+        loss: of the model under a setting; it is called `budget` times.
+    """
+    random = np.random.default_rng(0)
+    values = {f.name: getattr(published, f.name) for f in fields(published) if f.name in SPREAD}
+    if values.get("attention_factor", 0) is None:  # computed by the formula
+        plan = published.plan(geometry, geometry.trained_len)
+        values["attention_factor"] = plan.attention_factor
+    start = {name: float(value) for name, value in values.items()}
+
+    def point_of(number: int, parents: list[np.ndarray]) -> np.ndarray:
+        """Return a point of [-1, 1] per parameter, 0 being the published value."""
+        if number == 0:
+            return np.zeros(len(start))
+        if number <= budget // 3:
+            return random.uniform(-1, 1, len(start))
+        mixed = _mixed(parents, random)
+        moved = random.normal(scale=STEP, size=len(mixed)) * (random.random(len(mixed)) < 0.5)
+        return (mixed + moved).clip(-1, 1)
+
+    def setting(number: int, point: np.ndarray) -> Scaling:
+        if number == 0:
+            return published
+        spans = zip(start.items(), point.tolist(), strict=True)
+        chosen = {name: value * SPREAD[name] ** at for (name, value), at in spans}
+        if "factor" in chosen:  # below 1 there is none: reflected there, so that no try is wasted
+            chosen["factor"] = max(chosen["factor"], 1 / chosen["factor"])
+        for low, high in ORDERED:
+            if low in chosen:
+                ends = sorted((chosen[low], chosen[high]))
+                chosen |= {low: ends[0], high: max(ends[1], ends[0] * (1 + 1e-9))}
+        return replace(published, **chosen)
+
+    return _evolved(point_of, setting, loss, budget)
+
+
+def _evolved(
+    propose: Callable[[int, list[np.ndarray]], np.ndarray],
+    candidate: Callable[[int, np.ndarray], S],
+    loss: Callable[[S], float],
+    budget: int,
+) -> S:
+    """Return the candidate with the lowest loss; each is proposed from the best points so far."""
+    tried: list[tuple[float, np.ndarray, S]] = []
+    for number in range(budget):
+        point = propose(number, [each[1] for each in tried[:PARENTS]])
+        made = candidate(number, point)
+        tried.append((loss(made), point, made))
+        tried.sort(key=lambda each: each[0])  # stable: of equal losses the first one stays ahead
+    return tried[0][2]
+
+
+def _mixed(parents: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
+    """Mix two of the parents at random."""
+    one, other = (parents[random.integers(len(parents))] for _ in range(2))
     share = random.random()
-    logs = share * one + (1 - share) * other
-    first, last = np.sort(random.integers(len(logs) + 1, size=2))
-    logs[first:last] += random.normal(scale=STEP * math.log(max(reach, math.e)))
-    return logs
-
-
-def _allowed(logs: np.ndarray, free: np.ndarray, reach: float) -> np.ndarray:
-    """The nearest rising divisors within bounds, 1 where a pair is to be kept."""
-    bounded = np.where(free, logs, 0.0).clip(0.0, math.log(REACHES * reach))
-    return np.maximum.accumulate(bounded)
-
-
-def _scaling(logs: np.ndarray, reach: float) -> LongRope:
-    return LongRope(long_factor=tuple(np.exp(logs).tolist()), factor=reach)
+    return share * one + (1 - share) * other

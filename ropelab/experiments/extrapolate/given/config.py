@@ -152,7 +152,7 @@ class GivenConfig(Config):
 
     def parsed_methods(self) -> "tuple[Method, ...]":
         """The methods, each once, in the order given."""
-        from ropelab.models.methods.language import parse_methods
+        from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
 

@@ -1,4 +1,4 @@
-"""Searching knobs: the same budget for every method, and never an end worse than the start."""
+"""Searching parameters: the same budget for every method, and never an end worse than the start."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import FREQUENCIES, parse_scaling
-from ropelab.models.methods.knobs import SPREAD, Searched, best_knobs, has_knobs
+from ropelab.models.methods.search import SPREAD, Searched, best_parameters, has_parameters
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
 METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}
@@ -34,7 +34,7 @@ def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(n
         tried.append(scaling)
         return float(len(tried))
 
-    assert best_knobs(published, GEOMETRY, loss, 12) == published
+    assert best_parameters(published, GEOMETRY, loss, 12) == published
     assert len(tried) == 12
     assert tried[0] == published
     assert len(set(tried)) == 12
@@ -51,15 +51,15 @@ def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(n
 )
 def test_a_search_comes_nearer_to_what_is_best(start, goal):
     published, loss = parse_scaling(start, factor=4), towards(goal)
-    few, many = (loss(best_knobs(published, GEOMETRY, loss, budget)) for budget in (8, 200))
+    few, many = (loss(best_parameters(published, GEOMETRY, loss, budget)) for budget in (8, 200))
     assert many <= few <= loss(published)
     assert many < 0.3 * loss(published)
 
 
-def test_knobs_stay_within_their_spread_and_in_order():
+def test_parameters_stay_within_their_spread_and_in_order():
     published = parse_scaling("yarn", factor=4)
     tried = []
-    best_knobs(published, GEOMETRY, lambda scaling: tried.append(scaling) or 0.0, 100)
+    best_parameters(published, GEOMETRY, lambda scaling: tried.append(scaling) or 0.0, 100)
     for scaling in tried:
         assert 1 <= scaling.factor <= 4 * SPREAD["factor"]
         assert 0 < scaling.beta_slow < scaling.beta_fast <= 32 * SPREAD["beta_fast"]
@@ -68,8 +68,8 @@ def test_knobs_stay_within_their_spread_and_in_order():
     assert computed / 1.5 <= min(factors) < max(factors) <= computed * 1.5
 
 
-def test_which_methods_have_knobs():
-    found = {name for name in METHODS_WITHOUT_NEEDS if has_knobs(parse_scaling(name))}
+def test_which_methods_have_parameters():
+    found = {name for name in METHODS_WITHOUT_NEEDS if has_parameters(parse_scaling(name))}
     assert found >= {*SEARCHED, "dynamic_yarn"}
     assert "unscaled" not in found
 
