@@ -25,7 +25,7 @@ FLOORS = (
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 # What the parts that only show tables must not know.
 NEVER = {
-    "show": {"experiments"},
+    "show": {"experiments", "models", "claims"},
     "claims": {"experiments"},
     "runs": {"models"},
 }
