@@ -56,8 +56,8 @@ def attended(
 
 
 def order_blind(
-    *, tokens: int = 12, width: int = 32, causal: bool = False, seed: int = 0
-) -> Findings:
+    found: Findings, tokens: int = 12, width: int = 32, causal: bool = False, seed: int = 0
+) -> None:
     """Compare scores and outputs of shuffled tokens with the shuffled scores and outputs."""
     straight = np.arange(tokens)
     # A shuffled cycle: no token stays at its place.
@@ -68,55 +68,44 @@ def order_blind(
     new_scores, new_outputs = attended(order, causal, tokens, width, seed)
     masked = [attended(at, True, tokens, width, seed)[1] for at in (order, straight)]
     scores_off = largest(new_scores - scores[order][:, order])
-    found = Findings(f"rearranged scores and outputs agree to {SUMS:g}")
+    found.expected = f"rearranged scores and outputs agree to {SUMS:g}"
     found.part("scores against rearranged scores", tiny(scores_off), scores_off <= SUMS)
     found.within(
         "outputs against rearranged outputs", largest(new_outputs - outputs[order]), SUMS, "{}"
     )
     off = largest(masked[0] - masked[1][order])
     found.within("the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit")
-    return found
 
 
 def same_output(
-    *, tokens: int = 3, width: int = 32, causal: bool = False, seed: int = 0
-) -> Findings:
-    """Compare the outputs of a sentence and of the same sentence backwards, row by row."""
+    found: Findings, tokens: int = 3, width: int = 32, causal: bool = False, seed: int = 0
+) -> None:
     straight = np.arange(tokens)
     forwards = attended(straight, causal, tokens, width, seed)[1]
     backwards = attended(straight[::-1], causal, tokens, width, seed)[1]
-    found = Findings("the two outputs agree row by row")
     found.within("row by row", largest(backwards - forwards), SUMS, "{:.2f} apart")
     mirrored, summed = backwards[::-1] - forwards, backwards.sum(0) - forwards.sum(0)
     found.within("row against mirrored row", largest(mirrored), SUMS, role="limit")
     found.within("summed over the rows", largest(summed), SUMS, role="limit")
-    return found
 
 
-def order_in_scores(*, tokens: int = 3, width: int = 32, seed: int = 0) -> Findings:
-    """Compare Q K^T before and after the rows of Q and K are put into another order."""
+def order_in_scores(found: Findings, tokens: int = 3, width: int = 32, seed: int = 0) -> None:
     q, k = gaussian(seed, 2, tokens, width)
     scores, other = q @ k.T, q[::-1] @ k[::-1].T
-    found = Findings("the same matrix in any order of the rows")
     found.within("the two matrices", largest(other - scores), SUMS)
     numbers = largest(np.sort(other, None) - np.sort(scores, None))
     found.within("the numbers in them, whatever their places", numbers, SUMS, role="limit")
-    return found
 
 
-def score_example(*, order: Sequence[int] = (2, 1, 0)) -> Findings:
+def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     """Rearrange the first matrix and compare; ask whether real vectors can have such scores."""
     first, second = np.array(FIRST), np.array(SECOND)
-    found = Findings("the second matrix is the first with rows and columns rearranged")
     off = largest(second - first[np.ix_(order, order)])
     found.within("largest difference after rearranging", off, 0, "{:g}")
     lowest = float(np.linalg.eigvalsh(first)[0])
-    found.limit(
-        "such scores exist with q = k (no negative eigenvalue)",
-        f"smallest eigenvalue {tiny(lowest)}",
-        bool((first == first.T).all()) and lowest >= -SUMS,
-        lowest,
-    )
+    what = "such scores exist with q = k (no negative eigenvalue)"
+    text = f"smallest eigenvalue {tiny(lowest)}"
+    found.limit(what, text, bool((first == first.T).all()) and lowest >= -SUMS, lowest)
     words = ("I", "like", "you")
     texts = {"first": words, "second": tuple(words[i] for i in order)}
     rows = [
@@ -127,22 +116,19 @@ def score_example(*, order: Sequence[int] = (2, 1, 0)) -> Findings:
     ]
     columns = ["sentence", "row", "column", "query", "key", "score"]
     found.series["permutation"] = pd.DataFrame(rows, columns=columns)
-    return found
 
 
 def one_hot_orders_differ(
-    *, words: int = 3, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
-) -> Findings:
+    found: Findings, words: int = 3, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
+) -> None:
     """Compare the score matrices x x^T of one-hot words forwards and backwards.
 
     `offsets[i]` is added to every feature of the word at position i.
     """
     x, added = np.eye(words, width), np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
-    found = Findings("the two score matrices differ")
     apart = largest(forwards - backwards)
     found.beyond("largest difference between the matrices", apart, SUMS, "{}")
-    return found
 
 
 def scores(
@@ -159,24 +145,23 @@ def scores(
 
 
 def relative_only(
-    *,
+    found: Findings,
     distance: int = 3,
     shifts: Sequence[int] = (1, 100, 4096),
     base: float = BASE,
     seed: int = 0,
-) -> Findings:
+) -> None:
     """Shift both positions and look for a change; change the distance and look for one."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, distance, base)
     moved = max(largest(scores(q, k, s, s + distance, base) - near) for s in shifts)
     farther = largest(scores(q, k, 0, distance + 1, base) - near)
-    found = Findings(f"equal distances give equal scores, to {EXACT:g}")
+    found.expected = f"equal distances give equal scores, to {EXACT:g}"
     found.within(f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}")
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
-    return found
 
 
-def rotation_factor(*, distance: int = 3, seed: int = 0) -> Findings:
+def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     """Look for one factor of the distance: as a matrix between q and k, and as a number."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
@@ -184,15 +169,9 @@ def rotation_factor(*, distance: int = 3, seed: int = 0) -> Findings:
     matrix = rotation_matrix(distance * frequencies(HEAD, BASE))
     off = largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
     low, high = np.quantile(after / scores(q, k, 0, 0), (0.05, 0.95)).tolist()
-    found = Findings("one factor for all queries and keys")
     found.within(f"as a rotation matrix between q and k, at distance {distance}", off, EXACT)
-    found.limit(
-        "as a number behind the finished product q.k, 5 to 95 % of random q, k",
-        f"{low:.2f} to {high:.2f}",
-        high - low <= EXACT,
-        high - low,
-    )
-    return found
+    what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
+    found.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
 
 
 def attended_from(
@@ -209,12 +188,12 @@ def attended_from(
 
 
 def knows_absolute(
-    *,
+    found: Findings,
     positions: Literal["rotated", "added"] = "rotated",
     causal: bool = True,
     shifts: Sequence[int] = (1, 100, 4096),
     seed: int = 0,
-) -> Findings:
+) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
     only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
@@ -223,63 +202,48 @@ def knows_absolute(
     codes = largest(rotated(q, 10 * inv_freq) - rotated(q, 5 * inv_freq))
     here = attended_from(0, positions, seed)
     moved = max(largest(attended_from(s, positions, seed) - here) for s in shifts)
-    found = Findings("something that a head puts out depends on the position")
     found.part("the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT)
-    found.part(
-        "weight of the first of n + 1 equal tokens under a causal mask",
-        f"1/(n + 1): {different} values at {TOKENS} positions",
-        different == TOKENS,
-        different,
-    )
-    found.beyond(
+    what = "weight of the first of n + 1 equal tokens under a causal mask"
+    text = f"1/(n + 1): {different} values at {TOKENS} positions"
+    found.part(what, text, different == TOKENS, different)
+    what = (
         "what the rotation adds to that: attention's output after all positions move by up to "
-        f"{max(shifts)}",
-        moved,
-        EXACT,
-        role="limit",
+        f"{max(shifts)}"
     )
-    return found
+    found.beyond(what, moved, EXACT, role="limit")
 
 
-def values_left_alone(*, shift: int = 100, seed: int = 0) -> Findings:
+def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
     """Move all positions and compare the outputs with plain and with rotated values."""
     plain, turned = (
         largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
         for positions in ("rotated", "values too")
     )
-    found = Findings(
-        "with plain values positions change weights only, with rotated ones the content"
-    )
     what = f"output after all positions move by {shift}, values as they are"
     found.within(what, plain, EXACT)
     found.beyond("the same with rotated values", turned, EXACT, "{:.2f} apart")
-    return found
 
 
-def either_direction(*, distance: int = 3, seed: int = 0) -> Findings:
+def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     """Rotate the other way, with the same and with mirrored queries and keys."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
     same = largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = largest(scores(q, k, 0, distance, sign=-1) - there)
-    found = Findings("equal scores")
     what = "with the second feature of each pair mirrored"
     found.part(what, f"{tiny(same)} apart", same <= EXACT)
     found.within("with the same features", apart, EXACT, "{:.1f} apart", "limit")
-    return found
 
 
 def same_distance_same_score(
-    *, tokens: Literal["different", "same"] = "different", seed: int = 0
-) -> Findings:
+    found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
+) -> None:
     """Compare scores at equal distance, as the script prints them."""
     q, k = gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
         q, k = (np.broadcast_to(x[:1], x.shape) for x in (q, k))
     first, second = (scores(q[i], k[i], i, i) for i in (0, 1))
     typical = float(np.sqrt(np.square(first - second).mean()))
-    found = Findings("q0.k0 is about q1.k1")
     what = f"typical difference of q0.k0 and q1.k1, {tokens} tokens at 0 and 1"
     found.within(what, typical, 1e-3, "{:.1f}")
-    return found

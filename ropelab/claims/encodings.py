@@ -52,9 +52,9 @@ def _work(encoding: Encoding, seed: int) -> float:
     return counts[0] / counts[1]
 
 
-def parameter_column(*, said: Sequence[tuple[str, str]]) -> Findings:
+def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
     """Count the trained numbers of each encoding at one length and at twice that length."""
-    found = Findings(", ".join(f"{name} {growth}" for name, growth in said))
+    found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
         short, long = trains(name), trains(name, 2 * LENGTH)
         agrees = {
@@ -63,31 +63,26 @@ def parameter_column(*, said: Sequence[tuple[str, str]]) -> Findings:
             "with length": long == 2 * short > 0,
         }[growth]
         found.part(f"{name}, said to train: {growth}; trains", f"{short:,}", agrees, short)
-    return found
 
 
-def always_fixed(*, fixed: str = "sinusoidal", other: str = "learned") -> Findings:
-    """Count the trained numbers of the two absolute encodings."""
+def always_fixed(found: Findings, fixed: str = "sinusoidal", other: str = "learned") -> None:
     first, second = trains(fixed), trains(other)
-    found = Findings("nothing is trained")
     found.part(f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first)
     found.limit(f"of a {other} table", f"{second:,}", second == 0, second)
-    return found
 
 
 def relative_are_trained(
-    *, tables: Sequence[str] = ("shaw", "t5"), others: Sequence[str] = ("alibi", "rope")
-) -> Findings:
-    """Count the trained numbers of relative encodings."""
-    found = Findings("something is trained for every relative position")
+    found: Findings,
+    tables: Sequence[str] = ("shaw", "t5"),
+    others: Sequence[str] = ("alibi", "rope"),
+) -> None:
     for name in tables:
         found.part(f"trained numbers of {name}", f"{trains(name):,}", trains(name) > 0)
     for name in others:
         found.limit(f"of {name}", f"{trains(name):,}", trains(name) > 0)
-    return found
 
 
-def learned_stops(*, name: str = "learned") -> Findings:
+def learned_stops(found: Findings, name: str = "learned") -> None:
     """Ask a learned table for the first position after the trained ones."""
     encoding = encoding_for(name)
     try:
@@ -95,14 +90,12 @@ def learned_stops(*, name: str = "learned") -> Findings:
         stops = False
     except IndexError:
         stops = True
-    found = Findings("nothing beyond the trained length")
     found.part(f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops)
     last = encoding.max_position
     found.part("its last position", f"{last}", last == LENGTH - 1)
-    return found
 
 
-def bias_matrix(*, name: str = "t5") -> Findings:
+def bias_matrix(found: Findings, name: str = "t5") -> None:
     """Count the numbers that a bias adds to the scores, and how many of them differ."""
     full, distinct = [], []
     for tokens in (LENGTH, 2 * LENGTH):
@@ -110,67 +103,45 @@ def bias_matrix(*, name: str = "t5") -> Findings:
         biases = encoding_for(name).scores(nothing, nothing, positions, positions)[0, 0]
         full.append(biases.numel())
         distinct.append(len(biases[torch.ones_like(biases).tril() > 0].unique()))
-    found = Findings("four times as many numbers for twice the tokens")
-    found.part(
-        f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens",
-        f"{full[0]:,} and {full[1]:,} per head",
-        full[1] == 4 * full[0],
-        full[1] / full[0],
-    )
-    found.limit(
-        "different biases among them, which are all that has to be kept",
-        f"{distinct[0]} and {distinct[1]}",
-        distinct[1] >= 4 * distinct[0],
-        distinct[0],
-    )
-    return found
+    what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
+    text = f"{full[0]:,} and {full[1]:,} per head"
+    found.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
+    what = "different biases among them, which are all that has to be kept"
+    text = f"{distinct[0]} and {distinct[1]}"
+    found.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
 
 
-def rope_space(*, name: str = "rope") -> Findings:
+def rope_space(found: Findings, name: str = "rope") -> None:
     """Count what RoPE trains, and the cosines and sines that the printed code keeps."""
     short, long = trains(name), trains(name, 2 * LENGTH)
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
-    found = Findings("the same for twice the tokens")
     found.part(
         "trained numbers at one length and at twice it", f"{short} and {long}", short == long
     )
-    found.limit(
-        f"table entries that the printed code keeps for {LENGTH} and {2 * LENGTH} tokens",
-        f"{tables[0]:,} and {tables[1]:,}",
-        tables[0] == tables[1],
-        tables[1] / tables[0],
-    )
-    return found
+    what = f"table entries that the printed code keeps for {LENGTH} and {2 * LENGTH} tokens"
+    text = f"{tables[0]:,} and {tables[1]:,}"
+    found.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
 
 
-def keeps_no_vectors(*, name: str = "alibi") -> Findings:
-    """Count the numbers that an encoding keeps, for one length and for twice that length."""
+def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
     short, long = (
         sum(x.numel() for x in (*encoding.parameters(), *encoding.buffers()))
         for encoding in (encoding_for(name), encoding_for(name, 2 * LENGTH))
     )
-    found = Findings("as few at twice the length, and fewer than one vector")
-    found.part(
-        f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens",
-        f"{short} and {long}",
-        short == long < HEADS * HEAD,
-        short,
-    )
-    return found
+    what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
+    found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
-def work(*, name: str, slow: bool, seed: int = 0) -> Findings:
-    """Multiplications of the scores of a sequence, against attention without positions."""
+def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     ratio = _work(encoding_for(name).for_layer(0), seed)
-    found = Findings(f"{'at least' if slow else 'less than'} {SLOW} times plain attention's")
+    found.expected = f"{'at least' if slow else 'less than'} {SLOW} times plain attention's"
     what = "multiplications of the scores, plain attention is 1"
     found.part(what, f"{ratio:.2f}", (ratio >= SLOW) == slow, ratio)
-    return found
 
 
 def cache_is_impossible(
-    *, name: str = "transformer_xl", tokens: int = 64, seed: int = 0
-) -> Findings:
+    found: Findings, name: str = "transformer_xl", tokens: int = 64, seed: int = 0
+) -> None:
     """Decode token by token from cached keys and compare with the scores of the full pass."""
     encoding = encoding_for(name).for_layer(0)
     apart = 0.0
@@ -186,14 +157,14 @@ def cache_is_impossible(
             decoded = encoding.scores(query, keys[:, :, : i + 1], here, torch.arange(i + 1))
             apart = max(apart, largest(decoded - full[:, :, i : i + 1, : i + 1]))
         ratio = _work(encoding, seed)
-    found = Findings("decoding from cached keys gives other scores, and scores cost more")
     found.beyond(f"scores from cached keys against the full pass, {tokens} tokens", apart, ROUNDING)
     what = "multiplications of the scores, plain attention is 1"
     found.part(what, f"{ratio:.1f}", ratio >= SLOW, ratio)
-    return found
 
 
-def is_relative(*, name: str, expected: bool, shift: int = 100, seed: int = 0) -> Findings:
+def is_relative(
+    found: Findings, name: str, expected: bool, shift: int = 100, seed: int = 0
+) -> None:
     """Move all positions on and compare the scores of equal tokens."""
     encoding, tokens = encoding_for(name), 16
     x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
@@ -206,36 +177,29 @@ def is_relative(*, name: str, expected: bool, shift: int = 100, seed: int = 0) -
             q, k = layer.query(q, positions), layer.key(q, positions)
             scores.append(layer.scores(q, k, positions, positions).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
-    found = Findings("the same scores" if expected else "other scores")
+    found.expected = "the same scores" if expected else "other scores"
     what = f"change of scores when all positions move by {shift}, of the largest"
     found.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
-    return found
 
 
-def printed_sign(*, slope: float = 0.25) -> Findings:
+def printed_sign(found: Findings, slope: float = 0.25) -> None:
     """Compare alpha times distance, alpha > 0, signed (key minus query) or counted, with ALiBi."""
     tokens = 8
     nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
     bias = encoding_for("alibi").scores(nothing, nothing, positions, positions)[0, 0].tril()
     signed = slope * (positions - positions[:, None]).tril()
-    found = Findings("ALiBi's bias, which lowers the scores of far keys")
     what = f"alpha = {slope} with distance = key position minus query position"
     found.within(what, largest(bias - signed), 0, "{} from the bias")
-    found.within(
-        "the same with distances counted from 0 up",
-        largest(bias + signed),
-        0,
-        "far keys are preferred, {:.1f} from the bias",
-        "limit",
-    )
-    return found
+    what = "the same with distances counted from 0 up"
+    text = "far keys are preferred, {:.1f} from the bias"
+    found.within(what, largest(bias + signed), 0, text, "limit")
 
 
 def heads_unaffected(
-    *,
+    found: Findings,
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
-) -> Findings:
+) -> None:
     """List the methods of the page that act inside the heads, after the features were divided."""
     q, k = queries_and_keys(8, seed)
     plain = Encoding().scores(*encoded(Encoding(), q, k)).tril()
@@ -248,26 +212,20 @@ def heads_unaffected(
     zero = torch.zeros_like(q)
     biases = encoding_for("alibi").scores(*encoded(encoding_for("alibi"), zero, zero))[0, :, -1, 0]
     different = len(biases.unique())
-    found = Findings("most of them act on the embeddings only")
-    found.part(
-        f"methods of the page that act inside every head, of {len(methods)}",
-        f"{len(acting)} ({', '.join(acting)})",
-        len(acting) < len(methods) / 2,
-        len(acting),
-    )
+    what = f"methods of the page that act inside every head, of {len(methods)}"
+    text = f"{len(acting)} ({', '.join(acting)})"
+    found.part(what, text, len(acting) < len(methods) / 2, len(acting))
     what = f"different biases that ALiBi gives {HEADS} heads at one distance"
     found.limit(what, f"{different}", different == 1, different)
-    return found
 
 
-def unstable_or_coarse(*, length: int = 1 << 20) -> Findings:
+def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
     """Sinusoids far out: angle errors in float32, and positions that share their code."""
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    found = Findings(f"angles off by more than {ANGLE_RAD:g} rad, or neighbours that look alike")
+    found.expected = f"angles off by more than {ANGLE_RAD:g} rad, or neighbours that look alike"
     what = f"worst angle error in float32 up to {length:,}"
     found.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
     shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())
     found.limit("neighbours with the same code", shown, any(shared.values()))
-    return found

@@ -23,10 +23,7 @@ VERSION = 6
 BODY = "ropelab.claims.verdicts"
 # The experiments of which `--run` makes a run, and with which values.
 DECIDING: dict[str, dict[str, Any]] = {
-    "base": {
-        "context": [1024 * 2**i for i in range(11)],
-        "windows_up_to": 16384,
-    },
+    "base": {"context": [1024 * 2**i for i in range(11)], "windows_up_to": 16384},
     "base-empirical": {},
     "extrapolate": {},
     "encodings": {},

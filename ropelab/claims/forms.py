@@ -58,7 +58,7 @@ def _dot(a: complex, b: complex) -> float:
     return a.real * b.real + a.imag * b.imag
 
 
-def three_forms(*, positions: Sequence[int] = (5, 8), theta: float = 0.7) -> Findings:
+def three_forms(found: Findings, positions: Sequence[int] = (5, 8), theta: float = 0.7) -> None:
     """Compute the score by complex numbers, by matrices and by the sum of two cosines."""
     m, n = positions
     product = Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
@@ -70,12 +70,10 @@ def three_forms(*, positions: Sequence[int] = (5, 8), theta: float = 0.7) -> Fin
     }
     spread = max(forms.values()) - min(forms.values())
     numbers = ", ".join(f"{name} {score:.6f}" for name, score in forms.items())
-    found = Findings("one number")
     found.part(f"score of positions {m} and {n}", numbers, spread <= EXACT, spread)
-    return found
 
 
-def thirty_degrees(*, positions: Sequence[tuple[int, int]] = PLACES) -> Findings:
+def thirty_degrees(found: Findings, positions: Sequence[tuple[int, int]] = PLACES) -> None:
     """Repeat the example of the script: two pairs of positions at the same distance."""
     scores, rows = {}, []
     for m, n in positions:
@@ -85,39 +83,35 @@ def thirty_degrees(*, positions: Sequence[tuple[int, int]] = PLACES) -> Findings
         rows.append((f"positions {m} and {n}", "key", n, key.real, key.imag))
     spread = max(scores.values()) - min(scores.values())
     numbers = ", ".join(f"{m} and {n} {score:.4f}" for (m, n), score in scores.items())
-    found = Findings("equal scores")
     found.part("scores by positions", numbers, spread <= EXACT, spread)
     columns = ["case", "vector", "position", "x", "y"]
     found.series["rotation"] = pd.DataFrame(rows, columns=columns)
-    return found
 
 
-def sign_of_relative_matrix(*, theta: float = THETA) -> Findings:
+def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
     """Put (m - n) theta into the matrix as printed, and with the sines exchanged."""
     m, n = PLACES[0]
     true = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
-    found = Findings(f"{true:.4f}, the score of the rotated vectors")
+    found.expected = f"{true:.4f}, the score of the rotated vectors"
     for what, sign in (("as introduced", 1), ("that the proof ends in", -1)):
         score = _dot(Q, _rotate(K, sign * (m - n) * theta))
         agrees = abs(score - true) <= EXACT
         found.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
-    return found
 
 
-def direction(*, clockwise: bool, theta: float = THETA) -> Findings:
+def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     """Rotate (1, 0) by a small positive angle: clockwise would move it below the axis."""
     y = _rotate(Q, theta).imag
-    found = Findings(f"a positive angle moves (1, 0) {'downwards' if clockwise else 'upwards'}")
+    found.expected = f"a positive angle moves (1, 0) {'downwards' if clockwise else 'upwards'}"
     found.part("second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y)
-    return found
 
 
 # The matrix, the elementwise form and rotate_half
 
 
 def elementwise_form(
-    *, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
-) -> Findings:
+    found: Findings, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
+) -> None:
     """Compare the matrix product with x cos + swapped(x) sin, pair by pair."""
     x, angles = gaussian(seed, DRAWS, HEAD), POSITION * frequencies(HEAD, BASE)
     other = swapped(x, "interleaved")
@@ -127,36 +121,30 @@ def elementwise_form(
     written = x * np.cos(doubled) + other * np.sin(doubled)
     off = np.abs(written - x @ rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
-    found = Findings(f"agreement to {EXACT:g} in every pair")
+    found.expected = f"agreement to {EXACT:g} in every pair"
     text = f"{wrong} of {len(angles)}, by up to {tiny(largest(off))}"
     found.part(f"pairs that differ at position {POSITION}", text, wrong == 0, largest(off))
-    return found
 
 
-def dense_product(*, head_dim: int = 64) -> Findings:
-    """Count multiplications of the matrix product and of the elementwise form."""
+def dense_product(found: Findings, head_dim: int = 64) -> None:
     matrix = rotation_matrix(frequencies(head_dim, BASE))
     zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
-    found = Findings("most entries are zero, and the elementwise form needs fewer multiplications")
     found.part("zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense)
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
     text = f"{dense} and {elementwise}"
     found.part(what, text, elementwise < dense, dense / elementwise)
-    return found
 
 
-def is_one_rotation(*, head_dim: int = HEAD) -> Findings:
+def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
     """Lengths and orientation under the whole matrix: orthogonal, determinant 1."""
     matrix = rotation_matrix(POSITION * frequencies(head_dim, BASE))
     off = largest(matrix @ matrix.T - np.eye(head_dim))
     determinant = float(np.linalg.det(matrix))
-    found = Findings("an orthogonal matrix of determinant 1")
     found.within("the matrix times its transpose", off, EXACT, "{} from 1")
     found.part("determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant)
-    return found
 
 
-def rotate_half_equivalent(*, head_dim: int = HEAD, seed: int = 0) -> Findings:
+def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
     """Scores of both pairings: after a fixed permutation, unmodified, and with mixed tables."""
     q, k = gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = frequencies(head_dim, BASE)
@@ -175,20 +163,15 @@ def rotate_half_equivalent(*, head_dim: int = HEAD, seed: int = 0) -> Findings:
 
     pairwise = score(q, k, "interleaved")
     new_q, new_k = (join(*split(x, "interleaved"), "half") for x in (q, k))
-    found = Findings("the same scores as rotating neighbouring features")
     same = largest(score(new_q, new_k, "half") - pairwise)
     apart = largest(score(q, k, "half") - pairwise)
     found.within("features reordered once, scores", same, EXACT)
     found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
-    found.within(
+    what = (
         "rotate_half with tables for neighbouring features, "
-        f"change of scores when both positions move by {POSITION}",
-        largest(mixed(POSITION) - mixed(0)),
-        EXACT,
-        "{:.1f}",
-        "limit",
+        f"change of scores when both positions move by {POSITION}"
     )
-    return found
+    found.within(what, largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
 
 
 # Printed code
@@ -199,19 +182,24 @@ def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairi
     return x * np.cos(angles) + swapped(x, swap) * np.sin(angles)
 
 
+def _table(tokens: int, base: float, pairing: Pairing) -> Array:
+    """Float32 angles of positions and features, as a cache has them."""
+    by_pair = np.arange(tokens, dtype=np.float32)[:, None]
+    by_pair = by_pair * frequencies(SHAPE[-1], base).astype(np.float32)
+    return join(by_pair, by_pair, pairing)
+
+
 def listing_is_relative(
-    *,
+    found: Findings,
     base: float = 10000.0,
     tables: Pairing = "interleaved",
     swap: Pairing = "interleaved",
     shift: int = 5,
     seed: int = 0,
-) -> Findings:
+) -> None:
     """Give all positions the same q and k, in float32: equal distances must then score the same."""
     tokens, width = SHAPE[-2:]
-    by_pair = np.arange(tokens, dtype=np.float32)[:, None]
-    by_pair = by_pair * frequencies(width, base).astype(np.float32)
-    angles = join(by_pair, by_pair, tables)
+    angles = _table(tokens, base, tables)
     q, k = (
         _listed(np.broadcast_to(x, SHAPE), angles, swap)
         for x in gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
@@ -219,20 +207,17 @@ def listing_is_relative(
     scores = q @ np.swapaxes(k, -1, -2)
     rest = tokens - shift
     moved = largest(scores[..., :rest, :rest] - scores[..., shift:, shift:])
-    found = Findings(f"equal distances give equal scores within float32, {FLOAT32_SCORES:g}")
+    found.expected = f"equal distances give equal scores within float32, {FLOAT32_SCORES:g}"
     what = f"change of scores when both positions move by {shift}, shape {scores.shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
-    return found
 
 
 def listing_with_position_ids(
-    *, base: float = 10000.0, swap: Pairing = "half", shift: int = 5, seed: int = 0
-) -> Findings:
+    found: Findings, base: float = 10000.0, swap: Pairing = "half", shift: int = 5, seed: int = 0
+) -> None:
     """Run the listing that looks cos and sin up by position ids: move the ids, keep q and k."""
-    batch, _, tokens, width = SHAPE
-    by_pair = np.arange(tokens + shift, dtype=np.float32)[:, None]
-    by_pair = by_pair * frequencies(width, base).astype(np.float32)
-    table = join(by_pair, by_pair, "half")[None, None]
+    batch, _, tokens, _ = SHAPE
+    table = _table(tokens + shift, base, "half")[None, None]
     q, k = gaussian(seed, 2, *SHAPE).astype(np.float32)
     scores = []
     for start in (0, shift):
@@ -240,29 +225,26 @@ def listing_with_position_ids(
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
         scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
     moved = largest(scores[1] - scores[0])
-    found = Findings(f"the same scores within float32, {FLOAT32_SCORES:g}")
+    found.expected = f"the same scores within float32, {FLOAT32_SCORES:g}"
     what = f"change of scores when all position ids grow by {shift}, shape {scores[0].shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
-    return found
 
 
-def halves_in_words(*, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> Findings:
+def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:
     """Follow both halves of a short vector through rotate_half: place and sign."""
     result = swapped(np.array([vector]), "half")[0]
     half = len(vector) // 2
     first, second = np.array(vector[:half]), np.array(vector[half:])
     stays = bool((result[:half] == first).all())
-    found = Findings("the second half negated and in front, the first half unchanged")
     found.part(
         f"{list(vector)} becomes",
         str(result.tolist()),
         bool((result[:half] == -second).all() and (result[half:] == first).all()),
     )
     found.limit("the first half is where it was", "yes" if stays else "no, it is behind now", stays)
-    return found
 
 
-def transposed_scores(*, shape: Sequence[int] = SHAPE) -> Findings:
+def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
     """Try q @ k.T on the four dimensions that a layer with heads has."""
     q, k = torch.zeros(*shape), torch.zeros(*shape)
     try:
@@ -272,15 +254,12 @@ def transposed_scores(*, shape: Sequence[int] = SHAPE) -> Findings:
     except RuntimeError:
         outcome = "a RuntimeError: .T reverses all dimensions"
     wanted = f"scores of shape {(*shape[:-2], shape[-2], shape[-2])}"
-    found = Findings(wanted)
+    found.expected = wanted
     found.part(f"q @ k.T on tensors of shape {tuple(shape)}", outcome, outcome == wanted)
-    return found
 
 
-def mask_hides(*, filling: float = -1e9) -> Findings:
-    """Fill masked scores in the formats of models, and see the weight that softmax leaves."""
+def mask_hides(found: Findings, filling: float = -1e9) -> None:
     masked = torch.tensor([False, True])
-    found = Findings("0 in every format")
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         try:
             scores = torch.zeros(2, dtype=dtype).masked_fill(masked, filling)
@@ -290,36 +269,33 @@ def mask_hides(*, filling: float = -1e9) -> Findings:
             outcome, good = "a RuntimeError: the number does not fit the format", False
         what = f"weight of a masked token in {str(dtype).removeprefix('torch.')}"
         found.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
-    return found
 
 
-def squeezed(*, batch: int = 2, tokens: int = 10, width: int = 4) -> Findings:
+def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) -> None:
     """Follow the shapes through squeeze, indexing by position ids and unsqueeze."""
     cos = np.zeros((1, 1, tokens, width))
     table = cos.squeeze(1).squeeze(0)
     looked_up = table[np.zeros((batch, tokens), dtype=int)]
     unsqueezed = np.expand_dims(looked_up, 1)
-    found = Findings("squeeze takes batch and sequence away, unsqueeze adds the batch")
     text = f"{table.shape}: the {tokens} tokens are still there"
     found.part(f"{cos.shape} squeezed", text, tokens not in table.shape)
     text = f"{unsqueezed.shape}: the batch was there, a dimension for the heads is new"
     found.part(f"{looked_up.shape} unsqueezed", text, looked_up.shape[0] != batch)
-    return found
 
 
-def negative_indices(*, tokens: int = 5) -> Findings:
+def negative_indices(found: Findings, tokens: int = 5) -> None:
     """Read bias[pos_j - pos_i] for a query at the end: which row does each distance take?"""
     distances = np.arange(tokens) - (tokens - 1)
     rows = np.arange(tokens)[distances]
     wrapped = [(d, row) for d, row in zip(distances, rows, strict=True) if d < 0 <= row]
     shown = ", ".join(f"{distance} reads row {row}" for distance, row in wrapped)
-    found = Findings("a row of its own for every distance from -L to L")
     what = f"rows read for the negative distances of {tokens} tokens from a table of {tokens}"
     found.part(what, shown, not wrapped, len(wrapped))
-    return found
 
 
-def embeddings_untouched(*, name: str = "rope", tokens: int = 8, seed: int = 0) -> Findings:
+def embeddings_untouched(
+    found: Findings, name: str = "rope", tokens: int = 8, seed: int = 0
+) -> None:
     """Look for changes by an encoding: of the embeddings of the tokens, of the queries."""
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=tokens)
     encoding = make_encoding(name, shape, seed)
@@ -328,18 +304,14 @@ def embeddings_untouched(*, name: str = "rope", tokens: int = 8, seed: int = 0) 
     with torch.no_grad():
         embedded = largest((encoding.embed(x, positions) - x).numpy())
         query = largest((encoding.for_layer(0).query(q, positions) - q).numpy())
-    found = Findings("embeddings change with the position")
     found.beyond("change of the embeddings", embedded, 0, "{}")
     found.beyond("change of queries", query, 0, "{:.1f}", "limit")
-    return found
 
 
-def vector_on_score(*, width: int = 64) -> Findings:
+def vector_on_score(found: Findings, width: int = 64) -> None:
     """Add R_2, a vector of the width, to one score and look at the shape."""
     size = (np.float64(0.5) + np.zeros(width)).size
-    found = Findings("one number")
     found.part("one score plus the vector R_2", f"{size} numbers", size == 1, size)
-    return found
 
 
 # The worked example
@@ -352,7 +324,7 @@ def example(sign: int = 1) -> Float[Array, "5 4"]:
     return rotated(VECTORS, sign * angles, "interleaved")
 
 
-def table_digits(*, digits: int = 4) -> Findings:
+def table_digits(found: Findings, digits: int = 4) -> None:
     """Round every true cell to the printed digits and compare."""
     true, unit = example(), 10.0**-digits
     off = np.abs(PRINTED - true)
@@ -363,7 +335,7 @@ def table_digits(*, digits: int = 4) -> Findings:
         for m, i in wrong
     )
     right = off.size - len(wrong)
-    found = Findings(f"every cell within half a unit of its digit {digits}")
+    found.expected = f"every cell within half a unit of its digit {digits}"
     text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
     found.part("cells that are rounded right", text, not wrong, float(right))
     near = int((off <= unit).sum())
@@ -375,38 +347,34 @@ def table_digits(*, digits: int = 4) -> Findings:
     ]
     columns = ["position", "feature", "vector", "printed", "rotated", "rounded_right"]
     found.series["worked_example"] = pd.DataFrame(cells, columns=columns)
-    return found
 
 
 def printed_matrix(
-    *,
+    found: Findings,
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
-) -> Findings:
+) -> None:
     """Apply [[cos, sin], [-sin, cos]] from either side and compare with the printed table."""
     column, row = (largest(example(sign) - PRINTED) for sign in (-1, 1))
     stated, other = (column, row) if product == "matrix times column" else (row, column)
-    found = Findings(f"the printed table, to {unit:g}")
+    found.expected = f"the printed table, to {unit:g}"
     found.within(f"off as {product}", stated, unit, "{:.2g}")
     found.within("off from the other side", other, unit, "{:.2g}", "limit")
-    return found
 
 
-def angle_formula(*, f: float = 1 / 10000, pair: int = 1, angle: float = 1 / 100) -> Findings:
-    """Put the example's numbers into n f^(-2i/d)."""
+def angle_formula(
+    found: Findings, f: float = 1 / 10000, pair: int = 1, angle: float = 1 / 100
+) -> None:
     value = f ** (-2 * pair / VECTORS.shape[1])
-    found = Findings(f"{angle:g}, the angle of the worked example")
+    found.expected = f"{angle:g}, the angle of the worked example"
     what = f"the formula at position 1, pair {pair}"
     found.part(what, f"{value:g}", math.isclose(value, angle, rel_tol=1e-9), value)
-    return found
 
 
-def index_in_formula(*, index: Literal["k", "i"] = "k", width: int = 4) -> Findings:
+def index_in_formula(found: Findings, index: Literal["k", "i"] = "k", width: int = 4) -> None:
     """Write the code p_i of positions 0 to 4 with the index as printed, k held at 1."""
     positions = np.arange(5) if index == "i" else np.ones(5)
     angles = np.outer(positions, BASE ** (-np.arange(0, width, 2) / width))
     different = len(np.unique(np.sin(angles).round(12), axis=0))
-    found = Findings("a code for every position i")
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
     found.part(what, f"{different} different", different == 5, different)
-    return found

@@ -82,10 +82,6 @@ def _claim(family: str, record: dict[str, Any]) -> Claim:
     return Claim(family=family, passages=passages, command=command, kind=kind, **record)
 
 
-def _question(record: dict[str, Any]) -> Question:
-    return Question(answer=record.pop("answer"), asked=Passage(**record))
-
-
 SOURCES: dict[str, Source] = {
     key: Source(**{**about, "sections": tuple(about.get("sections", ()))})
     for key, about in _read("sources").items()
@@ -93,7 +89,10 @@ SOURCES: dict[str, Source] = {
 CLAIMS: tuple[Claim, ...] = tuple(
     _claim(family, record) for family in FAMILIES for record in _read(family)["claim"]
 )
-QUESTIONS: tuple[Question, ...] = tuple(map(_question, _read("questions")["question"]))
+QUESTIONS: tuple[Question, ...] = tuple(
+    Question(answer=record.pop("answer"), asked=Passage(**record))
+    for record in _read("questions")["question"]
+)
 
 
 def find(id_: str) -> Claim:

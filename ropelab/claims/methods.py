@@ -40,25 +40,25 @@ def largest_ratio(a: ArrayLike, b: ArrayLike) -> float:
     return math.exp(float(np.abs(np.log(np.asarray(a) / np.asarray(b))).max()))
 
 
-def slow_pairs_meet_new_angles(*, geometry: Shape = MINIMIND, length: int = 8192) -> Findings:
+def slow_pairs_meet_new_angles(
+    found: Findings, geometry: Shape = MINIMIND, length: int = 8192
+) -> None:
     """Count pairs that meet angles which training never showed them."""
     model = Geometry(*geometry)
     new = unseen(model, model.inv_freq, length)
     fast = turns(model.inv_freq, model.trained_len) >= 1
     fine, hit = int((new[fast] <= SAME).sum()), int((new[~fast] > SAME).sum())
     quick, slow = int(fast.sum()), int((~fast).sum())
-    found = Findings("none of the pairs that turn fully in training, all of the others")
     what = (
         f"pairs with a full turn in {model.trained_len} tokens that meet no new angle at {length}"
     )
     found.part(what, f"{fine} of {quick}", fine == quick > 0, fine)
     found.part("slower pairs that meet new angles", f"{hit} of {slow}", hit == slow > 0, hit)
-    return found
 
 
 def yarn_brings_angles_back(
-    *, geometry: Shape = MINIMIND, length: int = 8192, beta_fast: float = 32.0
-) -> Findings:
+    found: Findings, geometry: Shape = MINIMIND, length: int = 8192, beta_fast: float = 32.0
+) -> None:
     """Count the same after YaRN, the fast pairs that it changed, and its effect on logits."""
     model = Geometry(*geometry)
     plan = Yarn(factor=length / model.trained_len, beta_fast=beta_fast).plan(model, length)
@@ -66,7 +66,6 @@ def yarn_brings_angles_back(
     before, after = (int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled))
     fast = turns(inv_freq, model.trained_len) >= beta_fast
     changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
-    found = Findings("no pair meets new angles, fast pairs as they were")
     text = f"{before} before, {after} after"
     found.part(f"pairs that meet new angles at {length}", text, after == 0 < before, after)
     what = f"pairs with {beta_fast:g} turns or more in training that YaRN changes"
@@ -74,33 +73,27 @@ def yarn_brings_angles_back(
     logits = plan.logit_multiplier
     what = "every logit, also of the pairs that are kept, is multiplied by"
     found.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
-    return found
 
 
-def ramps_agree(*, geometry: Shape = LLAMA_2, factor: float = 16.0) -> Findings:
-    """Compare YaRN by its paper's equations with YaRN as implemented."""
+def ramps_agree(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
     model = Geometry(*geometry)
     paper = np.asarray(YarnPaper(factor=factor).plan(model, 0).inv_freq)
     coded = np.asarray(Yarn(factor=factor).plan(model, 0).inv_freq)
     ratio, apart = coded / paper, largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
-    found = Findings("equal frequencies")
     what = f"factor {factor:g}, pairs whose frequencies differ"
     text = f"{differing} of {len(ratio)}, pair {pair} by {apart:.2f} times"
     found.part(what, text, differing == 0, apart)
-    return found
 
 
-def ntk_keeps_the_ends(*, geometry: Shape = LLAMA_2, factor: float = 16.0) -> Findings:
-    """Compare the first and the last pair under NTK-aware scaling."""
+def ntk_keeps_the_ends(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
     model = Geometry(*geometry)
     ratio = np.asarray(model.inv_freq) / np.asarray(NtkAware(factor=factor).plan(model, 0).inv_freq)
-    found = Findings(f"1 and {factor:g}")
+    found.expected = f"1 and {factor:g}"
     for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
         found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
-    return found
 
 
 # Who was first, and who uses what, decided by dated publications
@@ -115,43 +108,38 @@ def month(arxiv: str) -> str:
     return f"20{arxiv[:2]}-{arxiv[2:4]}"
 
 
-def generations(*, said: Sequence[tuple[str, int, tuple[str, str]]]) -> Findings:
+def generations(found: Findings, said: Sequence[tuple[str, int, tuple[str, str]]]) -> None:
     """Compare the year given for each kind with the first paper on it, a name and arXiv number."""
-    found = Findings(", ".join(f"{what} {year}" for what, year, _ in said))
+    found.expected = ", ".join(f"{what} {year}" for what, year, _ in said)
     for what, said_year, (name, arxiv) in said:
         year = int(month(arxiv)[:4])
         text = f"{name}, {month(arxiv)}"
         found.part(f"{what}, said to begin in {said_year}", text, year == said_year, year)
-    return found
 
 
 def is_earliest(
-    *,
+    found: Findings,
     paper: tuple[str, str],
     others: Sequence[tuple[str, str]],
     outside: tuple[str, str],
-) -> Findings:
+) -> None:
     """Compare a paper's date with the others on relative positions, and with one on attention.
 
     Each is a name and an arXiv number.
     """
     earliest = all(float(paper[1]) < float(number) for _, number in others)
     shown = ", ".join(f"{name} {month(number)}" for name, number in others)
-    found = Findings("older than all others")
     found.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
     found.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
-    return found
 
 
-def year_of(*, name: str, arxiv: str, said: int) -> Findings:
-    """Compare the year that a citation gives with that of the preprint."""
+def year_of(found: Findings, name: str, arxiv: str, said: int) -> None:
     year = int(month(arxiv)[:4])
-    found = Findings(str(said))
+    found.expected = str(said)
     found.part(f"{name}, arXiv:{arxiv}", month(arxiv), year == said, year)
-    return found
 
 
-def is_configured(*, models: Sequence[str]) -> Findings:
+def is_configured(found: Findings, models: Sequence[str]) -> None:
     """Look for a rotary base in the models' published configurations."""
     known = {name: MODELS.get(name) for name in models}
     shown = "; ".join(
@@ -159,43 +147,38 @@ def is_configured(*, models: Sequence[str]) -> Findings:
         for name, model in known.items()
         if model
     )
-    found = Findings("a rotary base for each")
     found.part("what the configurations say", shown or "nothing", all(known.values()) or None)
-    return found
 
 
-def could_use(*, name: str, user: str, used: str = ROPE) -> Findings:
+def could_use(found: Findings, name: str, user: str, used: str = ROPE) -> None:
     """Refute that a model uses a method published after it; no `user`: the model is unpublished."""
-    found = Findings("a published architecture, not older than RoPE")
     if user:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(used)}"
         found.part(f"{name}'s paper appeared in", text, float(user) >= float(used))
     else:
         found.part(f"{name}'s architecture", "not published", None)
-    return found
 
 
 # YaRN in use
 
 
 def released_lengths(
-    *,
+    found: Findings,
     trained: int = 4096,
     claimed: int = 32768,
     released: Sequence[int] = (8192, 32768, 65536, 131072),
     finetuned: bool = True,
-) -> Findings:
+) -> None:
     """Compare the claimed length with the released ones (jquesnelle/yarn, README)."""
-    found = Findings(f"{claimed} among the released lengths, without fine-tuning")
+    found.expected = f"{claimed} among the released lengths, without fine-tuning"
     what = f"YaRN models released for the {trained}-token model"
     shown = ", ".join(str(length) for length in released)
     found.part(what, shown, claimed in released, max(released))
     text = "no, all were fine-tuned" if finetuned else "yes"
     found.limit("reached without fine-tuning", text, not finetuned)
-    return found
 
 
-def made_by_yarn(*, original: Shape = LLAMA_2, base: float = 1e6) -> Findings:
+def made_by_yarn(found: Findings, original: Shape = LLAMA_2, base: float = 1e6) -> None:
     """Look for a factor from 1 to 256 with which YaRN would give the published frequencies."""
     model = Geometry(*original)
     published = frequencies(model.rotary_dim, base)
@@ -204,14 +187,8 @@ def made_by_yarn(*, original: Shape = LLAMA_2, base: float = 1e6) -> Findings:
         for factor in (2 ** (k / 4) for k in range(33))
     }
     best = min(off, key=off.__getitem__)
-    found = Findings("some factor of YaRN gives the published frequencies")
-    found.within(
-        f"base {base:g} against the nearest YaRN of base {model.base:g} (factor {best:.3g})",
-        off[best],
-        1.01,
-        "frequencies up to {:.1f} times apart",
-    )
-    return found
+    what = f"base {base:g} against the nearest YaRN of base {model.base:g} (factor {best:.3g})"
+    found.within(what, off[best], 1.01, "frequencies up to {:.1f} times apart")
 
 
 Formula = Literal["beta per pair", "linear ramp"]
@@ -235,13 +212,13 @@ def minimind_frequencies(
 
 
 def minimind_is_yarn(
-    *,
+    found: Findings,
     formula: Formula,
     geometry: Shape,
     factor: float,
     beta_fast: float,
     other: Shape = MANY_TURNS,
-) -> Findings:
+) -> None:
     """Compare frequencies with implemented YaRN, as released and elsewhere, and the logits."""
 
     def apart(of: Geometry) -> tuple[str, bool, float]:
@@ -251,11 +228,9 @@ def minimind_is_yarn(
         return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
 
     model, elsewhere = Geometry(*geometry), Geometry(*other)
-    found = Findings("YaRN's frequencies and attention factor")
     found.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
     what = f"frequencies with base {elsewhere.base:g}, trained length {elsewhere.trained_len}"
     found.limit(what, *apart(elsewhere))
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
     found.limit("attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn)
-    return found

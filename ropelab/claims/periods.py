@@ -29,111 +29,85 @@ def _apart(angle: float) -> float:
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
-def cos_of_neighbours(*, period: float = PERIOD, dtype: str = "float32") -> Findings:
+def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "float32") -> None:
     """Compute cos at positions 0 and 1, in float64 and in the format."""
     printed_cos, printed_difference = 0.999999999980261, 1.97e-11
     theta = 2 * math.pi / period
     # 1 - cos(theta) would lose all but five digits.
     cosine, difference = math.cos(theta), 2 * math.sin(theta / 2) ** 2
     stored = np.cos(np.array([0, theta])).astype(dtype)
-    found = Findings(f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice")
+    found.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
     found.part("cos at 1", f"{cosine:.15f}", abs(cosine - printed_cos) < 1e-15, cosine)
-    found.part(
-        "cos at 0 minus cos at 1",
-        f"{difference:.4e}",
-        abs(difference - printed_difference) <= 0.005e-11,
-        difference,
-    )
+    what = "cos at 0 minus cos at 1"
+    text = f"{difference:.4e}"
+    found.part(what, text, abs(difference - printed_difference) <= 0.005e-11, difference)
     shown = " and ".join(f"{float(value):.10g}" for value in stored)
     found.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
-    return found
 
 
-def degrees_of_one_step(*, period: float = PERIOD, printed: float = 0.00000628) -> Findings:
+def degrees_of_one_step(
+    found: Findings, period: float = PERIOD, printed: float = 0.00000628
+) -> None:
     """Compare the angle of one step, in degrees and in radians, with the printed degrees."""
     degrees, radians = 360 / period, 2 * math.pi / period
-    found = Findings(f"{printed:g} degrees")
+    found.expected = f"{printed:g} degrees"
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
     found.part("angle of position 1", text, math.isclose(degrees, printed, rel_tol=0.01), degrees)
-    return found
 
 
-def turn_comes_back(*, degrees_per_token: float = 1.0) -> Findings:
-    """Compare the codes of positions 0 and 360."""
-    found = Findings("the same code")
+def turn_comes_back(found: Findings, degrees_per_token: float = 1.0) -> None:
     apart = _apart(math.radians(360 * degrees_per_token))
     found.within("codes of positions 0 and 360", apart, 1e-9)
-    return found
 
 
-def covers_everything(*, period: float = PERIOD) -> Findings:
-    """Compare the codes of position 0 and one period later."""
-    found = Findings("codes that never come back")
+def covers_everything(found: Findings, period: float = PERIOD) -> None:
     apart = _apart(round(period) * (2 * math.pi / period))
     found.beyond(f"codes of positions 0 and {round(period)}", apart, 1e-9)
-    return found
 
 
-def float32_precision(*, printed: float = 1e-7) -> Findings:
+def float32_precision(found: Findings, printed: float = 1e-7) -> None:
     """The spacing of float32 next to 1, and next to the sine of one step."""
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
-    found = Findings(f"about {printed:g} everywhere")
+    found.expected = f"about {printed:g} everywhere"
     found.part("step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one)
-    found.limit(
-        f"step at {sine:.3g}, the sine at position 1",
-        f"{at_sine:.1g}: the precision is relative",
-        0.5 < at_sine / printed < 2,
-        at_sine,
-    )
-    return found
+    what = f"step at {sine:.3g}, the sine at position 1"
+    text = f"{at_sine:.1g}: the precision is relative"
+    found.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
 
 
-def cos_step(*, position: int = 1, printed: float = 3.94e-11) -> Findings:
+def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> None:
     """Compare cos(theta i) - cos(theta (i + 1)), without cancellation, with the printed number."""
     theta = 2 * math.pi / PERIOD
     step = 2 * math.sin(theta * (position + 0.5)) * math.sin(theta / 2)
-    found = Findings(f"{printed:g}, within one unit of its last digit")
-    found.part(
-        f"step of cos from position {position} to {position + 1}",
-        f"{step:.3e} = {step / theta**2:.2f} theta^2",
-        abs(step - printed) <= 0.01e-11,
-        step,
-    )
-    return found
+    found.expected = f"{printed:g}, within one unit of its last digit"
+    what = f"step of cos from position {position} to {position + 1}"
+    text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
+    found.part(what, text, abs(step - printed) <= 0.01e-11, step)
 
 
-def clock_is_unique(*, hands: Sequence[int] = HANDS, until: int = 86400) -> Findings:
-    """Find the first second at which all hands are back where they started."""
+def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 86400) -> None:
     back = math.lcm(*hands)
-    found = Findings(f"no two of {until:,} seconds look alike")
+    found.expected = f"no two of {until:,} seconds look alike"
     found.part("all hands are back after", f"{back:,} s", back >= until, back)
-    return found
 
 
-def hand_comes_back(*, hand: int = HANDS[0], said: int = 3600) -> Findings:
+def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
     """Find when a hand is back: at the time said, and when first."""
     late = said % hand
-    found = Findings(f"back after {said:,} s, and not before")
+    found.expected = f"back after {said:,} s, and not before"
     what = f"where it stands after {said:,} s"
     found.part(what, f"{late} s past its start", late == 0, late)
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
-    return found
 
 
-def clock_like_rope(*, periods: Sequence[float] | None = None) -> Findings:
+def clock_like_rope(found: Findings, periods: Sequence[float] | None = None) -> None:
     """Look for whole ratios of RoPE's neighbouring periods, as those of a clock have."""
     chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, BASE))
     ratios = chosen[1:] / chosen[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
-    found = Findings("each period is a whole multiple of the next shorter one")
-    found.part(
-        f"periods that are, of {len(ratios)}",
-        f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60 and 12)",
-        whole == len(ratios),
-        whole,
-    )
-    return found
+    text = f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60 and 12)"
+    found.part(f"periods that are, of {len(ratios)}", text, whole == len(ratios), whole)
 
 
 # One slow frequency against many: codes that number formats can tell apart
@@ -157,8 +131,8 @@ def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
 
 
 def neighbours_lost(
-    *, period: float = PERIOD, format_: str = "float32", length: int = 131072
-) -> Findings:
+    found: Findings, period: float = PERIOD, format_: str = "float32", length: int = 131072
+) -> None:
     """Count neighbours whose codes agree: by cos alone, and by cos and sin together."""
     rows = [
         (
@@ -180,129 +154,116 @@ def neighbours_lost(
     pair, alone = shares[format_, "cos and sin"], shares[format_, "cos"]
     theta = 2 * math.pi / period
     scores = np.cos(np.array([0, theta])).astype(np.float32)
-    found = Findings("most neighbours share their code")
-    found.part(
-        f"neighbours below {length} with the same (cos, sin) in {format_}",
-        f"{pair:.1%} (by cos alone {alone:.1%}; sin at 1 is {math.sin(theta):.4g})",
-        pair > 0.5,
-        pair,
-    )
-    found.limit(
-        "float32 scores of equal q and k, one pair, at distances 0 and 1",
-        " and ".join(f"{float(score):.10g}" for score in scores),
-        bool(scores[0] == scores[1]),
-    )
+    what = f"neighbours below {length} with the same (cos, sin) in {format_}"
+    text = f"{pair:.1%} (by cos alone {alone:.1%}; sin at 1 is {math.sin(theta):.4g})"
+    found.part(what, text, pair > 0.5, pair)
+    what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
+    text = " and ".join(f"{float(score):.10g}" for score in scores)
+    found.limit(what, text, bool(scores[0] == scores[1]))
     for fmt in COMPARED:
         if fmt != format_:
             share = shares[fmt, "cos and sin"]
             found.beyond(f"the same neighbours in {fmt}", share, 0.5, "{:.1%}", "limit")
     found.series["resolution"] = pd.DataFrame(rows, columns=columns)
-    return found
 
 
-def one_is_unique(*, period: float = PERIOD) -> Findings:
-    """Count distinct (cos, sin) of all positions of one turn, by format."""
+def one_is_unique(found: Findings, period: float = PERIOD) -> None:
     length = round(period)
-    found = Findings(f"{length:,}")
+    found.expected = f"{length:,}"
     for fmt, counted in census(one(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
         found.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
-    return found
 
 
-def fastest_pair_separates(*, printed_degrees: float = 57.3, length: int = 1 << 17) -> Findings:
+def fastest_pair_separates(
+    found: Findings, printed_degrees: float = 57.3, length: int = 1 << 17
+) -> None:
     """The angle between neighbours in the fastest pair, and neighbours that still collide."""
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
-    found = Findings(f"{printed_degrees} degrees, no equal neighbours")
+    found.expected = f"{printed_degrees} degrees, no equal neighbours"
     near = abs(degrees - printed_degrees) <= 0.05
     found.part("angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees)
     for fmt, counted in census(one(2 * math.pi), "pair", length).items():
         same = counted.adjacent_collisions
         what = f"neighbours below {length} with the same pair 0 in {fmt}"
         found.add("part" if fmt == "float32" else "limit", what, str(same), same == 0, same)
-    return found
 
 
-def positions_unique(*, base: float = BASE, length: int = 1 << 20) -> Findings:
+def positions_unique(found: Findings, base: float = BASE, length: int = 1 << 20) -> None:
     """Period of the slowest pair, and distinct codes after rounding to each format."""
     period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
-    found = Findings(f"a code of its own for each of {length} positions")
+    found.expected = f"a code of its own for each of {length} positions"
     found.beyond("the slowest pair alone repeats after", period, length, "{:,.0f} tokens")
     for fmt, counted in census(many(HEAD, base), "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
         found.part(what, f"{counted.distinct}", counted.distinct == length, counted.distinct)
-    return found
 
 
 # Printed periods, codes and angles
 
 
 def periods(
-    *, printed: Sequence[tuple[int, float]], base: float = BASE, tolerance: float = 0.01
-) -> Findings:
+    found: Findings,
+    printed: Sequence[tuple[int, float]],
+    base: float = BASE,
+    tolerance: float = 0.01,
+) -> None:
     """Compare printed periods, and say for which index a wrong one would be right."""
     true = (2 * math.pi / frequencies(HEAD, base)).tolist()
-    found = Findings(f"the printed periods within {tolerance:.0%}")
+    found.expected = f"the printed periods within {tolerance:.0%}"
     for index, said in printed:
         right = abs(said / true[index] - 1) <= tolerance
         fits = HEAD / 2 * math.log(said / (2 * math.pi), base)
         where = "" if right else f" (it would be index {fits:.1f})"
         text = f"{true[index]:,.1f}, printed {said:,.10g}{where}"
         found.part(f"index {index}", text, right, true[index])
-    return found
 
 
-def angle_falls(*, head_dim: int = 64, base: float = 10000.0) -> Findings:
-    """Count the pairs that are slower than the one before."""
+def angle_falls(found: Findings, head_dim: int = 64, base: float = 10000.0) -> None:
     slower = np.diff(frequencies(head_dim, base)) < 0
-    found = Findings("each of them")
     what = f"pairs that turn less than the one before, base {base:g}"
     found.count(what, int(slower.sum()), len(slower))
-    return found
 
 
 def code_of_position(
-    *,
+    found: Findings,
     first: Sequence[float] = (0.5403, 0.9997, 0.9999),
     last: float = 1.0,
     position: int = 1,
     digits: int = 4,
-) -> Findings:
+) -> None:
     """Compare the cosines of the position with the printed ones, to the printed digits."""
     true = np.cos(position * frequencies(HEAD, BASE)).tolist()
     compared = [*zip(true, first, strict=False), (true[-1], last)]
     right = sum(abs(a - b) <= 0.5 * 10**-digits for a, b in compared)
     shown = ", ".join(f"{value:.{digits}f}" for value in true[: len(first)])
-    found = Findings(f"[{', '.join(map(str, first))}, ..., {last}]")
+    found.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
     text = f"[{shown}, ..., {true[-1]:.{digits}f}], {count_of(right, len(compared))} as printed"
     found.part(f"cosines of position {position}", text, right == len(compared), right)
-    return found
 
 
 def angles(
-    *,
+    found: Findings,
     printed: Sequence[tuple[int, int, float]],
     base: float = BASE,
     tolerance_degrees: float = 0.5,
-) -> Findings:
+) -> None:
     """Rotate pairs and compare with (position, pair, degrees) as printed, modulo full turns."""
-    found = Findings(f"the printed degrees within {tolerance_degrees}")
+    found.expected = f"the printed degrees within {tolerance_degrees}"
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
         off = abs((degrees - said + 180) % 360 - 180)
         text = f"{degrees % 360:.1f}, printed {said:g}"
         right = off <= tolerance_degrees
         found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)
-    return found
 
 
 def fingerprints(
-    *,
+    found: Findings,
     periods: Sequence[float] = (10, 100),
     positions: Sequence[int] = (0, 5, 10, 15, 50, 100),
-) -> Findings:
-    """Look for positions whose phases agree in every period."""
+) -> None:
     first: dict[tuple[float, ...], int] = {}
     equal = []
     for position in positions:
@@ -311,6 +272,4 @@ def fingerprints(
             equal.append((first[phases], position))
         first.setdefault(phases, position)
     shown = ", ".join(f"{a} and {b} agree" for a, b in equal) or "all differ"
-    found = Findings("all differ")
     found.part(f"phases of {len(positions)} positions", shown, not equal, float(len(first)))
-    return found

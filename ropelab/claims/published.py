@@ -1,7 +1,7 @@
 """Checks of published numbers: angles in number formats, bug reports, bounds on the base."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -48,13 +48,13 @@ def angle_errors(preset: str, length: int) -> Worst:
 
 
 def angles_good_enough(
-    *,
+    found: Findings,
     preset: str = "float32",
     length: int = 1 << 17,
     longer: Sequence[int] = (1 << 20, 10_000_000),
-) -> Findings:
+) -> None:
     """Compare the worst angle error of any pair up to each length with a tolerance."""
-    found = Findings(f"at most {ANGLE_RAD:g} rad")
+    found.expected = f"at most {ANGLE_RAD:g} rad"
     for end in (length, *longer):
         error = angle_errors(preset, end)
         what = f"worst angle error up to {end:,}"
@@ -66,16 +66,15 @@ def angles_good_enough(
     first = first_beyond(implementation, everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
     found.limit("first error beyond the tolerance", where, first is None, first)
-    return found
 
 
 def shift_breaks_scores(
-    *,
+    found: Findings,
     preset: str = "half_cache_bfloat16",
     careful: str = "transformers_llama",
     shifts: Sequence[int] = (4099, 65537),
     seed: int = 0,
-) -> Findings:
+) -> None:
     """Move both positions and compare the change of a score, by where bfloat16 is used."""
     draws = draw(512, HEAD // 2, "random", seed)
     distance, nothing = np.array([61.0]), np.array([0.0])
@@ -90,32 +89,27 @@ def shift_breaks_scores(
         return shown, min(shares) > BROKEN, max(shares)
 
     far = " and ".join(f"{shift:,}" for shift in shifts)
-    found = Findings(f"changes of more than {BROKEN:.0%} of the score")
+    found.expected = f"changes of more than {BROKEN:.0%} of the score"
     what = f"change of a typical score when both positions move by {far}, {preset}"
     found.part(what, *changes(preset))
     found.limit(careful, *changes(careful))
-    return found
 
 
-def critical_dimension(*, geometry: Shape = LLAMA_2, printed: int = 92) -> Findings:
-    """Count the features whose pairs rotate at least once within the trained length."""
+def critical_dimension(found: Findings, geometry: Shape = LLAMA_2, printed: int = 92) -> None:
     model = Geometry(*geometry)
     counted = 2 * int((turns(model.inv_freq, model.trained_len) >= 1).sum())
-    found = Findings(f"{printed}")
+    found.expected = f"{printed}"
     what = f"features whose pairs turn fully in {model.trained_len} tokens"
     found.part(what, f"{counted} of {model.rotary_dim}", counted == printed, counted)
-    return found
 
 
-def same_numbers(*, link: str) -> Findings:
+def same_numbers(found: Findings, link: str) -> None:
     """Measure the numbers again that a bug report prints."""
-    found = Findings("the reported numbers")
     rows = incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
         text = f"{row['ours']:.6g}, reported {row['reported']:g}"
         found.part(what, text, row["verdict"] == "agrees", float(row["ours"]))
-    return found
 
 
 # Printed least bases for a context length, against exact bounds (arXiv:2405.14591)
@@ -127,24 +121,29 @@ def _exact(runs: Sequence[Stored]) -> dict[int, float]:
 
 
 def bases_are_least(
-    *, by: str = "men", printed: Table = (), runs: Sequence[Stored] = (), step: float = 4e-3
-) -> Findings:
+    found: Findings,
+    by: str = "men",
+    printed: Table = (),
+    runs: Sequence[Stored] = (),
+    step: float = 4e-3,
+) -> None:
     """Look for bases below the printed ones that keep every cosine sum from turning negative.
 
     A stored exact bound decides. Without one a grid is tried, which can only refute: admissible
     windows narrower than its step may be between its points.
     """
     printed, exact = printed or PRINTED[by], _exact(runs)
-    loose = {}
+    similarity, loose = Similarity.of_head(HEAD), {}
     for context, base in printed:
         # The least number that is rounded to the printed base.
         least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - DIGITS) / 2
-        smaller = exact.get(context) or next(_smaller(context, base, least, step), math.inf)
+        grid = map(math.exp, np.arange(math.log(0.5 * base), math.log(least), step))
+        works = (u for u in grid if first_negative(similarity, u, context) is None)
+        smaller = exact.get(context) or next(works, math.inf)
         if smaller < least:
             loose[context] = f"{context}: {smaller:,.0f} works below {base:g}"
     known = sum(context in exact for context, _ in printed)
     shown = f" ({', '.join(loose.values())})" if loose else ""
-    found = Findings("none")
     found.part(
         f"printed bases, d = {HEAD}, below which another works "
         f"({known} contexts exactly, the others on a grid of {step:.1%})",
@@ -152,47 +151,33 @@ def bases_are_least(
         False if loose else known == len(printed) or None,
         len(loose),
     )
-    return found
 
 
-def _smaller(context: int, base: float, least: float, step: float) -> Iterator[float]:
-    """Bases on a grid from half the printed one up to `least` that work for the context."""
-    similarity = Similarity.of_head(HEAD)
-    for u in np.arange(math.log(0.5 * base), math.log(least), step):
-        candidate = math.exp(u)
-        if first_negative(similarity, candidate, context) is None:
-            yield candidate
-
-
-def fit_is_right(*, runs: Sequence[Stored] = (), least_contexts: int = 5) -> Findings:
+def fit_is_right(found: Findings, runs: Sequence[Stored] = (), least_contexts: int = 5) -> None:
     """Compare the printed power law with the exact bounds, and with a fit to them."""
-    found = Findings(f"the printed law within {FIT:.0%} of every exact bound")
+    found.expected = f"the printed law within {FIT:.0%} of every exact bound"
     known = _exact(runs)
     if len(known) < least_contexts:
         text = f"{len(known)} stored contexts, needs {least_contexts}"
-        return found.missing("exact bounds", text)
+        found.missing("exact bounds", text)
+        return
     contexts, exact = np.array(list(known), dtype=float), np.array(list(known.values()))
     slope = float(np.polyfit(np.log(contexts), np.log(exact), 1)[0])
     ratio = FIT_FACTOR * contexts**FIT_EXPONENT / exact
     off = float(np.abs(ratio - 1).max())
     what = f"printed law over exact bound, {contexts[0]:.0f} to {contexts[-1]:.0f} tokens"
     found.part(what, f"{ratio.min():.2f} to {ratio.max():.2f}", off <= FIT, off)
-    found.limit(
-        "exponent that fits the exact bounds",
-        f"{slope:.3f}, printed {FIT_EXPONENT}",
-        abs(slope - FIT_EXPONENT) <= 0.005,
-        slope,
-    )
-    return found
+    what = "exponent that fits the exact bounds"
+    text = f"{slope:.3f}, printed {FIT_EXPONENT}"
+    found.limit(what, text, abs(slope - FIT_EXPONENT) <= 0.005, slope)
 
 
 def balances(
-    *, base: float = 1e4, short: int = 512, long: int = 4096, head_dim: int = HEAD
-) -> Findings:
+    found: Findings, base: float = 1e4, short: int = 512, long: int = 4096, head_dim: int = HEAD
+) -> None:
     """Find where the sum of cosines turns negative: within texts of 2017 to 2021, or of today?"""
     fails = first_negative(Similarity.of_head(head_dim), base, 64 * long)
     shown = "none" if fails is None else f"{fails:,} tokens"
-    found = Findings("random and similar keys told apart (in the mean) at every distance of a text")
     texts = {short: "as BERT and RoFormer read", long: "as Llama 2 reads"}
     for length, whose in texts.items():
         found.add(
@@ -203,4 +188,3 @@ def balances(
             fails is None or fails >= length,
             fails,
         )
-    return found

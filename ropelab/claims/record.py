@@ -1,7 +1,7 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A claim is a TOML record beside its check. A check is a function whose keyword inputs are what it
-is applied to; it returns `Findings`, and nobody types a verdict. Each finding either belongs to
+A claim is a TOML record beside its check. A check is a function that is applied to keyword inputs
+and adds to the `Findings` that it is given; nobody types a verdict. Each finding either belongs to
 the claim (`part`) or asks where the claim ends (`limit`).
 
 Two kinds of evidence are never mixed. What a computation, program code or a dated document refutes
@@ -21,6 +21,8 @@ import pandas as pd
 from ropelab.claims.arrays import tiny
 
 Role = Literal["part", "limit"]
+Agrees = bool | None
+Number = float | None
 
 
 class Kind(StrEnum):
@@ -65,9 +67,9 @@ class Finding:
 
     what: str
     measured: str
-    agrees: bool | None
+    agrees: Agrees
     role: Role
-    value: float | None = None
+    value: Number = None
     missing: bool = False
     unlearned: bool = False
 
@@ -82,35 +84,30 @@ class Findings:
         series: tables behind a figure that explains the claim, by name.
     """
 
-    expected: str
+    expected: str = ""
     models: str = ""
     findings: list[Finding] = field(default_factory=list)
     series: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     def add(
-        self, role: Role, what: str, measured: str, agrees: bool | None, value: float | None = None
+        self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
         """Add a finding of either role."""
         new = Finding(what=what, measured=measured, agrees=agrees, role=role, value=value)
         self.findings.append(new)
 
-    def part(
-        self, what: str, measured: str, agrees: bool | None, value: float | None = None
-    ) -> None:
+    def part(self, what: str, measured: str, agrees: Agrees, value: Number = None) -> None:
         """Add a finding without which the claim does not hold."""
         self.add("part", what, measured, agrees, value)
 
-    def limit(
-        self, what: str, measured: str, agrees: bool | None, value: float | None = None
-    ) -> None:
+    def limit(self, what: str, measured: str, agrees: Agrees, value: Number = None) -> None:
         """Add a finding that, where it disagrees, puts a condition on the claim."""
         self.add("limit", what, measured, agrees, value)
 
-    def missing(self, what: str, measured: str = "none") -> "Findings":
+    def missing(self, what: str, measured: str = "none") -> None:
         """Add a part for which there was nothing to measure."""
         new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
         self.findings.append(new)
-        return self
 
     def within(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
@@ -206,6 +203,7 @@ class Claim:
         statement: the claim in one sentence of ours.
         passages: where it is said, the first one first.
         family: the module of its check, and the TOML file beside it.
+        expected: the result if it were true; a check that depends on inputs writes its own.
         check: the function there.
         inputs: keyword inputs of the check, on top of its defaults.
         kind: the evidence that decides it.
@@ -218,13 +216,14 @@ class Claim:
     passages: tuple[Passage, ...]
     family: str
     check: str
+    expected: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     kind: Kind = Kind.ARITHMETIC
     command: str = ""
     reads: str = ""
 
     @property
-    def function(self) -> Callable[..., Findings]:
+    def function(self) -> Callable[..., None]:
         """The check; imported here, so that the ledger can be read without its libraries."""
         module = import_module(f"ropelab.claims.{self.family}")
         return getattr(module, self.check)
@@ -236,7 +235,9 @@ class Claim:
 
     def evidence(self, **changes: Any) -> Findings:
         """Check the claim, with some of its inputs changed."""
-        return self.function(**{**self.inputs, **changes})
+        found = Findings(self.expected)
+        self.function(found, **{**self.inputs, **changes})
+        return found
 
     def verdict(self, **changes: Any) -> Verdict:
         """Return the verdict, with some of the inputs changed."""

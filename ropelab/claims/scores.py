@@ -33,26 +33,25 @@ def _codes(width: int, tokens: int) -> Float[Array, "tokens width"]:
     return code(np.arange(tokens), frequencies(width, BASE))
 
 
-def concatenation_is_wider(*, width: int = WIDTH, beside: int = WIDTH, seed: int = 0) -> Findings:
+def concatenation_is_wider(
+    found: Findings, width: int = WIDTH, beside: int = WIDTH, seed: int = 0
+) -> None:
     """Compare a linear layer on (x, p) with the same weights on x plus a projected p."""
     x, p = gaussian(seed, TOKENS, width), _codes(beside, TOKENS)
     weights = gaussian(seed + 1, width + beside, width)
     side_by_side = np.concatenate((x, p), -1) @ weights
     off = largest(side_by_side - (x @ weights[:width] + p @ weights[width:]))
-    found = Findings("more inputs of the next layer, and outputs that no sum gives")
     text = f"{width} for a sum, {width + beside} side by side"
     found.part("inputs of the next layer", text, beside > 0, width + beside)
     what = "what that layer puts out, against the sum of x and a projected code"
     found.beyond(what, off, EXACT, role="limit")
-    return found
 
 
 def multiplying_changes_more(
-    *, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
-) -> Findings:
+    found: Findings, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
+) -> None:
     """Compare the change of an embedding by the sinusoidal code as a factor and as a summand."""
     p = _codes(width, TOKENS)
-    found = Findings("a larger change by multiplying")
     for size in sizes:
         x = size * gaussian(seed, TOKENS, width)
         multiplied, added = (
@@ -65,10 +64,9 @@ def multiplying_changes_more(
             multiplied > added,
             multiplied / added,
         )
-    return found
 
 
-def rope_multiplies(*, position: int = 17, seed: int = 0) -> Findings:
+def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
     """Divide the rotated vector by the vector: one factor per pair, and one per feature?"""
     x, angles = gaussian(seed, TOKENS, WIDTH), position * frequencies(WIDTH, BASE)
     after = rotated(x, angles, "interleaved")
@@ -77,27 +75,25 @@ def rope_multiplies(*, position: int = 17, seed: int = 0) -> Findings:
     )
     off = largest(rotated_pairs - pairs * np.exp(1j * angles))
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
-    found = Findings("one factor for all vectors at a position")
     found.within("turned vectors against one complex factor for each pair", off, EXACT)
     what = f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
     found.within(what, largest(high - low), EXACT, "differ by up to {:.1f}", "limit")
-    return found
 
 
-def coefficients_are_fixed(*, encoding: str = "sinusoidal", tokens: int = 16) -> Findings:
+def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens: int = 16) -> None:
     """Count what is trained of the code, and try what a projection can make of its waves."""
     p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
     off = largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
-    found = Findings("no coefficient of the waves is learned")
     found.part("numbers that the code trains", f"{count:,}", count == 0, count)
     what = f"a learned projection of the code picks out each of {tokens} positions, d = {TOKENS}"
     text = "to {}: it learns the coefficients instead"
     found.beyond(what, off, ROUNDING, text, "limit")
-    return found
 
 
-def only_at_the_product(*, name: str = "rope", shift: int = 100, seed: int = 0) -> Findings:
+def only_at_the_product(
+    found: Findings, name: str = "rope", shift: int = 100, seed: int = 0
+) -> None:
     """Look for what an encoding adds to the product of the queries and keys it has changed."""
     layer = encoding_for(name).for_layer(0)
     q, k = queries_and_keys(16, seed)
@@ -107,7 +103,6 @@ def only_at_the_product(*, name: str = "rope", shift: int = 100, seed: int = 0) 
     moved = layer.query(q, at + shift), layer.key(k, at + shift)
     shifted = layer.scores(*moved, at + shift, at + shift).detach().tril()
     change, added = largest((shifted - scores).numpy()), largest((scores - product).numpy())
-    found = Findings("something is added to the product, or multiplied with it")
     found.part(
         f"{name}: what is done to the product, while moving both tokens by {shift} changes the "
         f"score by {tiny(change)}",
@@ -115,15 +110,13 @@ def only_at_the_product(*, name: str = "rope", shift: int = 100, seed: int = 0) 
         added > ROUNDING,
         added,
     )
-    return found
 
 
-def polynomial_fits(*, degree: int = 3, reach: int = 128, beyond: int = 4) -> Findings:
+def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: int = 4) -> None:
     """Fit a polynomial of the distance to two biases, and evaluate it farther away."""
     distance = np.arange(reach)
     # The distance is divided by its range: powers of it would be badly conditioned.
     x = distance / reach
-    found = Findings("any bias of the distance, 90 % of its variance")
 
     def explained(y: Float[Array, " n"]) -> float:
         return float(1 - np.var(y - np.polyval(np.polyfit(x, y, degree), x)) / np.var(y))
@@ -136,13 +129,8 @@ def polynomial_fits(*, degree: int = 3, reach: int = 128, beyond: int = 4) -> Fi
     found.limit("share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike)
     there = float(np.polyval(np.polyfit(x, log, degree), beyond))
     true = -float(np.log1p(beyond * reach))
-    found.limit(
-        f"the fit of the former at {beyond * reach} tokens",
-        f"{there:.0f}, should be {true:.1f}",
-        abs(there - true) <= 1,
-        there,
-    )
-    return found
+    what = f"the fit of the former at {beyond * reach} tokens"
+    found.limit(what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there)
 
 
 # The terms of a score of embeddings to which a code was added
@@ -162,21 +150,18 @@ def _terms(shift: int, weights: Float[Array, "w w"], seed: int) -> dict[str, flo
     return {f"{a}-{b}": float(x[0] @ weights @ y[1]) for a, x in sides for b, y in sides}
 
 
-def four_terms(*, seed: int = 0) -> Findings:
-    """Add up the four terms and compare with the score."""
+def four_terms(found: Findings, seed: int = 0) -> None:
     weights = _weights(seed)
     terms = _terms(0, weights, seed)
     summed = gaussian(seed, 2, WIDTH) + code([QUERY, KEY], frequencies(WIDTH, BASE))
     score = float(summed[0] @ weights @ summed[1])
     listed = ", ".join(f"{name} {term:.3f}" for name, term in terms.items())
-    found = Findings(f"the score, {score:.3f}")
+    found.expected = f"the score, {score:.3f}"
     off = abs(sum(terms.values()) - score)
     found.within("sum against score", off, EXACT, f"{{}} apart ({listed})")
-    return found
 
 
-def position_terms_absolute(*, shift: int = 100, seed: int = 0) -> Findings:
-    """Move query and key together and see which position terms change."""
+def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) -> None:
 
     def changes(weights: Float[Array, "w w"]) -> dict[str, float]:
         here, there = (_terms(s, weights, seed) for s in (0, shift))
@@ -184,16 +169,14 @@ def position_terms_absolute(*, shift: int = 100, seed: int = 0) -> Findings:
 
     random = changes(_weights(seed))
     listed = ", ".join(f"{term} by {change:.2f}" for term, change in random.items())
-    found = Findings("all three change when query and key move together")
     what = f"terms that change when both move by {shift}, random weights"
     found.part(what, listed, min(random.values()) > EXACT, min(random.values()))
     identity = changes(np.eye(WIDTH))["position-position"]
     what = "position-position with W_q^T W_k = 1"
     found.beyond(what, identity, EXACT, "changes by {}", "limit")
-    return found
 
 
-def query_bias_matters(*, tokens: int = 16, seed: int = 0) -> Findings:
+def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None:
     """Add a bias per query, and a bias per distance, to the scores and compare the weights."""
     q, k = gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
@@ -202,30 +185,26 @@ def query_bias_matters(*, tokens: int = 16, seed: int = 0) -> Findings:
     by_query, by_distance = (
         largest(softmax(scores + bias) - softmax(scores)) for bias in (per_query, per_distance)
     )
-    found = Findings("both change the attention weights")
     found.beyond("change by c_(q-k)", by_distance, EXACT, "{:.2f}")
     found.beyond("change by b_q", by_query, EXACT, "{}")
-    return found
 
 
-def rows_of_relative_table(*, length: int = 512, rows: int = 1024) -> Findings:
-    """Count the differences q - k between positions of the text."""
+def rows_of_relative_table(found: Findings, length: int = 512, rows: int = 1024) -> None:
     positions = np.arange(length)
     differences = np.unique(positions[:, None] - positions)
     farthest, count = int(differences.max()), len(differences)
-    found = Findings(f"{rows} rows")
+    found.expected = f"{rows} rows"
     text = f"{count}, from -{farthest} to {farthest}"
     found.part(f"different distances in {length} tokens", text, count == rows, count)
-    return found
 
 
 def middle_terms_index(
-    *,
+    found: Findings,
     printed: Literal["from key to query", "from query to key"] = "from key to query",
     rows: int = 4,
     tokens: int = 5,
     seed: int = 0,
-) -> Findings:
+) -> None:
     """Compare the row of the position-to-content term by a printed formula and in the code.
 
     DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). Code: the rows gathered at
@@ -240,10 +219,9 @@ def middle_terms_index(
         for name, distance in (("from key to query", j - i), ("from query to key", i - j))
     }
     shown = "; ".join(f"{tiny(off)} {name}" for name, off in apart.items())
-    found = Findings(f"the term as coded takes the distance {printed}")
+    found.expected = f"the term as coded takes the distance {printed}"
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
     found.part(what, shown, apart[printed] <= EXACT, apart[printed])
-    return found
 
 
 # Decay by distance: the bound of the RoFormer paper, and the scores themselves
@@ -285,46 +263,29 @@ def _falling(means: list[float]) -> bool:
     return all(later < earlier for earlier, later in pairwise(means))
 
 
-def bound_decays(*, head_dim: int = 128, seed: int = 0) -> Findings:
-    """Follow the bound over distance, averaged by octaves and step by step."""
+def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     curve = bound_curve(head_dim)
     means = octaves(curve)
     rises = int((np.diff(curve) > 0).sum())
-    found = Findings("the bound falls as the distance grows")
-    found.part(
-        f"mean over octaves from 1 to {FARTHEST}",
-        " ".join(f"{mean:.1f}" for mean in means),
-        _falling(means),
-        means[-1] / means[0],
-    )
+    what = f"mean over octaves from 1 to {FARTHEST}"
+    text = " ".join(f"{mean:.1f}" for mean in means)
+    found.part(what, text, _falling(means), means[-1] / means[0])
     found.limit("steps at which it rises", f"{rises} of {FARTHEST}", rises == 0, rises)
     found.series["decay"] = decay_series(head_dim, seed)
-    return found
 
 
-def scores_decay(*, head_dim: int = 128, seed: int = 0) -> Findings:
-    """Follow scores of equal and of independent vectors."""
+def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     aligned = aligned_curve(head_dim)
     means, negative = octaves(aligned), np.flatnonzero(aligned < 0)
     scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
-    found = Findings("scores fall as the distance grows")
-    found.part(
-        f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1",
-        " ".join(f"{mean:.2f}" for mean in means),
-        _falling(means),
-        means[-1],
-    )
+    what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
+    found.part(what, " ".join(f"{mean:.2f}" for mean in means), _falling(means), means[-1])
     first = f"from distance {int(negative[0])} on" if len(negative) else "nowhere"
     found.limit("q = k, below zero", first, not len(negative))
-    found.limit(
-        f"independent q and k, typical |score| at {FARTHEST} over that at 0",
-        f"{far_rms / near_rms:.2f}",
-        far_rms < 0.9 * near_rms,
-        far_rms / near_rms,
-    )
+    what = f"independent q and k, typical |score| at {FARTHEST} over that at 0"
+    found.limit(what, f"{far_rms / near_rms:.2f}", far_rms < 0.9 * near_rms, far_rms / near_rms)
     found.series["decay"] = decay_series(head_dim, seed)
-    return found
 
 
 def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:

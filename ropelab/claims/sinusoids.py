@@ -1,7 +1,7 @@
 """Checks of sinusoidal position codes: their shifts, columns, periods and steps."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -32,23 +32,22 @@ def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n
 
 
 def shift_is_rotation(
-    *, turning: Literal["clockwise", "standard"] = "clockwise", width: int = 512, shift: int = 7
-) -> Findings:
+    found: Findings,
+    turning: Literal["clockwise", "standard"] = "clockwise",
+    width: int = 512,
+    shift: int = 7,
+) -> None:
     """Apply one block-diagonal rotation by omega delta at many positions."""
     omega, positions = spaced("exponential", width, 512), np.arange(512)
     sign = -1 if turning == "clockwise" else 1
     moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
     off = largest(moved - code(positions + shift, omega))
     back = largest(moved - code(positions - shift, omega))
-    found = Findings("one rotation matrix fits all positions")
     also = f", and gives the code of p - {shift}" if back <= EXACT < off else ""
-    found.within(
-        f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning "
-        + (turning if turning == "clockwise" else "as a standard rotation does"),
-        off,
-        EXACT,
-        "{} apart" + also,
+    what = f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning " + (
+        turning if turning == "clockwise" else "as a standard rotation does"
     )
+    found.within(what, off, EXACT, "{} apart" + also)
     # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated by the
     # standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three apart.
     here, later = (np.array([math.sin(a), math.cos(a)]) for a in (0.5, 0.5 + 0.9))
@@ -56,12 +55,11 @@ def shift_is_rotation(
     standard = np.array([[c, -s], [s, c]]) @ here
     arrows = [("code of x", *here), ("code of x + δ", *later), ("R(ωδ) times code of x", *standard)]
     found.series["sinusoid_shift"] = pd.DataFrame(arrows, columns=["vector", "x", "y"])
-    return found
 
 
 def columns_orthogonal(
-    *, spacing: Spacing = "exponential", width: int = 512, length: int = 512
-) -> Findings:
+    found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
+) -> None:
     """Cosines of the angles between all columns of the code over the positions."""
     columns = code(np.arange(length), spaced(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
@@ -69,30 +67,25 @@ def columns_orthogonal(
     overlap = np.abs(columns.T @ columns)
     np.fill_diagonal(overlap, 0)
     share = float((overlap > 0.1).sum() / (width * (width - 1)))
-    found = Findings("cosines of 0 between different columns")
-    found.within(
-        f"largest |cosine| between two columns over {length} positions",
-        largest(overlap),
-        EXACT,
-        f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)",
-    )
+    what = f"largest |cosine| between two columns over {length} positions"
+    text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
+    found.within(what, largest(overlap), EXACT, text)
     values = pd.DataFrame(code(np.arange(64), frequencies(32, BASE)))
     table = values.rename_axis("position_tokens").reset_index()
     table = table.melt("position_tokens", var_name="feature", value_name="value")
     found.series["sinusoid_code"] = table
-    return found
 
 
 def slowest_period_repeats(
-    *, spacing: Spacing = "exponential", width: int = 512, length: int = 512
-) -> Findings:
+    found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
+) -> None:
     """Move by one period of the slowest pair, and see if the whole code comes back."""
     omega = spaced(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
     positions = np.arange(64)
     ratios = omega / omega.min()
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
-    found = Findings(f"the code repeats after {period:,.0f} tokens")
+    found.expected = f"the code repeats after {period:,.0f} tokens"
     found.within(
         f"largest change of a feature after {period:,.0f} tokens, d = {width}",
         largest(code(positions + period, omega) - code(positions, omega)),
@@ -100,7 +93,6 @@ def slowest_period_repeats(
         f"{{:.2g}} ({whole} of {len(ratios)} are whole multiples of the least frequency)",
     )
     found.series["sinusoid_sum"] = sum_series()
-    return found
 
 
 def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
@@ -122,28 +114,24 @@ def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def period_needs_multiples(*, broken_width: int = 512) -> Findings:
+def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
     """Try the slowest period on whole multiples, and on the spacing of the Transformer."""
-    found = Findings("the slowest period repeats the code exactly where frequencies are multiples")
-    tried = (
-        ("whole multiples", slowest_period_repeats(spacing="harmonic", width=64, length=4096)),
-        ("d = 8, base 10000: every ratio is a power of 10", slowest_period_repeats(width=8)),
-        (f"d = {broken_width}, base 10000", slowest_period_repeats(width=broken_width)),
-    )
-    for (what, result), repeats in zip(tried, (True, True, False), strict=True):
-        one = result.findings[0]
-        found.part(what, one.measured, one.agrees is repeats, one.value)
-    return found
-
-
-def exponential_repeats_less(*, width: int = 128, tokens: int = 16384) -> Findings:
-    """Find the nearest two positions, for uniform and for exponential frequencies."""
-    found = Findings("only with uniform frequencies do far positions look nearer than neighbours")
-    lags, pairs = np.arange(1, tokens)[:, None], width // 2
-    spacings = {
-        "uniform": np.arange(1, pairs + 1) / pairs,
-        "exponential": frequencies(width, BASE),
+    tried: dict[str, dict[str, Any]] = {
+        "whole multiples": {"spacing": "harmonic", "width": 64, "length": 4096},
+        "d = 8, base 10000: every ratio is a power of 10": {"width": 8},
+        f"d = {broken_width}, base 10000": {"width": broken_width},
     }
+    for (what, inputs), repeats in zip(tried.items(), (True, True, False), strict=True):
+        one = Findings()
+        slowest_period_repeats(one, **inputs)
+        result = one.findings[0]
+        found.part(what, result.measured, result.agrees is repeats, result.value)
+
+
+def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16384) -> None:
+    """Find the nearest two positions, for uniform and for exponential frequencies."""
+    lags, pairs = np.arange(1, tokens)[:, None], width // 2
+    spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(width, BASE)}
     for name, omega in spacings.items():
         # Distance between the codes of positions 1, 2, ... apart, per square root of the pairs.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
@@ -157,7 +145,6 @@ def exponential_repeats_less(*, width: int = 128, tokens: int = 16384) -> Findin
             float(distance[nearest - 1] / distance[0]),
         )
     found.series["sinusoid_distance"] = distance_series()
-    return found
 
 
 def distance_series(farthest: int = 1280) -> pd.DataFrame:
@@ -171,12 +158,11 @@ def distance_series(farthest: int = 1280) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def uniform_is_geometric(*, spacing: Spacing = "harmonic", width: int = 64) -> Findings:
+def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: int = 64) -> None:
     """Ratios of neighbouring frequencies: a geometric series has one, evenly spaced ones do not."""
     omega = np.sort(spaced(spacing, width, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(width, BASE)
     own = exponential[:-1] / exponential[1:]
-    found = Findings("one ratio for all neighbours")
     found.part(
         "ratios of neighbouring evenly spaced frequencies",
         f"{ratios.min():.3g} to {ratios.max():.3g} (the Transformer's are all "
@@ -184,37 +170,25 @@ def uniform_is_geometric(*, spacing: Spacing = "harmonic", width: int = 64) -> F
         bool(np.ptp(ratios) <= EXACT),
         float(ratios.max() / ratios.min()),
     )
-    return found
 
 
-def is_smooth(*, width: int = 512, length: int = 512) -> Findings:
+def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
     """Steps of the code from position to position, of the whole and of the fastest pair."""
     omega = spaced("exponential", width, length)
     steps = np.linalg.norm(np.diff(code(np.arange(length), omega), axis=0), axis=1)
     spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
-    found = Findings("steps that are equal, and small against the code")
     norm = math.sqrt(width / 2)
-    found.part(
-        f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})",
-        f"{steps.mean():.2f} everywhere, to {tiny(spread)}",
-        spread <= EXACT,
-        spread,
-    )
+    what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
+    found.part(what, f"{steps.mean():.2f} everywhere, to {tiny(spread)}", spread <= EXACT, spread)
     what = "angle by which the fastest pair jumps with each token"
     found.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)
-    return found
 
 
-def length_is_limited(*, far: int = 10**6, width: int = 64) -> Findings:
+def length_is_limited(found: Findings, far: int = 10**6, width: int = 64) -> None:
     """Evaluate the printed formula far away: is it defined, and is the code new?"""
     omega = frequencies(width, BASE)
     apart = np.linalg.norm(code(np.arange(512), omega) - code([far], omega), axis=1)
     nearest = float(apart.min())
-    found = Findings("no code beyond some length")
-    found.part(
-        f"code of position {far:,} by the printed formula",
-        f"defined, and {nearest:.1f} away from all of the first 512",
-        not math.isfinite(nearest) or nearest <= EXACT,
-        nearest,
-    )
-    return found
+    what = f"code of position {far:,} by the printed formula"
+    text = f"defined, and {nearest:.1f} away from all of the first 512"
+    found.part(what, text, not math.isfinite(nearest) or nearest <= EXACT, nearest)

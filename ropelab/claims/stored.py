@@ -346,7 +346,7 @@ def guard(found: Findings, run: Trained, *names: str) -> None:
 
 def asked_of(
     kind: type[R],
-) -> Callable[[Callable[Concatenate[Findings, R, ...], None]], Callable[..., Findings]]:
+) -> Callable[[Callable[Concatenate[Findings, R, ...], None]], Callable[..., None]]:
     """Make a check of stored runs from one that adds the findings of a single run.
 
     The largest run that can answer decides. A run whose models did not all learn the task is asked
@@ -355,26 +355,27 @@ def asked_of(
 
     def decorate(
         add_findings: Callable[Concatenate[Findings, R, ...], None],
-    ) -> Callable[..., Findings]:
+    ) -> Callable[..., None]:
         @wraps(add_findings)
-        def check(*, expected: str, runs: Sequence[Stored] = (), **inputs: Any) -> Findings:
+        def check(found: Findings, runs: Sequence[Stored] = (), **inputs: Any) -> None:
             answers = []
             for run in largest_first(kind, runs):
-                found = Findings(expected, described(run.config))
+                answer = Findings(found.expected, described(run.config))
                 copied = run.copies_within()
                 if copied >= LEARNED:
-                    add_findings(found, run, **inputs)
+                    add_findings(answer, run, **inputs)
                 else:
                     what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
                     unknown = math.isnan(copied)
-                    found.missing(
+                    answer.missing(
                         what, "not measured" if unknown else f"{copied:.2f}, below {LEARNED}"
                     )
-                answers.append(found)
+                answers.append(answer)
             if not answers:
-                nothing = "a stored run that tests beyond its trained length"
-                return Findings(expected).missing(nothing)
-            return min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
+                found.missing("a stored run that tests beyond its trained length")
+                return
+            best = min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
+            found.models, found.findings = best.models, best.findings
 
         return check
 

@@ -39,13 +39,13 @@ TEXT, SHORT, COPIES = "nll_last_window", "nll_short_context", "copy_accuracy"
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
-def bound_predicts(*, runs: Sequence[Stored] = ()) -> Findings:
+def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
     """Compare where the bound predicts that retrieval fails with what trained models do."""
-    found = Findings("retrieval fails below the bound and nowhere else, text loss stays low")
     nothing = "trained bases that the bound speaks about"
     deciding = [run for run in runs if run.tables["predictions"]["agrees"].notna().any()]
     if not deciding:
-        return found.missing(nothing)
+        found.missing(nothing)
+        return
     # The run with most seeds decides, then the one with the longest window.
     run = max(deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"]))
     found.models = described(run.config)
@@ -54,7 +54,8 @@ def bound_predicts(*, runs: Sequence[Stored] = ()) -> Findings:
     predicted = judged["first_failing_position_tokens"].notna()
     below, above = judged[predicted], judged[~predicted]
     if below.empty:
-        return found.missing(nothing)
+        found.missing(nothing)
+        return
     failing = int((below["agrees"] == True).sum())  # noqa: E712, an object column
     worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
@@ -70,7 +71,6 @@ def bound_predicts(*, runs: Sequence[Stored] = ()) -> Findings:
         holding = int((above["agrees"] == True).sum())  # noqa: E712
         what = "admissible bases, times tasks, where retrieval is not worse"
         found.count(what, holding, len(above), "limit")
-    return found
 
 
 # Scaling methods
@@ -180,13 +180,11 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
     blind = [reading for reading in as_good if reading.accuracy < copying / 2]
     shown = ", ".join(f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind)
     shown = shown or (f"not measured: {', '.join(unknown)}" if unknown else "none")
-    found.part(
+    what = (
         f"of {len(as_good)} that none beats on text after {run.test_len} tokens, those that copy "
-        f"less than half as well as the best ({copying:.2f})",
-        shown,
-        False if blind else None if unknown else True,
-        len(blind),
+        f"less than half as well as the best ({copying:.2f})"
     )
+    found.part(what, shown, False if blind else None if unknown else True, len(blind))
     losses, accuracies = [x.loss for x in measured], [x.accuracy for x in measured]
     # Spearman's correlation is not defined where one of them is always the same.
     varied = min(len(set(losses)), len(set(accuracies))) > 1
@@ -210,7 +208,7 @@ def finetuned_beats_window(found: Findings, run: Methods) -> None:
 
 
 def reappears(
-    *,
+    found: Findings,
     metric: str,
     groups: Sequence[Sequence[str]],
     factors: tuple[float, float] = (1.0, math.inf),
@@ -218,7 +216,7 @@ def reappears(
     finetuned: bool = False,
     outside: bool = False,
     runs: Sequence[Stored] = (),
-) -> Findings:
+) -> None:
     """Compare the ordering with the largest run that measured all of it and learned the task.
 
     Args:
@@ -230,7 +228,7 @@ def reappears(
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     between = " ~ " if equal else ", "
-    expected = " > ".join(between.join(group) for group in names)
+    found.expected = " > ".join(between.join(group) for group in names)
     for run in largest_first(Methods, runs):
         compared = run.table("comparisons")
         if compared.empty or not run.copies_within() >= LEARNED:
@@ -254,7 +252,6 @@ def reappears(
         measured = known.issuperset(label for group in labels for label in group)
         if not measured or not factors[0] <= factor <= factors[1]:
             continue
-        found = Findings(expected, described(run.config))
         for group in labels if equal else ():
             for a, b in combinations(group, 2):
                 _compare(found, rows, a, b, same=True)
@@ -262,8 +259,9 @@ def reappears(
             for a, b in product(group, next_group):
                 _compare(found, rows, a, b, same=False)
         if found.findings:
-            return found
-    return Findings(expected).missing("a stored run that compares these methods")
+            found.models = described(run.config)
+            return
+    found.missing("a stored run that compares these methods")
 
 
 def _label(name: str, factor: float, arm: str) -> str:

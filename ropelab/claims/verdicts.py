@@ -4,7 +4,7 @@ What arithmetic decides is a cell per claim; what stored runs decide is asked of
 tables are made.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from textwrap import shorten
 from typing import Any
@@ -12,20 +12,13 @@ from typing import Any
 import pandas as pd
 
 from ropelab.claims.experiment import VERSION, ClaimsConfig
-from ropelab.claims.ledger import (
-    CLAIMS,
-    QUESTIONS,
-    SOURCES,
-    Question,
-    cited,
-    find,
-    said_in,
-)
+from ropelab.claims.ledger import CLAIMS, QUESTIONS, SOURCES, Question, cited, find, said_in
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Verdict
 from ropelab.runs.cell import Cell, Computation, Needs, Values
 from ropelab.runs.tables import Tables
 
 PLACE = ["source", "title", "author", "year", "link", "place", "quote", "english"]
+AGREES = {True: "yes", False: "no", None: "unknown"}
 WIDTH = 26
 # All checks together take 5 s and 0.6 GB, which are the libraries.
 NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
@@ -61,7 +54,9 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
                 runs = tuple(run for run in stored(claim.reads) if not run.config.get("hf"))
                 found[id_] = claim.evidence(runs=runs)
             else:
-                found[id_] = _from_tables(values[_cell(claim, config)])
+                series = dict(values[_cell(claim, config)])
+                text = series.pop("evidence")["evidence"].iloc[0]
+                found[id_] = Findings.from_json(text, series)
             advance(1, note=id_)
     chosen = _chosen(config)
     answers = [
@@ -70,7 +65,14 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     ]
     made = {
         "claims": pd.DataFrame([_row(claim, found[claim.id]) for claim in chosen]),
-        "findings": pd.DataFrame([row for c in chosen for row in _findings(c.id, found[c.id])]),
+        "findings": pd.DataFrame(
+            [
+                (claim.id, one.role, one.what, one.measured, one.value, AGREES[one.agrees])
+                for claim in chosen
+                for one in found[claim.id].findings
+            ],
+            columns=["id", "role", "what", "measured", "value", "agrees"],
+        ),
         "passages": pd.DataFrame(_passages(chosen, config.source), columns=[*PLACE, "id"]),
         "questions": pd.DataFrame(answers, columns=[*PLACE, "answer", "claims"]),
     }
@@ -115,11 +117,6 @@ def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
 
 
-def _from_tables(cell: Tables) -> Findings:
-    series = {name: table for name, table in cell.items() if name != "evidence"}
-    return Findings.from_json(cell["evidence"]["evidence"].iloc[0], series)
-
-
 def _row(claim: Claim, found: Findings) -> dict[str, Any]:
     return {
         "id": claim.id,
@@ -135,19 +132,6 @@ def _row(claim: Claim, found: Findings) -> dict[str, Any]:
         "decided_by": found.deciding.what,
         "decided_at": found.deciding.measured,
     }
-
-
-def _findings(id_: str, found: Findings) -> Iterator[dict[str, Any]]:
-    words = {True: "yes", False: "no", None: "unknown"}
-    for finding in found.findings:
-        yield {
-            "id": id_,
-            "role": finding.role,
-            "what": finding.what,
-            "measured": finding.measured,
-            "value": finding.value,
-            "agrees": words[finding.agrees],
-        }
 
 
 def _passages(chosen: Sequence[Claim], only: str) -> list[tuple[Any, ...]]:
@@ -201,8 +185,9 @@ def answer(tables: Tables) -> str:
         mine = claims[claims["evidence"] == str(kind)]
         if len(mine):
             counts = mine["verdict"].value_counts()
-            said = ", ".join(_counted(int(counts.get(str(v), 0)), v) for v in OUTCOMES[kind])
-            sentences.append(f"Of {len(mine)} statements {ABOUT[kind]} {said}.")
+            numbers = {verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]}
+            said = (f"{n} {(SINGULAR if n == 1 else PLURAL)[v]}" for v, n in numbers.items())
+            sentences.append(f"Of {len(mine)} statements {ABOUT[kind]} {', '.join(said)}.")
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
         sentences += [f"\n“{row.quote}” ({row.english}) {row.answer}" for row in asked]
@@ -239,15 +224,6 @@ def page(tables: Tables) -> pd.DataFrame:
             "id": id_,
         }
     ).reset_index(drop=True)
-
-
-def _counted(count: int, verdict: Verdict) -> str:
-    """A number of statements and their verdict.
-
-    >>> _counted(1, Verdict.WRONG), _counted(2, Verdict.HOLDS)
-    ('1 is wrong', '2 hold')
-    """
-    return f"{count} {SINGULAR[verdict] if count == 1 else PLURAL[verdict]}"
 
 
 def _one(claim: pd.Series, passages: pd.DataFrame) -> str:

@@ -67,7 +67,8 @@ def test_measured_holds_every_finding():
 
 
 def test_evidence_is_missing_only_if_no_part_could_be_measured():
-    found = Findings("").missing("a")
+    found = Findings("")
+    found.missing("a")
     found.limit("c", "1", True)
     assert found.is_missing
     found.part("b", "inside the noise", None)
@@ -93,7 +94,8 @@ def test_a_count_agrees_where_it_is_complete():
 
 
 def test_findings_come_back_from_text_as_they_were():
-    found = Findings("what is expected", "two models").missing("a")
+    found = Findings("what is expected", "two models")
+    found.missing("a")
     found.part("1.00", "0", None, np.float64(0.1) + 0.2)
     found.limit("c", "1.00", bool(np.bool_(True)), np.int64(3))
     assert Findings.from_json(found.to_json(), {}) == found
