@@ -1,1 +1,0 @@
-"""Names that other rooms still take from here."""
