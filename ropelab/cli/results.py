@@ -84,9 +84,9 @@ def models(
 ) -> None:
     """Every model that --model takes: base, widths, lengths, scaling method, source."""
     from ropelab.runs import store
-    from ropelab.show import listing, terminal
+    from ropelab.show import terminal
 
-    table = listing.models()
+    table = terminal.models()
     if as_json:
         rows = store.to_records(table)
         print_document({"tables": {"models": rows}})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class _Callable(ModuleType):
     def __call__(self) -> "pd.DataFrame":
         """Return the models known by name: base, widths, lengths, method and source."""
-        from ropelab.show.listing import models
+        from ropelab.show.terminal import models
 
         return models()
 

@@ -1,4 +1,4 @@
-"""What a person sees: progress on stderr, then the answer, a short table and where it all is."""
+"""The terminal: progress on stderr, then the answer, a short table and the place of the files."""
 
 import math
 import sys
@@ -9,7 +9,7 @@ from datetime import timedelta
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from rich.console import Console
@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from ropelab.math.models import MODELS
 from ropelab.runs.cell import Advance
 from ropelab.runs.estimate import duration
 from ropelab.runs.notices import printable, say
@@ -34,20 +35,20 @@ UNBOUNDED = 10_000
 GAP = 2
 READABLE = 14
 SPARSELY = 30.0  # seconds between two plain progress lines
-SOON = 3.0  # seconds after which the first of them tells the time left
-ENOUGH = 0.01  # the share of some work that has to be done before its pace tells the time left
+SOON = 3.0  # seconds before the first of them
+ENOUGH = 0.01  # share of the work after which its pace estimates the time left
 
 
 def say_waiting(folder: Path) -> None:
-    """Another process makes the same run."""
+    """Say that another process makes the same run."""
     say(f"waiting: another ropelab is making {folder}; its result will be used")
 
 
 class TimeLeftColumn(TimeRemainingColumn):
-    """The time left as it was told, counted down; where it was not, as rich works it out."""
+    """The time left as estimated, counted down; without an estimate, as rich works it out."""
 
     def render(self, task: Task) -> Text:
-        """The text of the column."""
+        """Return the text of the column."""
         end = task.fields["end"]
         if end is None:
             return super().render(task)
@@ -56,7 +57,7 @@ class TimeLeftColumn(TimeRemainingColumn):
 
 
 class Bars:
-    """Progress bars for a terminal: what is done now, how far, how long still."""
+    """Progress bars for a terminal: the work, its share done, the time left."""
 
     def __init__(self) -> None:
         self._bars = Progress(
@@ -94,7 +95,7 @@ class Bars:
             self._count(-1)
 
     def _count(self, change: int) -> None:
-        """Bars are drawn as long as one is open."""
+        # Bars are drawn as long as one is open.
         with self._lock:
             before, self._open = self._open, self._open + change
             if not before:
@@ -106,8 +107,7 @@ class Bars:
 class PlainLines:
     """Progress for a log file: a line at once, one after seconds, then one every half minute.
 
-    What goes on inside of something else is told when it has gone on for seconds, and the more
-    seldom the more of it there is.
+    Work inside of other work has no first line, and fewer the deeper it is.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class PlainLines:
 
     @contextmanager
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
-        """Tell how far something is while the block runs."""
+        """Report progress while the block runs."""
         start = time.monotonic()
         due, done = start + SOON, 0.0
         if not self._open:
@@ -142,7 +142,7 @@ class PlainLines:
 
 
 def format_value(value: Any) -> str:
-    """A value for reading: four significant digits, whole numbers whole, missing as a dash."""
+    """Write a value for reading: four significant digits, whole numbers whole, a dash for none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):
@@ -155,7 +155,7 @@ def format_value(value: Any) -> str:
 
 
 def console() -> Console:
-    """Standard output: as wide as its terminal, without end where it is a pipe or a file."""
+    """Return standard output: as wide as its terminal, without end if it is a pipe or a file."""
     width = None if sys.stdout.isatty() else UNBOUNDED
     return Console(highlight=False, markup=False, width=width)
 
@@ -163,42 +163,32 @@ def console() -> Console:
 def show_table(table: pd.DataFrame, console: Console) -> None:
     """Print a short table; numbers to the right and whole, names as words.
 
-    Where it is too wide, words are broken first, then columns are left out, the last ones first.
+    If it is too wide, words are broken first, then columns are left out, the last ones first.
     """
-    shown = _fitting(table, console.width)
+    names = [str(column).replace("_", " ") for column in table.columns]
+    numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
+    texts = [[format_value(value) for value in row] for row in table.itertuples(index=False)]
+    # Characters that a column needs: all of a number, of words as many as one can still read.
+    needed = []
+    for name, is_number, *cells in zip(names, numeric, *texts, strict=True):
+        widest = max(map(len, cells), default=0)
+        title = len(name) if is_number else max(map(len, name.split()), default=0)
+        needed.append(max(title, widest if is_number else min(widest, READABLE)) + GAP)
+    fitting = sum(1 for total in accumulate(needed) if total <= console.width + GAP)
+    shown = max(1, fitting)
     grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-    for column in shown.columns:
-        numeric = pd.api.types.is_numeric_dtype(shown[column])
-        title = str(column).replace("_", " ")
-        grid.add_column(
-            title, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold"
-        )
-    for row in shown.itertuples(index=False):
-        grid.add_row(*(format_value(value) for value in row))
+    for name, is_number in zip(names[:shown], numeric, strict=False):
+        side: Literal["right", "left"] = "right" if is_number else "left"
+        grid.add_column(name, justify=side, no_wrap=is_number, overflow="fold")
+    for row in texts:
+        grid.add_row(*row[:shown])
     console.print(grid)
-    left_out = [str(column).replace("_", " ") for column in table.columns[shown.shape[1] :]]
-    if left_out:
-        console.print(f"(too narrow for: {', '.join(left_out)})")
-
-
-def _fitting(table: pd.DataFrame, width: int) -> pd.DataFrame:
-    """The first columns, as many as fit beside each other; the first is always among them."""
-    needed = [_least_width(table[column]) + GAP for column in table.columns]
-    count = sum(1 for total in accumulate(needed) if total <= width + GAP)
-    return table.iloc[:, : max(1, count)]
-
-
-def _least_width(column: pd.Series) -> int:
-    """Characters that a column needs: all of a number, of words what one can still read."""
-    title = max(map(len, str(column.name).replace("_", " ").split()), default=0)
-    widest = max((len(format_value(value)) for value in column), default=0)
-    if pd.api.types.is_numeric_dtype(column):
-        return max(len(str(column.name)), widest)
-    return max(title, min(widest, READABLE))
+    if names[shown:]:
+        console.print(f"(too narrow for: {', '.join(names[shown:])})")
 
 
 def show_records(table: pd.DataFrame, title: str) -> None:
-    """Print long rows as paragraphs under the column `title`; what is empty is left out."""
+    """Print long rows as paragraphs under the column `title`; empty values are left out."""
     out = console()
     for row in table.to_dict(orient="records"):
         out.print(row.pop(title), style="bold")
@@ -208,25 +198,40 @@ def show_records(table: pd.DataFrame, title: str) -> None:
                 out.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
-def show_answer(answer: str, summary: pd.DataFrame) -> None:
-    """The answer and the short table, on stdout."""
+def show_answer(answer: str, table: pd.DataFrame) -> None:
+    """Print a sentence and a table below it."""
     out = console()
     out.print(printable(answer))
-    if len(summary):
+    if len(table):
         out.print()
-        show_table(summary, out)
+        show_table(table, out)
 
 
 def show_more(title: str, table: pd.DataFrame) -> None:
-    """A further table under a title, on stdout."""
-    out = console()
-    out.print()
-    out.print(printable(title))
-    show_table(table, out)
+    """Print a further table under a title."""
+    console().print()
+    show_answer(title, table)
 
 
 def show_place(where: str) -> None:
-    """Where everything lies, in one line that can be copied."""
+    """Print the place of the files in one line that can be copied."""
     out = console()
     out.print()
     out.print(printable(where), soft_wrap=True)
+
+
+def models() -> pd.DataFrame:
+    """Return the models known by name: base, widths, lengths, scaling method, source."""
+    return pd.DataFrame(
+        {
+            "name": model.name,
+            "base": model.base,
+            "head_dim": model.head_dim,
+            "rotary_dim": model.rotated,
+            "train_len_tokens": model.trained_len,
+            "context_len_tokens": model.promised,
+            "method": model.method,
+            "source": model.source,
+        }
+        for model in MODELS.values()
+    )
