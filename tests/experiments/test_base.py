@@ -107,6 +107,19 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
 
 
+def test_bases_in_the_answer_are_as_people_type_them(tables):
+    bound = tables["bound"].tail(1).assign(usable_base=3.4e6)
+    assert answer({**tables, "bound": bound}).startswith("Use base 3.4e6 for 4096 tokens")
+
+
+def test_a_context_without_a_stable_base_hands_on_where_it_ended():
+    bound = run(context=(32, 64), head_dim=4, train_len=32)["bound"]
+    alone = run(context=64, head_dim=4, train_len=32)["bound"]
+    assert bound["stable_base"].isna().all()
+    first, same = (each["first_admissible_base"].iloc[-1] for each in (bound, alone))
+    assert first == pytest.approx(same, rel=1e-10)
+
+
 def test_answer_and_summary(tables):
     text = answer(tables)
     assert text.startswith("Use base 59000 for 4096 tokens: it and every larger base work")

@@ -172,9 +172,7 @@ def test_axes_with_frequencies_of_their_own_are_heads_of_their_own():
 
 
 def test_sections_that_do_not_fill_the_head_are_refused():
-    with pytest.raises(
-        InputError, match="up to the 64 pairs that rotate, got 60"
-    ):
+    with pytest.raises(InputError, match="up to the 64 pairs that rotate, got 60"):
         run_by_name("freqs", sections="16,24,20")
     with pytest.raises(InputError, match="layout"):
         run_by_name("freqs", sections="16,24,24", layout="mropee")

@@ -42,21 +42,20 @@ def cells(config: BaseConfig) -> list[Computation]:
         seconds = share * (sum(walked) * SECONDS_PER_TOKEN + windows)
         grids = 2 * math.isqrt(min(context, BLOCK)) * config.head_dim * 8
         memory = LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN
-        inputs = {
-            "head_dim": config.head_dim,
-            "rotary_dim": config.rotated,
-            "kept": config.kept,
-            "dropped": list(config.dropped),
-            "lengths": walked,
-            "complete": complete,
-        }
         found.append(
             Computation(
                 kind="base-bound",
                 version=1,
                 title=f"admissible bases for {context} tokens",
                 function=search,
-                inputs=inputs,
+                inputs={
+                    "head_dim": config.head_dim,
+                    "rotary_dim": config.rotated,
+                    "kept": config.kept,
+                    "dropped": list(config.dropped),
+                    "lengths": walked,
+                    "complete": complete,
+                },
                 needs=Needs(seconds=seconds + share**4 * SECONDS_OF_STABLE, memory_bytes=memory),
                 starts=tuple(found[-1:]),
             )

@@ -17,8 +17,6 @@ from ropelab.math.numerics.formats import format_named
 from ropelab.runs.cell import Values
 from ropelab.runs.tables import Tables
 
-__all__ = ["answer", "cells", "check", "summary", "tables"]
-
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
 TWO_PAIRS_UP_TO = 355
 
@@ -62,15 +60,17 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int]) -> pd.DataFrame:
     """Judge the given base at every context, under its method; no rows without one."""
-    scaling, rows = parse_scaling(config.method), []
-    for context in config.context if config.base else ():
-        judged = Geometry(config.rotated, config.base or 0.0, config.train_len)
-        inv_freq = scaling.plan(judged, context).inv_freq[rotating]
+    scaling, base, rows = parse_scaling(config.method), config.base, []
+    for context in config.context:
+        if base is None:
+            break
+        plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
+        inv_freq = plan.inv_freq[rotating]
         scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(inv_freq))
-        fails = first_negative(scaled, judged.base, context)
-        place, value = lowest(scaled, judged.base, context)
+        fails = first_negative(scaled, base, context)
+        place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)
-        rows.append((context, judged.base, scaling.label, fails is None, failing, value, place))
+        rows.append((context, base, scaling.label, fails is None, failing, value, place))
     columns = ["context_tokens", "base", "method", "admissible", "first_failing_position_tokens"]
     return pd.DataFrame(rows, columns=[*columns, "lowest_sum", "lowest_sum_at_tokens"])
 
@@ -142,7 +142,8 @@ def answer(tables: Tables) -> str:
     if math.isnan(bound.usable_base):
         text = f"{context} tokens need a base of at least {smallest}; where all work was not found."
     else:
-        usable = _as_typed(bound.usable_base)
+        # As people type it: 3.4e6, 27000.
+        usable = f"{bound.usable_base:g}".replace("e+0", "e").replace("e+", "e")
         text = f"Use base {usable} for {context} tokens: it and every larger base work, by proof."
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
@@ -164,17 +165,6 @@ def answer(tables: Tables) -> str:
         f"{worst:.2g} times; the exact ones grow as context^{own:.2f}, "
         f"the paper's as context^{exponent['paper values']:.2f}."
     )
-
-
-def _as_typed(base: float) -> str:
-    """Write a base as people type it.
-
-    >>> _as_typed(3.4e6), _as_typed(27000.0)
-    ('3.4e6', '27000')
-    """
-    text = f"{base:.2e}" if base >= 1e6 else f"{base:g}"
-    digits, _, power = text.partition("e")
-    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}" if power else digits
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -24,13 +24,10 @@ Theory = tuple[str, str, float, str, str]
 
 
 def theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataFrame:
-    """Judge every theory at one context, a row each.
+    """Judge every theory at the context of a row of the table `bound`, a row each.
 
     ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
     where the base is admissible. ``times_exact``: the base over the first admissible one.
-
-    Args:
-        bound: the context's row of the table `bound`.
     """
     first, context = bound.first_admissible_base, bound.context_tokens
     rows = []
