@@ -1,18 +1,17 @@
-"""How one row of a table is called in sentences, legends and comparisons."""
+"""Names of the rows of tables in sentences, legends and comparisons."""
 
 import pandas as pd
 
+# The baseline that reads no more than the trained length; its rows are in the zero-shot arm.
 WINDOW = "sliding_window"
-"""The baseline that reads no more than the trained length; its rows stand in the zero-shot arm."""
+# The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
-"""The arm of methods whose knobs were chosen on the model that is measured."""
-
+# A released model, unmodified: everything is compared with it.
 AS_SHIPPED = "as_shipped"
-"""A model given, exactly as its configuration has it: what everything is compared with."""
 
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
-    """A method with its factor, where it has one, and its arm, if it was searched or fine-tuned.
+    """Return a method with its factor if it has one, and its arm if it was searched or fine-tuned.
 
     >>> method_label("yarn", 4.0), method_label("unscaled", 1.0), method_label("pi", 2, "finetuned")
     ('yarn ×4', 'unscaled', 'pi ×2 finetuned')
@@ -22,7 +21,7 @@ def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:
 
 
 def name_in(label: str) -> str:
-    """The name of the method in a label, without knobs, factor and arm.
+    """Return the name of the method in a label, without parameters, factor and arm.
 
     >>> name_in("yarn(beta_fast=8) ×4 finetuned"), name_in("pi ×2"), name_in("unscaled finetuned")
     ('yarn', 'pi', 'unscaled')
@@ -31,13 +30,13 @@ def name_in(label: str) -> str:
 
 
 def row_labels(table: pd.DataFrame) -> list[str]:
-    """The label of every row of a table with the columns method, factor and arm."""
+    """Return the label of every row of a table with the columns method, factor and arm."""
     columns = (table["method"], table["factor"], table["arm"])
     return [method_label(*row) for row in zip(*columns, strict=True)]
 
 
 def roughly(value: float) -> str:
-    """A number for a sentence: two digits, written out where it is large.
+    """Write a number for a sentence: two digits, written out if it is large.
 
     >>> roughly(487123.4), roughly(0.00123), roughly(3.7e-06)
     ('490,000', '0.0012', '3.7e-06')

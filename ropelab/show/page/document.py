@@ -1,8 +1,4 @@
-"""One HTML file that needs nothing else, with a policy that allows nothing else.
-
-Everything that comes from a run is escaped by the template; the policy names the page's own script
-and style by their hash, so that nothing else would run even if it got in.
-"""
+"""One HTML file that needs nothing else, with a policy that allows nothing else."""
 
 import base64
 import hashlib
@@ -22,36 +18,31 @@ from ropelab.show.terminal import format_value
 
 def write_page(path: Path, template: str, scripts: Sequence[str], **values: Any) -> Path:
     """Fill a template and put the file in place, whole or not at all."""
-    script = "\n".join(_static(name) for name in scripts)
+    script = "\n".join(map(_static, scripts))
     style = _static("page.css")
-    text = (
-        _templates()
-        .get_template(template)
-        .render(script=Markup(script), style=Markup(style), policy=_policy(script, style), **values)
+    # The policy names the page's own script and style by their hash: all that comes from a run is
+    # escaped by the template, and would not be executed even if it were not.
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
+    page = _templates().get_template(template)
+    text = page.render(script=Markup(script), style=Markup(style), policy=policy, **values)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
     return path
 
 
-def _policy(script: str, style: str) -> str:
-    """A Content-Security-Policy for a page that asks nobody for anything."""
-    return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
+def as_data(value: Any) -> Markup:
+    """Return a value as JSON that can be inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # `</script>` or `<!--` in a value would end or open something.
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
 def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def as_data(value: Any) -> Markup:
-    """A value as JSON that can stand inside a script element."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    escaped = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return Markup(escaped)
 
 
 @cache
@@ -67,6 +58,5 @@ def _templates() -> Environment:
     return environment
 
 
-@cache
 def _static(name: str) -> str:
     return (files("ropelab.show.page") / "static" / name).read_text(encoding="utf-8").strip()

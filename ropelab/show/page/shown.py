@@ -1,10 +1,11 @@
-"""A finished run as the page tells it: its question, how it was asked, its answer, its tables."""
+"""A finished run for the page: its question, settings and answer, its tables, its provenance."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +19,60 @@ from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError
 from ropelab.show.terminal import format_value
 
-PACKAGES = "packages"
+# Entries of the manifest, and of its config, that numbers may depend on, with words for them.
+PROVENANCE = {
+    "start": "started",
+    "seconds": "seconds",
+    "python": "Python",
+    "machine": "machine",
+    "threads": "threads",
+    "commit": "commit",
+    "dirty": "changed since the commit",
+}
+FIXED = ("seeds", "seed", "device")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One finished run; `folder` is where it lies, `manifest` what made it."""
+    """One finished run: its folder and its manifest."""
 
     folder: Path
     manifest: Mapping[str, Any]
 
     @property
     def key(self) -> str:
-        """A name for links: `precision-8fe969aa`."""
+        """Return a name for links: `precision-8fe969aa`."""
         code = re.sub(r"[^A-Za-z0-9]+", "-", self.folder.name).rsplit("-", 1)[-1]
         return f"{self.manifest['experiment']}-{code}"
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that have rows, in the order of the manifest."""
+        """Return the tables that have rows, in the order of the manifest."""
         found = store.tables_of(self.folder, self.manifest)
         return {name: found[name] for name in self.manifest["tables"] if len(found[name])}
 
     @property
     def settings(self) -> list[tuple[str, str]]:
-        """What was asked beside the defaults: the flags of the command as words and values.
+        """Return the settings beside the defaults: the flags of the command as words and values.
 
-        >>> Shown(Path("x"), {"command": "ropelab base --context 32768"}).settings
-        [('context', '32768')]
+        >>> Shown(Path("x"), {"command": "ropelab base --context 32768 --no-slow"}).settings
+        [('context', '32768'), ('slow', 'no')]
         """
-        return list(_flags(shlex.split(self.manifest["command"])[2:]))
+        words = [*shlex.split(self.manifest["command"])[2:], "--"]
+        found = []
+        for word, following in pairwise(words):
+            name = word.removeprefix("--").replace("-", " ")
+            if word.startswith("--") and not following.startswith("--"):
+                found.append((name, ", ".join(split_list(following))))
+            elif word.startswith("--no-"):
+                found.append((name.removeprefix("no "), "no"))
+            elif word.startswith("--"):
+                found.append((name, "yes"))
+        return found
 
     @property
     def label(self) -> str:
-        """What the run is called: the title of its config file, else its settings in one line."""
+        """Return the title of the run's config file, else its settings in one line."""
         return (
             self.manifest.get("title")
             or ", ".join(f"{name} {value}".strip() for name, value in self.settings)
@@ -60,44 +81,17 @@ class Shown:
 
     @property
     def provenance(self) -> list[tuple[str, str]]:
-        """What the numbers may depend on, as pairs of a word and a value."""
-        told = {
-            "started": "start",
-            "seconds": "seconds",
-            "Python": "python",
-            "machine": "machine",
-            "threads": "threads",
-            "commit": "commit",
-            "changed since the commit": "dirty",
-        }
-        pairs = [(word, format_value(self.manifest.get(key))) for word, key in told.items()]
-        versions = self.manifest.get(PACKAGES, {})
-        pairs.append(("packages", ", ".join(f"{name} {v}" for name, v in versions.items() if v)))
+        """Return the facts that the numbers may depend on, as pairs of a word and a value."""
+        facts = [(word, format_value(self.manifest.get(key))) for key, word in PROVENANCE.items()]
+        versions = self.manifest.get("packages", {})
+        packages = ", ".join(f"{name} {v}" for name, v in versions.items() if v)
         config = self.manifest.get("config", {})
-        pairs += [
-            (word, format_value(config[key])) for key, word in _FIXED.items() if key in config
-        ]
-        return [("folder", self.folder.as_posix()), *pairs]
-
-
-_FIXED = {"seeds": "seeds", "seed": "seed", "device": "device"}
-
-
-def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """`--flag value` pairs; a flag without a value is said as yes or no."""
-    for at, word in enumerate(words):
-        if not word.startswith("--"):
-            continue
-        name = word[2:].replace("-", " ")
-        following = words[at + 1] if at + 1 < len(words) else "--"
-        if not following.startswith("--"):
-            yield name, ", ".join(split_list(following))
-        else:
-            yield (name.removeprefix("no "), "no") if name.startswith("no ") else (name, "yes")
+        fixed = [(key, format_value(config[key])) for key in FIXED if key in config]
+        return [("folder", self.folder.as_posix()), *facts, ("packages", packages), *fixed]
 
 
 def find_runs(paths: Sequence[Path]) -> list[Shown]:
-    """The finished runs in `paths`, each a run's folder or a folder of results.
+    """Return the finished runs in `paths`, each a run's folder or a folder of results.
 
     Raises:
         InputError: a path holds no finished run.
@@ -112,20 +106,15 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
 
 
 def _runs_in(path: Path) -> Iterator[Shown]:
+    """Yield the runs that can be shown, and say what is wrong with the others."""
     own = read_manifest(path)
-    folders = [(path, own)] if own is not None else store.finished(path)
-    for folder, manifest in folders:
+    for folder, manifest in [(path, own)] if own is not None else store.finished(path):
         run = Shown(folder, manifest)
-        wrong = _what_is_wrong(run)
+        try:
+            wrong = "" if run.tables and run.label else "it has no table with rows"
+        except (DamagedError, ValueError) as error:
+            wrong = " ".join(str(error).split())
         if wrong:
             say(f"left out: {folder}: {wrong}")
         else:
             yield run
-
-
-def _what_is_wrong(run: Shown) -> str:
-    """Why a run cannot be shown; empty if it can."""
-    try:
-        return "" if run.tables and run.label else "it has no table with rows"
-    except (DamagedError, ValueError) as error:
-        return " ".join(str(error).split())
