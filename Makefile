@@ -31,7 +31,7 @@ test: lint             ## lint, types, tests
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/math tests/numerics
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/runtimes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/audit
 
 lint: $(READY)         ## lint, format and type checks
 	$(BIN)/ruff check
@@ -41,8 +41,8 @@ lint: $(READY)         ## lint, format and type checks
 bench: $(READY)        ## measured ratios against what one would use instead (an idle machine, please)
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/runtimes/golden (3 GB of packages)
-	$(BIN)/python tests/runtimes/oracles/make.py build/oracles
+oracles: $(READY)      ## ask the real runtimes again what they compute, for tests/audit/golden (3 GB of packages)
+	$(BIN)/python tests/audit/oracles/make.py build/oracles
 
 wheel: $(READY)        ## build the wheel and try it in an empty environment, outside any repository
 	$(BIN)/python tests/installed/try_wheel.py

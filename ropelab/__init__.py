@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from ropelab.lab import Run
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "methods", "models", "run", *(name.replace("-", "_") for name in NAMES)]
+# Commands for one configuration, which keep nothing; `audit` is a room that can be called.
+DESK = {"audit": "ropelab.audit", "check": "ropelab.audit.check", "emit": "ropelab.audit.emit"}
+__all__ = [
+    "__version__",
+    *DESK,
+    "methods",
+    "models",
+    "run",
+    *(name.replace("-", "_") for name in NAMES),
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,6 +41,9 @@ def __getattr__(name: str) -> Any:
         return run
     if name == "models":
         return import_module("ropelab.models")
+    if name in DESK:
+        module = import_module(DESK[name])
+        return module if name == "audit" else getattr(module, name)
     if name == "methods":
         from ropelab.models.methods.registry import catalogue
 

@@ -1,0 +1,45 @@
+"""What configurations mean: read them as runtimes do, write them, check code against them.
+
+document, gguf   a configuration from disk, within bounds
+runtimes/        one reader per runtime: configuration to `RopeSpec` per layer type
+audited          all readers side by side, with tables (overview) and findings
+emit             the inverse of the readers
+check            a rotary code against a configuration (observed: the code's answers)
+
+`ropelab.audit(...)` is a call. This room has the name of that function, so it answers the call
+itself: a function beside it would be replaced as soon as anything imports the room.
+"""
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ropelab.audit.audited import Audit
+
+
+class _Callable(ModuleType):
+    def __call__(
+        self,
+        source: str,
+        *,
+        runtime: str = "",
+        length: int | None = None,
+        dtype: str = "",
+        flags: str = "",
+    ) -> "Audit":
+        """Return what a model's configuration means to each runtime.
+
+        Args:
+            source: a config.json, params.json, GGUF file, model folder, or `-`.
+            runtime: runtimes by name or prefix, all if empty.
+            length: the length to look at in tokens, the claimed one if None.
+            dtype: the model's number format, the file's own if empty.
+            flags: flags of the server, as typed.
+        """
+        from ropelab.audit.audited import audit
+
+        return audit(source, runtime=runtime, length=length, dtype=dtype, flags=flags)
+
+
+sys.modules[__name__].__class__ = _Callable

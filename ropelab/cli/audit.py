@@ -1,23 +1,22 @@
-"""The commands for the model on the desk: audit, emit, check. They print and keep nothing."""
+"""The commands for one configuration: audit, emit, check. They print and keep nothing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.errors import InputError, unknown_name
-from ropelab.runs.config import read_number, split_list
+from ropelab.runs.config import read_number
 from ropelab.runs.notices import say
 
 if TYPE_CHECKING:
-    from ropelab.audit.audit import Audit
+    from ropelab.audit.audited import Audit
 
-FOUND = 3
-"""Exit status where something was found."""
+FOUND = 3  # exit status if something was found
+LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
 
-Level = Literal["error", "warn", "never"]
 Length = Annotated[
     str | None, typer.Option("--length", metavar="N", help="Length to look at, in tokens.")
 ]
@@ -81,35 +80,70 @@ def audit(
 
     Cannot show: what a model makes of it, or what a runtime of another version does.
     """
-    from ropelab.audit.audit import Options, compare_files
-    from ropelab.audit.audit import audit as audit_document
-    from ropelab.audit.runtimes.document import load
-    from ropelab.audit.runtimes.flags import parse_flags
+    from ropelab.audit.audited import audit as audit_file
+    from ropelab.audit.audited import compare
 
-    level = checked_level(fail_on)
-    options = Options(tuple(split_list(runtime)), tokens(length), parse_flags(flags), dtype)
-    audits = [audit_document(load(name), options) for name in files]
-    difference = compare_files(*audits) if len(audits) == 2 else None
+    if fail_on not in LEVELS:
+        raise unknown_name("--fail-on", fail_on, LEVELS)
+    seen = tokens(length)
+    audits = [
+        audit_file(name, runtime=runtime, length=seen, dtype=dtype, flags=flags) for name in files
+    ]
+    difference = compare(*audits) if len(audits) == 2 else None
     if figures:
         draw_figures(audits, Path(figures))
     if json:
-        print_json(audits, difference)
+        documents = [
+            {"name": a.document.name, "answer": a.answer, "length": a.length, "tables": a.rows}
+            for a in audits
+        ]
+        more = {} if difference is None else {"difference": difference}
+        print_document({"experiment": "audit", "files": documents, **more})
     else:
-        print_text(audits, difference)
-    return FOUND if any(counts(one, level) for one in audits) else 0
+        for one in audits:
+            show(one)
+        if difference == []:
+            print_line("no difference")
+        elif difference:
+            show_rows("difference", difference)
+    return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
 
 
 def draw_figures(audits: "list[Audit]", folder: Path) -> None:
-    """Two figures per file, in numbered folders if there are several files."""
+    """Draw two figures per file, in numbered folders if there are several files."""
     from ropelab.show import drawn
     from ropelab.show.figures.audit import draw
 
     for number, one in enumerate(audits, 1):
         place = folder if len(audits) == 1 else folder / str(number)
+        files = drawn.as_files(drawn.finished(draw, one.rows))
         try:
-            drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
+            drawn.write(files, place)
         except FileExistsError:
             raise InputError(f"--figures {place} is a file, not a folder") from None
+
+
+def show(one: "Audit") -> None:
+    """Print the answer, the findings worst first, and the tables that fit on a screen."""
+    from ropelab.audit.audited import finding_lines, short_tables
+
+    print_line(one.answer)
+    if one.findings:
+        print_line("")
+        print_line("findings")
+        for line in finding_lines(one):
+            print_line(f"  {line}")
+    for title, rows in short_tables(one).items():
+        show_rows(title, rows)
+
+
+def show_rows(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print a table under its title."""
+    import pandas as pd
+
+    from ropelab.show import terminal
+
+    terminal.show_more(title, pd.DataFrame(rows))
 
 
 def emit(
@@ -135,24 +169,21 @@ def emit(
     Only the text to paste goes to stdout, notes to stderr. The text is read back by the runtime's
     reader, and what comes out differently is named: the target cannot hold it.
     """
-    from ropelab.audit.emit import Request, wanted_spec
-    from ropelab.audit.runtimes.emit import TARGETS, emit_all
+    from ropelab.audit.emit import emit as emit_targets
 
-    length = tokens(context, "--context")
-    spec, kept = wanted_spec(Request(from_, model, length or 0, method))
-    names = list(TARGETS) if target == "all" else split_list(target)
-    emissions = emit_all(names, spec, kept)
+    length = tokens(context, "--context") or 0
+    done = emit_targets(from_, context=length, model=model, method=method, target=target)
     if json:
-        rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in emissions]
-        print_document({"experiment": "emit", "method": spec.scaling.label, "targets": rows})
+        method = done.wanted.scaling.label
+        print_document({"experiment": "emit", "method": method, "targets": done.rows})
     else:
-        for emission in emissions:
-            if len(emissions) > 1:
+        for emission in done.targets:
+            if len(done.targets) > 1:
                 print_line(f"# {emission.target}")
             print_line(emission.text)
             for loss in emission.lost:
                 say(f"ropelab: {emission.target} cannot hold {loss}")
-    return FOUND if any(emission.lost for emission in emissions) else 0
+    return FOUND if any(emission.lost for emission in done.targets) else 0
 
 
 def check(
@@ -183,36 +214,23 @@ def check(
 
     Cannot show: what a kernel does on another device.
     """
-    from ropelab.audit.check import Question
     from ropelab.audit.check import check as check_target
 
-    outcome = check_target(Question(target, config, tokens(length), dtype, tolerance))
-    verdict = outcome.verdict
+    seen = tokens(length)
+    done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
     if json:
-        document = {"answer": verdict.says, "wrong": verdict.wrong, "fix": verdict.fix}
-        tables = {"casts": outcome.casts}
+        document = {"answer": done.answer, "wrong": done.wrong, "fix": done.fix}
+        tables = {"casts": done.casts}
         print_document({"experiment": "check", "target": target, **document, "tables": tables})
     else:
-        print_line(f"{target}: {verdict.says}")
-        if verdict.fix:
-            print_line(f"    instead: {verdict.fix}")
-    return FOUND if verdict.wrong else 0
-
-
-def checked_level(name: str) -> str:
-    """--fail-on, or an error that names the nearest."""
-    if name not in ("error", "warn", "never"):
-        raise unknown_name("--fail-on", name, ("error", "warn", "never"))
-    return name
-
-
-def counts(one: "Audit", level: str) -> bool:
-    """Whether the worst finding is at or above the level."""
-    return one.worst() in {"error": ("error",), "warn": ("error", "warn"), "never": ()}[level]
+        print_line(f"{target}: {done.answer}")
+        if done.fix:
+            print_line(f"    instead: {done.fix}")
+    return FOUND if done.wrong else 0
 
 
 def tokens(text: str | None, flag: str = "--length") -> int | None:
-    """A length as people type it."""
+    """Return a length as people type it."""
     if text is None:
         return None
     try:
@@ -222,37 +240,3 @@ def tokens(text: str | None, flag: str = "--length") -> int | None:
     if not isinstance(value, int) or not 2 <= value <= 2**40:
         raise InputError(f"{flag} must be a whole number of tokens from 2 to 2^40, got '{text}'")
     return value
-
-
-def print_json(audits: "list[Audit]", difference: list[dict[str, Any]] | None) -> None:
-    """One document; a list of files inside it, so that one and many look the same."""
-    files = [
-        {
-            "name": one.document.name,
-            "answer": one.sentence,
-            "length": one.length,
-            "tables": one.tables,
-        }
-        for one in audits
-    ]
-    document: dict[str, Any] = {"experiment": "audit", "files": files}
-    if difference is not None:
-        document["difference"] = difference
-    print_document(document)
-
-
-def print_text(audits: "list[Audit]", difference: list[dict[str, Any]] | None) -> None:
-    """The reports one after the other, and the difference of two."""
-    from ropelab.audit.audit import report
-
-    for one in audits:
-        write(report.lines(one))
-    if difference is not None:
-        title = "difference" if difference else "no difference"
-        write([title, *report.table(difference)])
-
-
-def write(text: Any) -> None:
-    """Lines on stdout."""
-    for line in text:
-        print_line(line)

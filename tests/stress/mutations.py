@@ -22,7 +22,7 @@ from ropelab import experiments, lab
 from ropelab.cli import app as cli
 from ropelab.errors import InputError
 from ropelab.models.tasks import corpora
-from tests.runtimes.test_bad_input import mutated
+from tests.audit.test_bad_input import mutated
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 

@@ -117,7 +117,7 @@ class Vllm(Server):
             length = whole(trace.get(source), source)
         kind, factor = settings.get("rope_type"), settings.get("factor")
         if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
-            return whole(original, ORIGINAL), ORIGINAL
+            return whole(original, "original length"), ORIGINAL
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, source
         return int(length * number(factor, "factor")), f"{source} x factor"

@@ -7,9 +7,9 @@ import gguf
 import numpy as np
 import pytest
 
-from ropelab.audit.audit import audit
-from ropelab.audit.runtimes.document import load
-from ropelab.audit.runtimes.gguf import Length, read_header
+from ropelab.audit.audited import audit
+from ropelab.audit.document import load
+from ropelab.audit.gguf import Length, read_header
 from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.errors import InputError
 
@@ -62,7 +62,7 @@ def test_the_header_is_what_the_package_reads(file):
 
 def test_a_file_is_audited_from_its_keys_and_tensors(file):
     result = audit(load(str(file)))
-    (row,) = result.tables["runtimes"]
+    (row,) = result.rows["runtimes"]
     assert (row["runtime"], row["base"], row["rotary_dim"]) == ("llama.cpp", 500000.0, 128)
     spec = result.reference.main
     plain = 500000.0 ** (-np.arange(0, 128, 2) / 128)

@@ -14,25 +14,13 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.audit.runtimes.document import Document
 from ropelab.errors import InputError
 
-SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+# struct codes of the scalar types, by their number in the file.
+SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))
 STRING, ARRAY = 8, 9
+# Bytes of a string that are kept; templates and the like may be longer and are cut.
 LONGEST_STRING = 2**16
-"""Bytes of a string that is kept; names, templates and the like may be longer and are cut."""
 MOST_KEYS = 2**16
 MOST_TENSORS = 2**20
 MOST_DEPTH = 4
@@ -43,7 +31,7 @@ FLOAT32 = 0
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says before its weights.
+    """The part of a GGUF file before its weights.
 
     ``fields``: scalars and strings by key; of an array its length, as `Length`. ``tensors``: the
     rope tensors by name, float64. ``tensor_count``: all tensors of the file.
@@ -101,7 +89,7 @@ class _Cursor:
 
 
 def read_header(path: Path) -> Header:
-    """The header of a GGUF file.
+    """Return the header of a GGUF file.
 
     Raises:
         InputError: not GGUF, another version or byte order, or counts that the file cannot hold.
@@ -143,7 +131,7 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
 
 
 def _array(cursor: _Cursor, depth: int) -> Length:
-    """Step over an array; only its length is kept."""
+    """Step over an array; keep its length only."""
     kind, count = cursor.scalar("I"), cursor.scalar("Q")
     if kind in SCALARS:
         cursor.skip(count * struct.calcsize(SCALARS[kind]))
@@ -160,7 +148,7 @@ def _array(cursor: _Cursor, depth: int) -> Length:
 
 
 def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, int, int]]:
-    """Name, and number of elements, type, offset of one tensor."""
+    """Return the name of one tensor, with its number of elements, type and offset."""
     name = cursor.text(LONGEST_NAME)
     dimensions = cursor.scalar("I")
     if dimensions > 4:
@@ -174,7 +162,7 @@ def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, int, int]]:
 def _rope_tensors(
     cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
 ) -> dict[str, Float[np.ndarray, " pairs"]]:
-    """The divisors of pairs, one float32 each."""
+    """Return the divisors of pairs, one float32 each."""
     if not 1 <= alignment <= 2**20:
         raise cursor.fail(f"an alignment of {alignment}")
     start = -(-cursor.file.tell() // alignment) * alignment
@@ -190,25 +178,3 @@ def _rope_tensors(
         cursor.file.seek(start + offset)
         found[name] = np.frombuffer(cursor.take(4 * elements), "<f4").astype(np.float64)
     return found
-
-
-def document(path: Path) -> Document:
-    """A GGUF file as a document; its keys lose the architecture's prefix.
-
-    Raises:
-        InputError: unreadable, or without the keys of a model with rotary positions.
-    """
-    header = read_header(path)
-    prefix = f"{header.architecture}."
-    fields = {
-        name.removeprefix(prefix): value
-        for name, value in header.fields.items()
-        if name.startswith(prefix) and not isinstance(value, Length)
-    }
-    if "attention.head_count" not in fields or "embedding_length" not in fields:
-        arrays = [n for n, v in header.fields.items() if isinstance(v, Length)]
-        if f"{prefix}attention.head_count" not in arrays:
-            raise InputError(f"{path} has no attention heads: no model with rotary positions")
-    tensors = {name: values.tolist() for name, values in header.tensors.items()}
-    config = {"model_type": header.architecture, **fields, **tensors}
-    return Document(str(path), "gguf", config)

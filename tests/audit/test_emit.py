@@ -1,18 +1,16 @@
 """Emitting is the inverse of reading: what comes back is what was wanted, or the loss is named."""
 
 import json
-import re
 import shlex
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.audit.emit import Request, wanted_spec
+import ropelab
+from ropelab.audit.emit import TARGETS, differences, emit, emitted, usual_attention
+from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.emit import TARGETS, differences, emit
-from ropelab.audit.runtimes.flags import parse_flags
-from ropelab.audit.runtimes.forms import usual_attention
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.errors import InputError
 from ropelab.math.scaling import (
@@ -21,7 +19,6 @@ from ropelab.math.scaling import (
     LongRope,
     NtkAware,
     PositionInterpolation,
-    Resonance,
     Unscaled,
     Yarn,
 )
@@ -83,7 +80,7 @@ def read_back(target, text, spec):
 @settings(max_examples=40)
 @given(spec=specs())
 def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
-    emission = emit(target, spec, MODEL)
+    emission = emitted(target, spec, MODEL)
     got = read_back(target, emission.text, spec)
     if emission.lost:
         assert got is None or differences(got, spec)
@@ -91,85 +88,84 @@ def test_what_was_emitted_reads_back_as_what_was_wanted(target, spec):
         assert not differences(got, spec)
 
 
+def llama(target, method=""):
+    """The emission for Llama 3 at four times its trained length."""
+    (emission,) = emit(model="llama-3-8b", context=32768, method=method, target=target).targets
+    return emission
+
+
 @pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang"])
 def test_the_usual_targets_hold_yarn_whole(target):
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
-    emission = emit(target, spec, kept)
+    done = emit(model="llama-3-8b", context=32768, target=target)
+    assert done.wanted.scaling == Yarn(factor=4.0)
+    (emission,) = done.targets
     assert emission.lost == ()
-    assert spec.scaling == Yarn(factor=4.0)
     assert emission.text.count("original_max_position_embeddings") == 1
 
 
 def test_losses_are_named():
     """MLX-LM truncates the ramp and reads no attention factor; llama.cpp computes its own."""
-    wanted, kept = wanted_spec(
-        Request(model="llama-3-8b", context=32768, method="yarn(attention_factor=1.0)")
-    )
-    assert emit("sglang", wanted, kept).lost == ()
+    plain = "yarn(attention_factor=1.0)"
+    assert llama("sglang", plain).lost == ()
     for target in ("mlx", "llama.cpp", "trtllm", "tgi"):
-        (loss,) = emit(target, wanted, kept).lost
+        (loss,) = llama(target, plain).lost
         assert "logits x 1.29648, not 1" in loss
-    bent, kept = wanted_spec(
-        Request(model="llama-3-8b", context=32768, method="yarn(truncate=false)")
-    )
-    assert "frequencies" in emit("mlx", bent, kept).lost[0]
-    assert emit("hf5", bent, kept).lost == ()
+    assert "frequencies" in llama("mlx", "yarn(truncate=false)").lost[0]
+    assert llama("hf5", "yarn(truncate=false)").lost == ()
 
 
 def test_llama_cpp_takes_flags():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
-    text = emit("llama.cpp", spec, kept).text
+    text = llama("llama.cpp").text
     assert text == "-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 8192"
 
 
 def test_portable_is_read_by_those_that_can_hold_yarn():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
-    assert emit("portable", spec, kept).lost == ()
+    assert llama("portable").lost == ()
     assert "ollama" not in TARGETS["portable"].runtimes
 
 
 def test_a_modelfile_holds_a_length_and_no_scaling():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
-    emission = emit("ollama", spec, kept)
+    emission = llama("ollama")
     assert emission.text == "PARAMETER num_ctx 32768"
     assert any("frequencies" in loss for loss in emission.lost)
 
 
 def test_koboldcpp_holds_a_scale_or_a_base():
     for method, text in (("pi", "0.25 500000"), ("ntk", "1 2044497.12")):
-        spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method=method))
-        emission = emit("koboldcpp", spec, kept)
+        emission = llama("koboldcpp", method)
         assert emission.text.startswith(f"--contextsize 32768 --ropeconfig {text}")
         assert all("length" in loss for loss in emission.lost)
 
 
 def test_ntk_is_another_base():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method="ntk"))
-    emission = emit("hf5", spec, kept)
+    emission = llama("hf5", "ntk")
     assert emission.lost == ()
     base = json.loads(emission.text)["rope_parameters"]["rope_theta"]
     assert base == pytest.approx(500000 * 4 ** (128 / 126))
 
 
 def test_a_method_without_a_name_is_refused():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768))
-    odd = RopeSpec(**{**vars(spec), "scaling": Resonance(inner=Yarn(factor=4))})
     with pytest.raises(InputError, match="no configuration has a name for resonance"):
-        emit("hf5", odd, kept)
+        llama("hf5", "resonance(inner=yarn(factor=4))")
 
 
 def test_less_than_the_trained_length_is_refused():
     with pytest.raises(InputError, match="below the trained length"):
-        wanted_spec(Request(model="llama-3-8b", context=4096))
+        emit(model="llama-3-8b", context=4096)
 
 
 def test_the_usual_attention_factor_of_yarn():
-    spec, _ = wanted_spec(Request(model="llama-3-8b", context=32768))
-    assert usual_attention(spec) == pytest.approx(1.138629436111989)
+    wanted = emit(model="llama-3-8b", context=32768).wanted
+    assert usual_attention(wanted) == pytest.approx(1.138629436111989)
 
 
 def test_servers_that_multiply_get_the_length_before_the_factor():
-    spec, kept = wanted_spec(Request(model="llama-3-8b", context=32768, method="pi"))
-    overrides = shlex.split(emit("vllm", spec, kept).text)[1]
-    assert json.loads(overrides)["max_position_embeddings"] == 8192
-    assert re.search(r"--max-model-len 32768", emit("vllm", spec, kept).text)
+    text = llama("vllm", "pi").text
+    assert json.loads(shlex.split(text)[1])["max_position_embeddings"] == 8192
+    assert "--max-model-len 32768" in text
+
+
+def test_emissions_are_tables_in_python():
+    done = ropelab.emit(model="llama-3-8b", context=32768, target="hf5,mlx")
+    assert list(done.tables["targets"].target) == ["hf5", "mlx"]
+    assert list(done.tables["targets"].columns) == ["target", "text", "lost"]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.audit.audit import Options, audit, audit_file, compare_files
-from ropelab.audit.runtimes.document import Document, from_json
-from ropelab.audit.runtimes.flags import parse_flags
+import ropelab
+from ropelab.audit.audited import audit, compare
+from ropelab.audit.document import Document, from_json
+from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.errors import InputError
 from ropelab.show.figures.audit import draw
@@ -32,7 +33,7 @@ QWEN = {
 
 
 def audited(config, **options):
-    return audit(Document("test", "config", config), Options(**options))
+    return audit(Document("test", "config", config), **options)
 
 
 def codes(result, level=None):
@@ -57,7 +58,7 @@ def test_the_model_cards_yarn_is_switched_off_by_some():
     result = audited(QWEN)
     assert {"E08", "W02", "W04", "W05", "W10"} <= codes(result)
     assert "transformers-4.55" in next(f.says for f in result.findings if f.code == "E08")
-    (row,) = [r for r in result.tables["runtimes"] if r["runtime"] == "vllm"]
+    (row,) = [r for r in result.rows["runtimes"] if r["runtime"] == "vllm"]
     assert (row["pairs_kept"], row["pairs_blended"], row["pairs_divided"]) == (24, 16, 24)
 
 
@@ -182,13 +183,13 @@ def test_a_row_for_each_layer_type_of_a_version_5_file():
     }
     config = {"model_type": "gemma3_text", "head_dim": 256, "max_position_embeddings": 131072}
     config["layer_types"] = ["sliding_attention", "full_attention"]
-    result = audited({**config, "rope_parameters": layers}, runtimes=("transformers-5", "vllm"))
-    rows = {(row["runtime"], row["layers"]): row for row in result.tables["runtimes"]}
+    result = audited({**config, "rope_parameters": layers}, runtime=("transformers-5", "vllm"))
+    rows = {(row["runtime"], row["layers"]): row for row in result.rows["runtimes"]}
     for name in ("transformers-5", "vllm"):
         full, sliding = rows[name, "full_attention"], rows[name, "sliding_attention"]
         assert (full["base"], full["pairs_divided"], full["pairs_kept"]) == (1e6, 128, 0)
         assert (sliding["base"], sliding["pairs_divided"], sliding["pairs_kept"]) == (1e4, 0, 128)
-    assert [row["layers"] for row in result.tables["context"]] == list(layers)
+    assert [row["layers"] for row in result.rows["context"]] == list(layers)
 
 
 def test_several_position_axes_change_no_frequency():
@@ -225,13 +226,13 @@ def test_entries_beside_layer_types_do_nothing():
 def test_flags_belong_to_their_runtime():
     plain = {**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0}
     flags = parse_flags("-c 32768 --rope-scaling yarn --rope-scale 4 --yarn-attn-factor 1.0")
-    result = audited(plain, flags=flags, runtimes=("llama.cpp",))
+    result = audited(plain, flags=flags, runtime=("llama.cpp",))
     spec = result.reference.main
     assert spec.attention_factor == pytest.approx(1.138629436111989)
     assert spec.claimed_len == 32768
     overrides = '{"rope_parameters": {"rope_type": "linear", "rope_theta": 1e6, "factor": 2.0}}'
     flags = parse_flags(f"--hf-overrides '{overrides}' --max-model-len 16384")
-    assert audited(plain, flags=flags, runtimes=("vllm",)).reference.main.base == 1e6
+    assert audited(plain, flags=flags, runtime=("vllm",)).reference.main.base == 1e6
     with pytest.raises(InputError, match="did you mean '--rope-scale'"):
         parse_flags("--rope-scal 4")
 
@@ -239,17 +240,17 @@ def test_flags_belong_to_their_runtime():
 def test_a_clean_file_and_a_difference(tmp_path):
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
     assert one.worst() == ""
-    assert "all 14 runtimes that read it agree" in one.sentence
+    assert "all 14 runtimes that read it agree" in one.answer
     other = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 10000.0})
-    rows = compare_files(one, other)
+    rows = compare(one, other)
     assert {"what": "rope_theta", "first": "500000.0", "second": "10000.0"} in rows
-    assert compare_files(one, one) == []
+    assert compare(one, one) == []
 
 
 def test_a_folder_with_a_short_tokenizer(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(QWEN))
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 2048}')
-    assert "W14" in codes(audit_file(str(tmp_path), length=4096))
+    assert "W14" in codes(audit(str(tmp_path), length=4096))
 
 
 def test_mistrals_own_format():
@@ -265,13 +266,22 @@ def test_mistrals_own_format():
 def test_figures_title_what_they_show(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
-    figures = draw(audit_file(str(path)).tables)
+    figures = draw(audit(str(path)).rows)
     assert (
         figures["ratios"].axes[0].get_title() == "The runtimes turn the pairs in 2 different ways"
     )
     lines = figures["wavelengths"].axes[0].get_lines()
     assert len(lines) == 3  # two ways, and the length
     plt.close("all")
+
+
+def test_an_audit_is_tables_in_python(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(QWEN))
+    tables = ropelab.audit(str(path), runtime="vllm", length=4096).tables
+    assert list(tables["runtimes"].runtime) == ["vllm"]
+    assert list(tables["context"].length_tokens) == [4096]
+    assert len(tables["pairs"]) == 64
 
 
 def run(*arguments, text=None):
@@ -298,12 +308,13 @@ def test_the_command_and_its_statuses(tmp_path):
 def test_the_command_imports_nothing_heavy(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
-    assert imported_by("audit", path) == (3, {"numpy"})
+    assert imported_by("audit", path, "--json") == (3, {"numpy"})
+    assert imported_by("audit", path) == (3, {"numpy", "pandas"})
 
 
 def tables_of(config, **options):
     """Format and largest error of the stored cos and sin, by runtime."""
-    rows = audited(config, length=64, **options).tables["precision"]
+    rows = audited(config, length=64, **options).rows["precision"]
     return {
         name: (row["table_format"], row["table_error"])
         for row in rows
@@ -352,4 +363,4 @@ def test_an_unknown_format_is_one_line(tmp_path):
 
 def test_unknown_runtimes_and_levels_are_named(tmp_path):
     with pytest.raises(InputError, match="did you mean 'sglang'"):
-        audited(QWEN, runtimes=("sglan",))
+        audited(QWEN, runtime=("sglan",))

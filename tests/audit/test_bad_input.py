@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from ropelab.audit.audit import audit, report
-from ropelab.audit.runtimes.document import MOST_BYTES, Document, from_json, load
+from ropelab.audit.audited import audit, finding_lines, short_tables
+from ropelab.audit.document import MOST_BYTES, Document, from_json, load
 from ropelab.errors import InputError
 
 MUTATIONS = 10_000
@@ -79,8 +79,9 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
         config = mutated(rng.choice(configs), rng)
         try:
             result = audit(Document("mutated", "config", config))
-            "\n".join(report.lines(result))
-            json.dumps(result.tables, allow_nan=False)
+            "\n".join(finding_lines(result))
+            short_tables(result)
+            json.dumps(result.rows, allow_nan=False)
         except InputError as error:
             refused += 1
             assert "\n" not in str(error)

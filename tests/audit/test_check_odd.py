@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from ropelab.audit.check import Question, check
+from ropelab.audit.check import check
 from ropelab.errors import InputError
-from tests.experiments.test_check import LLAMA
+from tests.audit.test_check import LLAMA
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture
@@ -44,7 +44,7 @@ def here(tmp_path, monkeypatch):
 def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
     np.savez("t.npz", **arrays)
     with pytest.raises(InputError, match=sentence) as caught:
-        check(Question("t.npz", "config.json"))
+        check("t.npz", config="config.json")
     assert "\n" not in str(caught.value)
 
 
@@ -52,14 +52,14 @@ def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
 def test_a_file_that_is_no_archive_is_refused(here, content):
     (here / "t.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"cannot read t\.npz"):
-        check(Question("t.npz", "config.json"))
+        check("t.npz", config="config.json")
 
 
 @pytest.mark.parametrize("factor", [np.nan, np.inf, 1e308])
 def test_numbers_beyond_all_factors_are_said_to_be_wrong(here, factor):
     np.savez("t.npz", cos=np.full_like(COS, factor), sin=SIN)
-    verdict = check(Question("t.npz", "config.json")).verdict
-    assert (verdict.wrong, verdict.says) == (True, "tables hold numbers that are not finite")
+    done = check("t.npz", config="config.json")
+    assert (done.wrong, done.answer) == (True, "tables hold numbers that are not finite")
 
 
 CODE = """

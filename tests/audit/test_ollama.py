@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.audit.audit import Options, audit
-from ropelab.audit.runtimes.document import Document
+from ropelab.audit.audited import audit
+from ropelab.audit.document import Document
 from ropelab.audit.runtimes.registry import RUNTIMES, read
 
 LLAMA = {
@@ -120,7 +120,7 @@ def test_llama_drops_the_other_methods(kind):
 
 def test_dropped_yarn_is_an_error_of_the_audit():
     config = {**LLAMA, "rope_scaling": {"rope_type": "yarn", **YARN}}
-    found = audit(Document("yarn", "config", config), Options(("transformers-5", "ollama")))
+    found = audit(Document("yarn", "config", config), runtime="transformers-5,ollama")
     (finding,) = [finding for finding in found.findings if finding.code == "E08"]
     assert finding.says == "yarn is declared, and ollama turns unscaled"
 
@@ -136,7 +136,7 @@ def test_a_file_of_version_5_loses_base_and_scaling():
     unscaled = reading(bare, rope_scaling={"rope_type": "llama3", **LLAMA3})
     np.testing.assert_allclose(unscaled.main.inv_freq(64), plain(128, 10000.0))
     document = Document("v5", "config", {**bare, "rope_parameters": block})
-    findings = audit(document, Options(("transformers-5", "ollama"))).findings
+    findings = audit(document, runtime="transformers-5,ollama").findings
     assert "ollama takes base 10000" in next(f.says for f in findings if f.code == "E03")
 
 
@@ -253,5 +253,5 @@ def test_llama_cpps_flags_are_not_ollamas():
 
 
 def test_the_output_says_that_it_was_only_read():
-    result = audit(Document("llama", "config", LLAMA), Options(("ollama",)))
-    assert result.tables["runtimes"][0]["proof"] == "read from source, not run"
+    result = audit(Document("llama", "config", LLAMA), runtime="ollama")
+    assert result.rows["runtimes"][0]["proof"] == "read from source, not run"

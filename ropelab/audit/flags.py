@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.runtimes.document import parse
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
 from ropelab.errors import InputError, unknown_name
+from ropelab.runs.bounded_json import parse
 from ropelab.runs.config import read_number
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from ropelab.audit.check import Question, check
-from ropelab.audit.check.observed import frequencies, from_rotation
+import ropelab
+from ropelab.audit.check import check
+from ropelab.audit.observed import frequencies, from_rotation
 from ropelab.errors import InputError
 from ropelab.math.numerics.formats import FORMATS, round_to
 
@@ -37,8 +38,8 @@ def spec(config):
     return read(RUNTIMES["transformers-5"], config).main
 
 
-def saved(tmp_path, inv_freq, gain=1.0, table=None, angle=None, config=LLAMA):
-    """An .npz of tables beside its configuration."""
+def checked(tmp_path, inv_freq, gain=1.0, table=None, angle=None, config=LLAMA):
+    """The check of an .npz of tables beside its configuration."""
     angles = POSITIONS[:, None] * inv_freq
     if angle:
         angles = round_to(angles, FORMATS[angle])
@@ -47,7 +48,7 @@ def saved(tmp_path, inv_freq, gain=1.0, table=None, angle=None, config=LLAMA):
         cos, sin = (round_to(part, FORMATS[table]) for part in (cos, sin))
     np.savez(tmp_path / "tables.npz", positions=POSITIONS, cos=cos, sin=sin)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    return Question(str(tmp_path / "tables.npz"), str(tmp_path / "config.json"))
+    return check(str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json"))
 
 
 def ladder(base=500000.0, width=64):
@@ -56,9 +57,9 @@ def ladder(base=500000.0, width=64):
 
 def test_right_tables_are_right(tmp_path):
     for table in (None, "bfloat16"):
-        verdict = check(saved(tmp_path, ladder(), table=table)).verdict
-        assert not verdict.wrong, verdict.says
-    assert "nearest to table in bfloat16" in verdict.says
+        done = checked(tmp_path, ladder(), table=table)
+        assert not done.wrong, done.answer
+    assert "nearest to table in bfloat16" in done.answer
 
 
 @pytest.mark.parametrize(
@@ -73,9 +74,9 @@ def test_right_tables_are_right(tmp_path):
     ],
 )
 def test_wrong_frequencies_are_named(tmp_path, inv_freq, says):
-    verdict = check(saved(tmp_path, inv_freq)).verdict
-    assert verdict.wrong
-    assert says in verdict.says
+    done = checked(tmp_path, inv_freq)
+    assert done.wrong
+    assert says in done.answer
 
 
 def test_wrong_yarn_is_named(tmp_path):
@@ -97,30 +98,30 @@ def test_wrong_yarn_is_named(tmp_path):
         (inv_freq, gain**2, "attention factor 1.13863 is applied twice"),
     )
     for frequency, factor, says in cases:
-        verdict = check(saved(tmp_path, frequency, factor, config=config)).verdict
-        assert verdict.wrong == (says is not None), verdict.says
-        assert (says or "within") in verdict.says
+        done = checked(tmp_path, frequency, factor, config=config)
+        assert done.wrong == (says is not None), done.answer
+        assert (says or "within") in done.answer
 
 
 def test_a_factor_of_two_that_is_missing_is_not_taken_for_a_second_rotation(tmp_path):
     config = {**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
-    verdict = check(saved(tmp_path, ladder(), config=config)).verdict
-    assert verdict.says == "the scaling is not applied: pi(factor=2) is missing"
+    done = checked(tmp_path, ladder(), config=config)
+    assert done.answer == "the scaling is not applied: pi(factor=2) is missing"
 
 
 def test_the_wrong_longrope_table_is_named(tmp_path):
     long, short = (1 + np.arange(PAIRS) / 4).tolist(), [1.0] * PAIRS
     block = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
     block |= {"original_max_position_embeddings": 8192, "attention_factor": 1.0}
-    question = saved(tmp_path, ladder(), config={**LLAMA, "rope_scaling": block})
-    assert "the short table is used at 32768 tokens" in check(question).verdict.says
+    done = checked(tmp_path, ladder(), config={**LLAMA, "rope_scaling": block})
+    assert "the short table is used at 32768 tokens" in done.answer
 
 
 @pytest.mark.parametrize("fmt", ["bfloat16", "float16"])
 def test_rounded_angles_are_found(tmp_path, fmt):
-    verdict = check(saved(tmp_path, ladder(), angle=fmt)).verdict
-    assert verdict.wrong
-    assert f"angle in {fmt}" in verdict.says
+    done = checked(tmp_path, ladder(), angle=fmt)
+    assert done.wrong
+    assert f"angle in {fmt}" in done.answer
 
 
 CODE = """
@@ -167,13 +168,13 @@ def module(tmp_path, monkeypatch):
 
 def test_code_is_looked_at_by_rotating_unit_vectors(module):
     def says(factory):
-        return check(Question(f"users_rope:{factory}", module)).verdict
+        return check(f"users_rope:{factory}", config=module)
 
     assert not says("right").wrong
     assert not says("with_torch").wrong
     assert not says("other_way").wrong
-    assert says("adjacent").says == "adjacent pairing instead of half"
-    assert "rotated twice" in says("twice").says
+    assert says("adjacent").answer == "adjacent pairing instead of half"
+    assert "rotated twice" in says("twice").answer
     with pytest.raises(InputError, match="nothing turns"):
         says("nothing")
     with pytest.raises(InputError, match="cannot load users_rope:missing"):
@@ -183,16 +184,16 @@ def test_code_is_looked_at_by_rotating_unit_vectors(module):
 def test_a_folder_is_checked_without_its_code(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rope_scaling": YARN}))
     (tmp_path / "modeling_llama.py").write_text("raise SystemExit('never run')")
-    verdict = check(Question(str(tmp_path))).verdict
-    assert not verdict.wrong, verdict.says
-    rounded = check(Question(str(tmp_path), dtype="bfloat16")).verdict
-    assert "table in bfloat16" in rounded.says
+    done = check(str(tmp_path))
+    assert not done.wrong, done.answer
+    rounded = check(str(tmp_path), dtype="bfloat16")
+    assert "table in bfloat16" in rounded.answer
 
 
 @pytest.mark.parametrize("length", [65521, 2**17, 10**12])
 def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    casts = check(Question(str(tmp_path), length=length)).casts
+    casts = check(str(tmp_path), length=length).casts
     assert not any("position in float16" in row["cast"] for row in casts)
     assert len(casts) > 10
     differences = [row["mean_difference"] for row in casts]
@@ -202,7 +203,7 @@ def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length)
 
 def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path):
     config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e5}}
-    casts = check(saved(tmp_path, spec(config).inv_freq(1), 1e5, config=config)).casts
+    casts = checked(tmp_path, spec(config).inv_freq(1), 1e5, config=config).casts
     assert casts[0] == {"cast": "float32", "mean_difference": pytest.approx(0, abs=1e2)}
     assert not any("table in float16" in row["cast"] for row in casts)
     assert np.isfinite([row["mean_difference"] for row in casts]).all()
@@ -222,11 +223,19 @@ def test_frequencies_are_refined_at_larger_positions():
 
 
 def test_the_command_and_its_statuses(tmp_path):
-    question = saved(tmp_path, ladder(10000.0))
-    command = [sys.executable, "-m", "ropelab", "check", question.target]
-    done = subprocess.run([*command, "--config", question.config], capture_output=True, text=True)
+    checked(tmp_path, ladder(10000.0))
+    command = [sys.executable, "-m", "ropelab", "check", str(tmp_path / "tables.npz")]
+    config = ["--config", str(tmp_path / "config.json")]
+    done = subprocess.run([*command, *config], capture_output=True, text=True)
     assert done.returncode == 3
     assert "base 10000 instead of 500000" in done.stdout
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "give --config" in done.stderr
+
+
+def test_casts_are_a_table_in_python(tmp_path):
+    checked(tmp_path, ladder())
+    done = ropelab.check(str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json"))
+    assert done.tables["casts"].cast[0] == "float32"
+    assert "nearest to float32" in done.answer

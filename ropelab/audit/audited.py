@@ -1,0 +1,158 @@
+"""An audit: one configuration as all runtimes read it, with tables, findings and a report."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from ropelab.audit import findings, overview
+from ropelab.audit.document import Document, load
+from ropelab.audit.findings import LEVELS, Case, Finding
+from ropelab.audit.flags import Flags, parse_flags
+from ropelab.audit.overview import Rows
+from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.errors import InputError
+from ropelab.runs.config import split_list
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A document as the runtimes read it. ``rows``: the tables as lists; ``tables``: DataFrames."""
+
+    document: Document
+    readings: tuple[Reading, ...]
+    reference: Reading
+    length: int
+    rows: Mapping[str, Rows]
+    findings: tuple[Finding, ...]
+    answer: str
+
+    @cached_property
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """The tables runtimes, keys, pairs, context, precision and findings."""
+        import pandas as pd
+
+        return {name: pd.DataFrame(rows) for name, rows in self.rows.items()}
+
+    def worst(self) -> Literal["error", "warn", "note", ""]:
+        """Return the highest level among the findings, empty without any."""
+        found = {finding.level for finding in self.findings}
+        return next((level for level in LEVELS if level in found), "")
+
+
+def audit(
+    source: str | Document,
+    *,
+    runtime: str | Sequence[str] = (),
+    length: int | None = None,
+    dtype: str = "",
+    flags: str | Flags = "",
+) -> Audit:
+    """Return what a model's configuration means to each runtime.
+
+    Args:
+        source: a config.json, params.json, GGUF file, model folder, or `-` for standard input.
+        runtime: runtimes by name or prefix, all if empty.
+        length: the length to look at in tokens, the claimed one if None.
+        dtype: the model's number format, the file's own if empty.
+        flags: flags of the server.
+    Raises:
+        InputError: an unreadable source, an unknown runtime, format or flag, or a configuration
+            that no runtime makes sense of.
+    """
+    settings = parse_flags(flags) if isinstance(flags, str) else flags
+    document = load(source) if isinstance(source, str) else source
+    names = split_list(runtime) if isinstance(runtime, str) else runtime
+    runtimes = registry.chosen(names, document.kind)
+    model_format = overview.model_format(document.config, dtype)
+    readings = tuple(
+        registry.read(r, settings.applied(r.name, document.config), settings.settings)
+        for r in runtimes
+    )
+    # The reference is transformers 5 if it reads the file, else the first runtime that does.
+    read = [reading for reading in readings if reading.main is not None]
+    named = [reading for reading in read if reading.runtime.name == registry.REFERENCE]
+    reference = (named or read or list(readings))[0]
+    if reference.main is None:
+        raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
+    seen = length or reference.main.claimed_len or reference.main.trained_len
+    rows = overview.all_tables(document, readings, reference, seen, model_format)
+    found = findings.collect(Case(document, readings, reference, seen, length))
+    rows["findings"] = [finding.row() for finding in found]
+    answer = overview.sentence(document, readings, reference)
+    return Audit(document, readings, reference, seen, rows, found, answer)
+
+
+def compare(one: Audit, other: Audit) -> Rows:
+    """Return the differences of two files: keys, and what each runtime makes of them."""
+    mine, theirs = ({row["key"]: row["value"] for row in a.rows["keys"]} for a in (one, other))
+    rows = [
+        {"what": key, "first": mine.get(key, "absent"), "second": theirs.get(key, "absent")}
+        for key in dict.fromkeys((*mine, *theirs))
+        if mine.get(key) != theirs.get(key)
+    ]
+    second = {(row["runtime"], row["layers"]): row for row in other.rows["runtimes"]}
+    for row in one.rows["runtimes"]:
+        match = second.get((row["runtime"], row["layers"]), {})
+        for name in ("base", "rotary_dim", "method", "attention_factor", "claimed_tokens"):
+            if row.get(name) != match.get(name):
+                what = f"{row['runtime']}, {row['layers']}: {name}"
+                rows.append({"what": what, "first": row.get(name), "second": match.get(name)})
+    return rows
+
+
+def finding_lines(audit: Audit) -> Iterator[str]:
+    """Yield two lines for a finding with advice, one without."""
+    for finding in audit.findings:
+        yield f"{finding.code} {finding.level}: {finding.says}"
+        if finding.do:
+            yield f"    instead: {finding.do}"
+
+
+def short_tables(audit: Audit) -> dict[str, Rows]:
+    """Return the tables for reading, with the columns that fit on a line, by their titles."""
+    keys = [
+        {**{name: row[name] for name in ("key", "value", "does")}, "status": _summed(row["status"])}
+        for row in audit.rows["keys"]
+    ]
+    runtimes = [
+        {
+            "runtime": f"{row['runtime']} {row['version']}",
+            "layers": row["layers"],
+            "base": row.get("base"),
+            "width": row.get("rotary_dim"),
+            "kept/blended/divided": _pair_counts(row),
+            "logits x": row.get("logit_multiplier"),
+            "claims": row.get("claimed_tokens"),
+            "ratio": row.get("largest_ratio"),
+            "off from": row.get("first_off_tokens"),
+            "reader": row["problem"] or row["proof"],
+        }
+        for row in audit.rows["runtimes"]
+    ]
+    return {
+        "keys": keys,
+        f"runtimes at {audit.length} tokens": runtimes,
+        "context": audit.rows["context"],
+        "precision": audit.rows["precision"],
+    }
+
+
+def _summed(status: Mapping[str, str]) -> str:
+    """'used' if all runtimes agree, else a count for each status."""
+    counts = Counter(status.values())
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{word} {count}" for word, count in counts.most_common())
+
+
+def _pair_counts(row: Mapping[str, Any]) -> str | None:
+    """31/4/29; None for a runtime that reads nothing."""
+    if "pairs_kept" not in row:
+        return None
+    return "/".join(str(row[f"pairs_{role}"]) for role in ("kept", "blended", "divided"))

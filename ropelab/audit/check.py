@@ -1,0 +1,265 @@
+"""Does a rotary code compute what its configuration says, and if not, what explains the difference?
+
+The stages of the code are looked at in their order: numbers, pairing, frequencies, the factor on
+cos and sin, casts. The first that is wrong is the answer.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ropelab.audit.document import load
+from ropelab.audit.observed import Observed, frequencies, observe
+from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.errors import InputError
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.casts import STAGES, CastPlan
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.scaling import LongRope
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Pairs = Float[np.ndarray, " pairs"]
+
+# Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
+CLOSE = 2e-3
+HALF_FORMATS = ("bfloat16", "float16", "tf32")
+# Original lengths that may have been taken by mistake.
+LENGTHS = tuple(2**k for k in range(9, 21))
+# The stages that a table shows: position, inv_freq, angle, table.
+CASTS = STAGES[:4]
+# Positions at which errors show: small ones, and both sides of the ends of formats and tables.
+PROBES = (
+    *(0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 127, 255, 256, 257, 1023, 2047, 2048, 2049),
+    *(4095, 4096, 4097, 8191, 16383, 32767, 65519, 65520, 131071),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The answer, whether something is wrong, the advice, and a row per cast plan."""
+
+    answer: str
+    wrong: bool
+    fix: str = ""
+    casts: tuple[Mapping[str, Any], ...] = ()
+
+    @cached_property
+    def tables(self) -> "dict[str, pd.DataFrame]":
+        """``casts``: distance of every cast plan's tables from the observed ones."""
+        import pandas as pd
+
+        return {"casts": pd.DataFrame(list(self.casts))}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rotation that a configuration asks for, while ``length`` tokens are in the context.
+
+    ``others``: what other runtimes make of the same file.
+    """
+
+    spec: RopeSpec
+    length: int
+    others: Mapping[str, RopeSpec]
+
+    @property
+    def inv_freq(self) -> Pairs:
+        """Radians per token."""
+        return self.spec.inv_freq(self.length)
+
+
+def check(
+    target: str,
+    *,
+    config: str = "",
+    length: int | None = None,
+    dtype: str = "float32",
+    tolerance: float = 0.01,
+) -> Check:
+    """Compare a rotary code with the configuration that it should follow.
+
+    Args:
+        target: `package.module:factory`, a model folder, or an .npz of tables.
+        config: a config.json; a folder brings its own.
+        length: tokens in the context, the claimed length if None.
+        dtype: the format that a folder's module is asked for.
+        tolerance: radians that a phase may be off.
+    Raises:
+        InputError: the target or its configuration cannot be loaded.
+    """
+    source = config or target
+    if not config and not Path(target).is_dir():
+        raise InputError("which configuration should it follow? give --config FILE")
+    document = load(source)
+    if document.kind == "gguf":
+        raise InputError("--config wants a config.json, not a GGUF file")
+    readings = {n: registry.read(r, document.config) for n, r in registry.RUNTIMES.items()}
+    spec = readings[registry.REFERENCE].main
+    if spec is None:
+        raise InputError(f"{source}: {readings[registry.REFERENCE].problem}")
+    mains = {name: reading.main for name, reading in readings.items()}
+    others = {n: s for n, s in mains.items() if s and s.rotary_dim == spec.rotary_dim}
+    expected = Expected(spec, length or spec.claimed_len or spec.trained_len, others)
+    observed = observe(target, spec, probes(expected), dtype)
+    return diagnose(observed, expected, tolerance)
+
+
+def probes(expected: Expected) -> Int[np.ndarray, " n"]:
+    """Return positions at which errors show, the ends of both lengths among them."""
+    trained, length = expected.spec.trained_len, expected.length
+    ends = (trained - 1, trained, trained + 1, length - 1)
+    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
+    if 1 not in places:
+        raise InputError(f"a length of {length} leaves no position to look at")
+    return np.array(places, dtype=np.int64)
+
+
+def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
+    """Return the first thing that is wrong, in the order of the stages."""
+    if not observed.finite:
+        answer = "tables hold numbers that are not finite"
+        return Check(answer, True, "see how they are made")
+    spec = expected.spec
+    wanted = "half" if spec.pairing == "half" else "adjacent"
+    if observed.partner not in ("unknown", wanted):
+        fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
+        return Check(f"{observed.partner} pairing instead of {wanted}", True, fix)
+    found = frequencies(observed)
+    rows = casts(observed, expected) if len(found) == spec.rotary_dim // 2 else []
+    # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
+    explained = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
+    wrong = None if explained else wrong_frequencies(found, expected)
+    wrong = wrong or wrong_gain(observed.gain, spec.attention_factor)
+    if wrong:
+        return Check(wrong[0], True, wrong[1], tuple(rows))
+
+    off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * observed.positions[:, None]
+    errors = np.abs((off + np.pi) % (2 * np.pi) - np.pi).max(axis=1)
+    beyond = np.flatnonzero(~(errors <= tolerance))
+    best = rows[0]["cast"]
+    if not beyond.size:
+        within = f"within {tolerance:g} rad up to position {observed.positions.max()}"
+        return Check(f"{within}; nearest to {best}", False, casts=tuple(rows))
+    first = int(observed.positions[beyond].min())
+    answer = (
+        f"{best}: off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
+    )
+    return Check(answer, True, "form angles in float32 and round only the table", tuple(rows))
+
+
+def wrong_frequencies(found: Pairs, expected: Expected) -> tuple[str, str] | None:
+    """Explain frequencies that differ from the right ones, with advice; None if none does."""
+    spec, right = expected.spec, expected.inv_freq
+    if len(found) != len(right):
+        answer = f"{2 * len(found)} features turn instead of {spec.rotary_dim}"
+        return answer, f"rotate {spec.rotary_dim} features"
+    if near(found, right):
+        return None
+    for answer, frequency in explanations(expected):
+        if len(frequency) == len(found) and near(found, frequency):
+            return answer, "compare ropelab audit on the configuration"
+    for name in HALF_FORMATS:
+        rounded = round_to(right, FORMATS[name])
+        if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
+            return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
+
+    # A geometric ladder with another slope has two causes: the base, or the width in the exponent.
+    if (found > 0).all() and len(found) > 2:
+        slope = np.polyfit(np.arange(len(found)), np.log(found), 1)[0]
+        if near(found, np.exp(slope * np.arange(len(found)))):
+            width = -2 * math.log(spec.base) / slope
+            even = round(width / 2) * 2
+            if math.isclose(width, even, rel_tol=1e-3) and width > spec.rotary_dim:
+                answer = f"the exponent divides by {round(width)} instead of {spec.rotary_dim}"
+                return answer, f"divide by the rotated width, {spec.rotary_dim}"
+            base = float(f"{math.exp(-slope * spec.rotary_dim / 2):.4g}")
+            return f"base {base:g} instead of {spec.base:g}", f"base {spec.base:g}"
+    answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
+    return answer, "build inv_freq after the weights are on their device"
+
+
+def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
+    """Yield mistakes with the frequencies that they give, the likeliest first."""
+    spec, length, right = expected.spec, expected.length, expected.inv_freq
+    plain = inverse_frequencies(spec.rotary_dim, spec.base)
+    if isinstance(spec.scaling, LongRope):
+        for name in ("short", "long"):
+            divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
+            yield f"the {name} table is used at {length} tokens", plain / divisors
+    if spec.scaling.name != "unscaled":
+        yield f"the scaling is not applied: {spec.method} is missing", plain
+        yield "the factor is applied twice", right**2 / plain
+    yield "rotated twice: every angle is doubled", 2 * right
+    for trained in LENGTHS:
+        if trained != spec.trained_len:
+            other = replace(spec, trained_len=trained)
+            yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
+    for name, other in expected.others.items():
+        yield f"turns as {name} does ({other.method})", other.inv_freq(length)
+
+
+def near(one: Pairs, other: Pairs) -> bool:
+    """Return True for frequencies that a rounded table cannot tell apart."""
+    return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
+
+
+def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
+    """Explain a wrong factor on cos and sin, with advice; None for the right one."""
+    if math.isclose(gain, wanted, rel_tol=CLOSE):
+        return None
+    if math.isclose(gain, wanted**2, rel_tol=CLOSE):
+        return f"the attention factor {wanted:.6g} is applied twice", "apply it once"
+    if math.isclose(gain, 1.0, rel_tol=CLOSE):
+        return f"the attention factor {wanted:.6g} is missing", "multiply cos and sin"
+    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    return answer, f"attention factor {wanted:.6g}"
+
+
+def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
+    """Return a row per cast plan, nearest first: mean distance of its tables from the observed.
+
+    A plan with a format that ends before the positions or the attention factor do (float16 at
+    65520) is left out, as every observed number is finite.
+    """
+    spec = expected.spec
+    spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
+    positions = observed.positions.astype(np.float64)
+    rows: list[dict[str, Any]] = []
+    for name, plan in plans().items():
+        angles = Chain(plan, spectrum).angles(positions).T
+        if not np.isfinite(angles).all():
+            continue
+        cos, sin = (
+            round_to(spec.attention_factor * f(angles), plan.table) for f in (np.cos, np.sin)
+        )
+        apart = float(np.abs(observed.cos - cos).mean() + np.abs(observed.sin - sin).mean())
+        if math.isfinite(apart):
+            rows.append({"cast": name, "mean_difference": apart})
+    return sorted(rows, key=lambda row: row["mean_difference"])
+
+
+def plans() -> dict[str, CastPlan]:
+    """Return float32 throughout, and the same with one or two stages in a smaller format."""
+    stages: dict[str, Any] = dict.fromkeys(CASTS, FORMATS["float32"])
+    clean = CastPlan(**stages, frequencies="float32_pow")
+    found = {"float32": clean}
+    for name in HALF_FORMATS:
+        fmt = FORMATS[name]
+        for stage in CASTS:
+            changes: dict[str, Any] = {stage: fmt}
+            found[f"{stage} in {name}"] = replace(clean, **changes)
+            if stage != "table":
+                found[f"{stage} and table in {name}"] = replace(clean, **changes, table=fmt)
+        everything: dict[str, Any] = dict.fromkeys(CASTS, fmt)
+        found[f"everything in {name}"] = replace(clean, **everything)
+    return found

@@ -1,0 +1,124 @@
+"""A model's configuration from disk or from standard input, read within bounds.
+
+Nothing here runs anybody's code, and no file is read beyond its bound: a configuration is JSON of
+at most 16 MB, of a GGUF only the header is read.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ropelab.audit.gguf import Length, read_header
+from ropelab.audit.runtimes.trace import language_part, rope_paths
+from ropelab.errors import InputError
+from ropelab.runs.bounded_json import MOST_BYTES, parse
+from ropelab.runs.files import check_regular
+
+# Mistral's params.json in the words of a config.json, as vLLM translates it.
+PARAMS = {
+    "dim": "hidden_size",
+    "n_heads": "num_attention_heads",
+    "n_layers": "num_hidden_layers",
+    "max_seq_len": "max_position_embeddings",
+}
+PARAMS_YARN = {"beta": "beta_fast", "alpha": "beta_slow"}
+
+
+@dataclass(frozen=True)
+class Document:
+    """One configuration and the files beside it.
+
+    ``kind``: config (config.json), params (Mistral's params.json, translated), gguf.
+    ``tokenizer_length``: model_max_length of a tokenizer_config.json beside it, if it says one.
+    """
+
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    tokenizer_length: int | None = None
+
+
+def load(source: str) -> Document:
+    """Return the configuration at a path, in a model folder, or on standard input (`-`).
+
+    Raises:
+        InputError: not there, too large, not JSON, or nothing about rotary positions in it.
+    """
+    if source == "-":
+        return from_json("standard input", sys.stdin.buffer.read(MOST_BYTES + 1))
+    path = Path(source)
+    if not path.is_dir():
+        if read_bytes(path, 4) == b"GGUF":
+            return from_gguf(path)
+        return from_json(source, read_bytes(path))
+    name = next((n for n in ("config.json", "params.json") if (path / n).is_file()), None)
+    if name is not None:
+        return replace(load(str(path / name)), tokenizer_length=tokenizer_length(path))
+    found = sorted(path.glob("*.gguf"))
+    if len(found) != 1:
+        raise InputError(f"{path} holds neither config.json nor params.json")
+    return load(str(found[0]))
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
+    """Return the first bytes of a file, or raise InputError with the reason."""
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def tokenizer_length(folder: Path) -> int | None:
+    """Return model_max_length of tokenizer_config.json; the huge number for 'none' is None."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return None
+    length = parse(str(path), read_bytes(path)).get("model_max_length")
+    return int(length) if isinstance(length, int | float) and 0 < length < 2**40 else None
+
+
+def from_json(name: str, raw: bytes) -> Document:
+    """Return a configuration from its bytes."""
+    config = parse(name, raw)
+    if "n_heads" in config and "dim" in config:
+        return Document(name, "params", from_params(config))
+    _, text = language_part(config)
+    sized = any(key in text for key in ("num_attention_heads", "n_head", "head_dim"))
+    rotates = "max_position_embeddings" in text or any(
+        "rope" in path or "rotary" in path for path in rope_paths(text)
+    )
+    if not (sized and rotates):
+        raise InputError(f"{name} is no configuration of a model with rotary positions")
+    return Document(name, "config", config)
+
+
+def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a params.json under the names of a config.json."""
+    config = {PARAMS.get(name, name): value for name, value in params.items() if name != "yarn"}
+    config.setdefault("model_type", "mistral")
+    yarn = params.get("yarn")
+    if isinstance(yarn, Mapping):
+        block = {PARAMS_YARN.get(n, n): v for n, v in yarn.items() if n != "apply_scale"}
+        block["rope_type"] = "yarn"
+        if yarn.get("apply_scale") is False:
+            block["attention_factor"] = 1.0
+        config["rope_scaling"] = block
+    return config
+
+
+def from_gguf(path: Path) -> Document:
+    """Return a GGUF file's header; its keys lose the architecture's prefix."""
+    header = read_header(path)
+    prefix = f"{header.architecture}."
+    own = {n.removeprefix(prefix): v for n, v in header.fields.items() if n.startswith(prefix)}
+    fields = {name: value for name, value in own.items() if not isinstance(value, Length)}
+    # Models with a number of heads per layer have an array there.
+    complete = "attention.head_count" in fields and "embedding_length" in fields
+    if not complete and not isinstance(own.get("attention.head_count"), Length):
+        raise InputError(f"{path} has no attention heads: no model with rotary positions")
+    tensors = {name: values.tolist() for name, values in header.tensors.items()}
+    return Document(str(path), "gguf", {"model_type": header.architecture, **fields, **tensors})

@@ -1,0 +1,335 @@
+"""A rotary code's answers at given positions: from tables, from a model folder, or from a function.
+
+Pairs, width and direction are recovered from rotated unit vectors where the code rotates vectors.
+"""
+
+import importlib
+import inspect
+import sys
+import traceback
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ropelab.audit.document import load
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.runtimes.trace import language_part
+from ropelab.errors import InputError, RopelabError
+from ropelab.runs.files import check_regular
+
+Positions = Int[np.ndarray, " n"]
+Partner = Literal["half", "adjacent", "unknown"]
+Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
+
+LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
+ZERO = 1e-6  # a component below this share of the largest one counts as none
+LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
+UNREADABLE = (
+    OSError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,  # a compression that Python does not know
+    RuntimeError,  # an encrypted file
+)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """cos and sin of every pair at some positions, gain included, as a float64 array.
+
+    ``partner``: which features form a pair; unknown where only tables were seen. ``rotated``: how
+    many features turn. ``sign``: +1 if a pair turns from its first feature to its second.
+    """
+
+    positions: Positions
+    cos: Float[np.ndarray, "n pairs"]
+    sin: Float[np.ndarray, "n pairs"]
+    partner: Partner
+    rotated: int
+    sign: int = 1
+
+    @property
+    def gain(self) -> float:
+        """The factor on cos and sin: the median length of a turned pair."""
+        return float(np.median(np.hypot(self.cos, self.sin)))
+
+    @property
+    def finite(self) -> bool:
+        """True if every number is one, and none is so large that sums would overflow."""
+        return bool(
+            (np.abs(self.cos) < LARGEST_FACTOR).all() and (np.abs(self.sin) < LARGEST_FACTOR).all()
+        )
+
+
+def from_tables(
+    positions: Positions,
+    cos: Float[np.ndarray, "n width"],
+    sin: Float[np.ndarray, "n width"],
+    pairs: int | None,
+) -> Observed:
+    """Return tables with a column per pair; given one per feature, each angle is there twice.
+
+    Raises:
+        InputError: shapes that do not fit each other or the number of pairs.
+    """
+    if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
+        raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
+    width = cos.shape[1]
+    doubled = width % 2 == 0 and width != pairs and _doubled(cos, sin)
+    partner: Partner = "unknown"
+    if doubled:
+        halves = np.array_equal(cos[:, : width // 2], cos[:, width // 2 :], equal_nan=True)
+        step = slice(0, width // 2) if halves else slice(0, width, 2)
+        cos, sin, partner = cos[:, step], sin[:, step], "half" if halves else "adjacent"
+    return Observed(positions, cos, sin, partner, 2 * cos.shape[1])
+
+
+def _doubled(cos: Float[np.ndarray, "n width"], sin: Float[np.ndarray, "n width"]) -> bool:
+    half = cos.shape[1] // 2
+    first, second = (cos[:, :half], sin[:, :half]), (cos[:, half:], sin[:, half:])
+    by_half = all(map(np.array_equal, first, second))
+    return by_half or all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin))
+
+
+def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
+    """Rotate unit vectors at every position, and read off partner, sign and width.
+
+    Raises:
+        InputError: the result has another shape, or features mix in a way that does not pair them.
+    """
+    images = np.stack([_image(rotate, head_dim, int(position)) for position in positions])
+    turning = images[positions > 0]
+    if not len(turning):
+        raise InputError("no position above 0 to look at")
+    first, second, partner = _pairs(np.abs(turning).max(axis=0))
+    cos = images[:, first, first]
+    sin = images[:, first, second]
+    sign = -1 if np.median(sin[positions == 1]) < 0 else 1
+    return Observed(positions, cos, sign * sin, partner, 2 * len(first), sign)
+
+
+def _image(rotate: Rotate, head_dim: int, position: int) -> Float[np.ndarray, "from to"]:
+    """Return in row j the image of the j-th unit vector at that position."""
+    result = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
+    if result.shape != (head_dim, head_dim):
+        raise InputError(f"rotating {head_dim} vectors of {head_dim} gave shape {result.shape}")
+    return result
+
+
+def _pairs(
+    mixed: Float[np.ndarray, "from to"],
+) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Partner]:
+    """Return first and second features of the pairs; features that mix with none are unrotated."""
+    off = mixed - np.diag(np.diag(mixed))
+    partners = off.argmax(axis=1)
+    turns = off.max(axis=1) > ZERO
+    first = np.array([j for j in np.flatnonzero(turns) if partners[j] > j], dtype=int)
+    second = partners[first]
+    if not len(first):
+        raise InputError("nothing turns: the result is its input")
+    if not np.array_equal(partners[second], first):
+        raise InputError("features do not turn in pairs")
+    gaps = np.unique(second - first)
+    if len(gaps) == 1 and gaps[0] == 1 and np.array_equal(first % 2, np.zeros_like(first)):
+        return first, second, "adjacent"
+    if len(gaps) == 1 and gaps[0] == len(first):
+        return first, second, "half"
+    return first, second, "unknown"
+
+
+def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
+    """Return radians per token, from the smallest positions on and refined at larger ones.
+
+    At every further position the angle is known up to whole turns, and the frequency so far says
+    how many, as long as its error times the position stays below half a turn.
+    """
+    order = np.argsort(observed.positions)
+    angles = np.arctan2(observed.sin, observed.cos)[order]
+    places = observed.positions[order].astype(np.float64)
+    start = int(np.flatnonzero(places == 1)[0])
+    found = angles[start].copy()
+    for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
+        turns = np.round((found * place - angle) / (2 * np.pi))
+        refined = (angle + 2 * np.pi * turns) / place
+        sure = np.abs(found) * place < 2**6
+        found = np.where(sure, refined, found)
+    return found
+
+
+def observe(target: str, spec: RopeSpec, positions: Positions, dtype: str) -> Observed:
+    """Return the target's answers at those positions.
+
+    Raises:
+        InputError: it cannot be loaded, or answers with something else than tables or vectors.
+    """
+    path = Path(target)
+    if path.is_dir():
+        return from_folder(path, spec, positions, dtype)
+    if path.suffix == ".npz":
+        return from_file(path, spec)
+    module, colon, factory = target.partition(":")
+    if not colon:
+        raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
+    return from_factory(module, factory, spec, positions)
+
+
+def from_file(path: Path, spec: RopeSpec) -> Observed:
+    """Read arrays `cos` and `sin`, a row per position, and `positions` if not 0, 1, 2, ..."""
+    try:
+        check_regular(path)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            found = {name: _real(name, stored[name]) for name in stored.files}
+    except UNREADABLE as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    if "cos" not in found or "sin" not in found:
+        raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(found) or 'none'}")
+    count = len(found["cos"]) if found["cos"].ndim else 0
+    positions = _whole(path, found.get("positions", np.arange(count, dtype=np.float64)))
+    if 1 not in positions:
+        raise InputError(f"{path} has no row for position 1")
+    return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
+
+
+def _real(name: str, array: np.ndarray) -> Float[np.ndarray, "..."]:
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} holds {array.dtype}, not real numbers")
+    return np.asarray(array, np.float64)
+
+
+def _whole(path: Path, places: Float[np.ndarray, "..."]) -> Positions:
+    """Return positions as integers; nothing else is taken for one."""
+    exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
+    if places.ndim != 1 or not exact.all():
+        raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
+    return places.astype(np.int64)
+
+
+def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Ask the function that the user's factory returns for tables or for rotated vectors."""
+    name = f"{module}:{factory}"
+    with blamed(name):
+        made = _made(module, factory)
+        if not callable(made):
+            raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
+        if required(made) != 1:
+            return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
+        cos, sin = _two(name, call(made, positions))
+        return from_tables(positions, cos, sin, spec.rotary_dim // 2)
+
+
+def _made(module: str, factory: str) -> Any:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(importlib.import_module(module), factory)()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot load {module}:{factory}: {error}") from None
+    finally:
+        sys.path.pop(0)
+
+
+def _two(name: str, answer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return cos and sin, if the answer is two arrays."""
+    try:
+        cos, sin = answer
+    except (TypeError, ValueError):
+        kind = type(answer).__name__
+        raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
+    return as_array(cos), as_array(sin)
+
+
+@contextmanager
+def blamed(name: str) -> Iterator[None]:
+    """Say in one line what the user's code raised; what it prints goes to stderr."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except RopelabError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        inside = where.filename not in (__file__, inspect.__file__) and where.lineno
+        at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
+        raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
+
+
+def required(function: Callable[..., Any]) -> int:
+    """Return the number of required arguments: one, positions; two, vectors and positions."""
+    parameters = inspect.signature(function).parameters.values()
+    empty = inspect.Parameter.empty
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.default is empty and p.kind in positional for p in parameters)
+
+
+def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    """Call with float32 arrays; code that refuses them is given torch tensors."""
+    given = [a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays]
+    try:
+        return function(*given)
+    except (TypeError, AttributeError):
+        if "torch" not in sys.modules:
+            raise
+    import torch
+
+    with torch.no_grad():
+        return function(*map(torch.from_numpy, given))
+
+
+def as_array(value: Any) -> np.ndarray:
+    """Return a tensor or array as float64; a leading dimension of one is dropped."""
+    if hasattr(value, "detach"):
+        value = value.detach().double().cpu().numpy()
+    array = np.asarray(value, dtype=np.float64)
+    return array[0] if array.ndim == 3 and len(array) == 1 else array
+
+
+def from_folder(folder: Path, spec: RopeSpec, positions: Positions, dtype: str) -> Observed:
+    """Ask transformers' own rotary class, built from the folder's config.json alone."""
+    import torch
+
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if dtype not in kinds:
+        raise InputError(f"--dtype must be one of {', '.join(kinds)}, not '{dtype}'")
+    module = rotary_module(folder)
+    placed = torch.from_numpy(positions)[None]
+    with torch.no_grad():
+        arguments = (torch.zeros(1, dtype=kinds[dtype]), placed)
+        layered = isinstance(getattr(module, "rope_type", None), dict)
+        answer = module(*arguments, "full_attention") if layered else module(*arguments)
+    cos, sin = (as_array(part) for part in answer)
+    return from_tables(positions, cos, sin, spec.rotary_dim // 2)
+
+
+def rotary_module(folder: Path) -> Any:
+    """Return the rotary embedding of the model's class in the installed transformers."""
+    try:
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    except ImportError:
+        raise InputError(
+            "checking a model folder needs transformers: pip install '.[hf]'"
+        ) from None
+    _, text = language_part(load(str(folder)).config)
+    kind = str(text.get("model_type"))
+    if kind not in CONFIG_MAPPING:
+        raise InputError(f"the installed transformers has no model type '{kind}'")
+    config_class = CONFIG_MAPPING[kind]
+    package = config_class.__module__.rpartition(".configuration_")
+    classes = importlib.import_module(f"{package[0]}.modeling_{package[2]}")
+    for name, found in vars(classes).items():
+        if (
+            name.endswith("RotaryEmbedding")
+            and getattr(found, "__module__", "") == classes.__name__
+        ):
+            try:
+                return found(config=config_class.from_dict(dict(text)))
+            except (KeyError, ValueError, TypeError, RuntimeError) as error:
+                raise InputError(f"{name} refuses the configuration: {error}") from None
+    raise InputError(f"no rotary embedding in {classes.__name__}")

@@ -1,0 +1,300 @@
+"""The tables of an audit: keys, runtimes side by side, pairs, context and precision.
+
+Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.audit.document import Document
+from ropelab.audit.runtimes.families import meaning, near
+from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.runtimes.trace import language_part
+from ropelab.errors import unknown_name
+from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
+from ropelab.math.numerics.casts import PRESETS
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS, FloatFormat
+from ropelab.math.scaling import LongRope, roles
+
+Rows = list[dict[str, Any]]
+
+# Radians by which a phase may be off before it counts, between runtimes and within a format.
+TOLERANCE = 0.01
+
+# The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
+MODEL_FORMAT = "transformers_llama"
+# Runtimes whose cos and sin stay in float32, in a table or in the kernel.
+PRESET_OF = {
+    "llama.cpp": "ggml",
+    "ollama": "ggml",
+    "sglang": "float32",
+    "mlx-lm": "float32",
+    "exllamav3": "float32",
+    "tensorrt-llm": "float32",
+}
+
+
+def all_tables(
+    document: Document,
+    readings: Sequence[Reading],
+    reference: Reading,
+    length: int,
+    dtype: FloatFormat,
+) -> dict[str, Rows]:
+    """Return every table but the findings."""
+    return {
+        "runtimes": runtimes(readings, reference, length),
+        "keys": keys(document, readings),
+        "pairs": pairs(readings, reference, length),
+        "context": context(reference, length),
+        "precision": precision(readings, length, dtype),
+    }
+
+
+def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
+    """Return a row per runtime and layer type; one with a problem has a single row."""
+    rows: Rows = []
+    for reading in readings:
+        about = {
+            "runtime": reading.runtime.name,
+            "version": reading.runtime.version,
+            "proof": reading.runtime.stated(reading.model_type),
+            "outcome": reading.outcome,
+        }
+        if not reading.layers:
+            rows.append({**about, "layers": "all", "problem": reading.problem})
+        for layer, spec in reading.layers.items():
+            counts = roles(spec.plan(length), spec.geometry)
+            other = reference.layers.get(layer) or reference.main or spec
+            ratio, position = distance(spec, other, length)
+            rows.append(
+                {
+                    **about,
+                    "layers": layer,
+                    "base": spec.base,
+                    "rotary_dim": spec.rotary_dim,
+                    "head_dim": spec.head_dim,
+                    "pairing": spec.pairing,
+                    "method": spec.method,
+                    "trained_tokens": spec.trained_len,
+                    "claimed_tokens": spec.claimed_len,
+                    "pairs_kept": counts.count("kept"),
+                    "pairs_blended": counts.count("ramp"),
+                    "pairs_divided": counts.count("interpolated"),
+                    "attention_factor": spec.attention_factor,
+                    "softmax_factor": spec.softmax_factor,
+                    "logit_multiplier": spec.logit_multiplier,
+                    "largest_ratio": ratio,
+                    "first_off_tokens": position,
+                    "problem": "",
+                }
+            )
+    return rows
+
+
+def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None, int | None]:
+    """Return the largest ratio of two frequencies, and the first position with a phase off.
+
+    None for the ratio if the widths differ; None for the position if no phase is off.
+    """
+    ours, theirs = spec.inv_freq(length), other.inv_freq(length)
+    if ours.shape != theirs.shape:
+        return None, 1
+    # Another order of operations changes the last places, which means nothing.
+    if np.allclose(ours, theirs, rtol=1e-9, atol=0):
+        return 1.0, None
+    position = math.ceil(TOLERANCE / float(np.abs(ours - theirs).max()))
+    rotating = (ours > 0) & (theirs > 0)
+    logs = np.abs(np.log(ours[rotating] / theirs[rotating]))
+    return float(np.exp(logs.max())) if logs.size else math.inf, position
+
+
+def keys(document: Document, readings: Sequence[Reading]) -> Rows:
+    """Return a row per key about rotation: its effect, and its status in every runtime."""
+    statuses: dict[str, dict[str, str]] = {}
+    notes: dict[str, str] = {}
+    for reading in readings:
+        for use in reading.keys:
+            statuses.setdefault(use.path, {})[reading.runtime.name] = use.status
+            notes.setdefault(use.path, use.note)
+    rows = []
+    for path, status in statuses.items():
+        value, does = shown(value_at(document.config, path)), meaning(path)
+        if not does:
+            close = near(path)
+            does = f"not known; did you mean {close}?" if close else "not known"
+        rows.append(
+            {"key": path, "value": value, "does": does, "status": status, "note": notes[path]}
+        )
+    return rows
+
+
+def value_at(config: Any, path: str) -> Any:
+    """Return the value at a dotted path."""
+    if path in config:
+        return config[path]
+    for part in path.split("."):
+        if part not in config:
+            return "from a flag"
+        config = config[part]
+    return config
+
+
+def shown(value: Any) -> str:
+    """Return a value in at most 40 characters."""
+    if isinstance(value, list | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    text = repr(value) if isinstance(value, int | float) or value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def pairs(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
+    """Return a row per runtime, layer type and pair."""
+    rows: Rows = []
+    for reading in readings:
+        for layer, spec in reading.layers.items():
+            other = reference.layers.get(layer) or reference.main or spec
+            theirs = other.inv_freq(length).tolist()
+            for pair, value in enumerate(spec.inv_freq(length).tolist()):
+                known = pair < len(theirs) and theirs[pair]
+                rows.append(
+                    {
+                        "runtime": reading.runtime.name,
+                        "layers": layer,
+                        "pair": pair,
+                        "inv_freq": value,
+                        "wavelength_tokens": 2 * math.pi / value if value else None,
+                        "ratio": value / theirs[pair] if known else None,
+                    }
+                )
+    return rows
+
+
+def context(reference: Reading, length: int) -> Rows:
+    """Return lengths, rotations and bounds on the base, a row per layer type of the reference."""
+    rows: Rows = []
+    for layer, spec in reference.layers.items():
+        scaled = spec.inv_freq(length)
+        rotating = scaled[scaled > 0]
+        # Pairs that complete no rotation within the trained length have unseen angles beyond it.
+        unscaled = np.asarray(spec.geometry.inv_freq, dtype=np.float64)
+        unfinished = np.flatnonzero(unscaled * spec.trained_len < 2 * math.pi)
+        slowest = float(rotating.min() * length / (2 * math.pi)) if rotating.size else 0.0
+        rows.append(
+            {
+                "layers": layer,
+                "trained_tokens": spec.trained_len,
+                "claimed_tokens": spec.claimed_len,
+                "length_tokens": length,
+                "slowest_turns": slowest,
+                "critical_pair": int(unfinished[0]) if unfinished.size else None,
+                "smallest_factor": max(1.0, length / spec.trained_len),
+                "base_asymptotic_bound": su_asymptote(length),
+                "base_one_turn": one_rotation_base(spec.rotary_dim, length),
+                "short_logit_multiplier": spec.logit_multiplier,
+            }
+        )
+    return rows
+
+
+def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
+    """Return the model's number format: the one given, else the file's own, else bfloat16.
+
+    Raises:
+        InputError: a name that is no format, with the nearest; one in the file is passed over.
+    """
+    if given:
+        if given not in FORMATS:
+            raise unknown_name("--dtype", given, FORMATS)
+        return FORMATS[given]
+    for part in (language_part(config)[1], config):
+        for key in ("dtype", "torch_dtype"):
+            if isinstance(part.get(key), str) and part[key].removeprefix("torch.") in FORMATS:
+                return FORMATS[part[key].removeprefix("torch.")]
+    return FORMATS["bfloat16"]
+
+
+def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> Rows:
+    """Return a row per cast chain: its errors at the length, and the first position beyond.
+
+    A chain is computed on the frequencies of the first runtime that has it.
+    """
+    chains: dict[str, list[Reading]] = {}
+    for reading in readings:
+        if reading.main is not None:
+            name = reading.runtime.name
+            # SGLang keeps longrope's tables in the model's format.
+            own = name == "sglang" and isinstance(reading.main.scaling, LongRope)
+            preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
+            chains.setdefault(preset, []).append(reading)
+    positions = np.unique(np.concatenate([[length - 1], 2.0 ** np.arange(0, 41)]))
+    positions = positions[positions < length]
+    rows: Rows = []
+    for preset, found in chains.items():
+        chain = chain_of(preset, found[0].main, length, dtype)
+        errors = np.abs(np.asarray(chain.angle_errors(positions), dtype=np.float64)).max(axis=0)
+        beyond = np.flatnonzero(~(errors <= TOLERANCE))
+        rows.append(
+            {
+                "chain": preset,
+                "runtimes": ", ".join(reading.runtime.name for reading in found),
+                "length_tokens": length,
+                "angle_error_rad": float(errors[-1]),
+                "tolerance_rad": TOLERANCE,
+                "beyond_from_tokens": int(positions[beyond[0]]) if beyond.size else None,
+                "table_format": chain.plan.table.name,
+                "table_error": table_error(chain, positions),
+            }
+        )
+    return rows
+
+
+def chain_of(preset: str, spec: RopeSpec | None, length: int, dtype: FloatFormat) -> Chain:
+    """Return the chain on the scaled frequencies of a spec, tables in the model's format."""
+    assert spec is not None
+    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
+    plan = PRESETS[preset].plan
+    return Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
+
+
+def table_error(chain: Chain, positions: Float[np.ndarray, " n"]) -> float:
+    """Return the largest error of cos and sin as stored, at those positions."""
+    angles = chain.spectrum.inv_freq[:, None] * positions
+    cos, sin = chain.table(positions)
+    return float(max(np.abs(cos - np.cos(angles)).max(), np.abs(sin - np.sin(angles)).max()))
+
+
+def sentence(document: Document, readings: Sequence[Reading], reference: Reading) -> str:
+    """Return what the file says, up to which length, and whether the runtimes agree."""
+    spec = reference.main
+    assert spec is not None
+    read = [reading for reading in readings if reading.main is not None]
+    same = sum(agrees(reading.main, spec) for reading in read if reading.main)
+    stopped = [reading.runtime.name for reading in readings if reading.outcome == "refused"]
+    agreement = f"{same} of {len(read)} runtimes compute what {reference.runtime.name} computes"
+    if same == len(read):
+        agreement = f"all {same} runtimes that read it agree"
+    claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
+    kind = document.config.get("model_type") or document.kind
+    return (
+        f"{document.name} ({kind}) turns {spec.rotary_dim} of {spec.head_dim} features with base "
+        f"{spec.base:g}, {spec.method}, from {spec.trained_len} tokens{claimed}; {agreement}"
+        + (f"; refused by {', '.join(stopped)}" if stopped else "")
+    )
+
+
+def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
+    """Return True for the same frequencies at all lengths and the same factor on the logits."""
+    if ours.rotary_dim != theirs.rotary_dim:
+        return False
+    # Inside the trained length and far beyond it.
+    lengths = (64, 2 * max(theirs.trained_len, theirs.claimed_len or 0))
+    equal = all(distance(ours, theirs, length)[1] is None for length in lengths)
+    return equal and math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)
