@@ -1,4 +1,4 @@
-"""What a model is shown at once, and the first words of the random seeds behind it."""
+"""The input of one step, and the first words of the random seeds behind it."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+# First word of every random seed: training data never come back as evaluation data.
 TRAINING, EVALUATION = 0, 1
-"""First word of every random seed: what is learned from is never what is measured."""
 
 
 @dataclass(frozen=True)
@@ -18,5 +18,4 @@ class Batch:
     scored: Bool[Tensor, "batch tokens"]
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
         return Batch(self.tokens.to(device), self.scored.to(device))

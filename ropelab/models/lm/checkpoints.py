@@ -2,8 +2,7 @@
 
 It holds everything the rest of the run depends on (weights, optimizer state, the losses so far;
 their number is the step), because batches and learning rates are functions of the step. A run that
-was killed at any moment therefore continues to the same weights, bit for bit. One tensor is the
-hash of all others: a checkpoint that is not as it was written is not used.
+was killed at any moment therefore continues to the same weights, bit for bit.
 """
 
 import hashlib
@@ -22,16 +21,14 @@ from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.notices import say
 
 FILE = "checkpoint.safetensors"
+# The name of a tensor that holds the hash of all others: a damaged checkpoint is not used.
 HASH = "sha256"
-"""The name of the tensor that the others are checked by."""
 
 
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
 ) -> None:
     """Write the state after `len(losses)` steps, replacing the previous one in a single rename.
-
-    A finished run needs its optimizers no longer: none are given, none are stored.
 
     Raises:
         MachineError: the disk did not take it; the previous checkpoint is then untouched.
@@ -51,9 +48,9 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
-    """Restore the state of the last checkpoint in place; the losses so far, empty without one.
+    """Restore the last checkpoint in place and return the losses so far, none without one.
 
-    One that is damaged is removed, and said: training begins again.
+    A damaged one is removed with a notice: training begins again.
 
     Raises:
         MachineError: the file cannot be read or belongs to another model.
@@ -69,7 +66,13 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
     try:
         model.load_state_dict(_below(tensors, "model."))
         for place, optimizer in enumerate(optimizers):
-            _restore(optimizer, _below(tensors, f"optimizer.{place}."))
+            states: dict[int, dict[str, Tensor]] = {}
+            for key, value in _below(tensors, f"optimizer.{place}.").items():
+                index, name = key.split(".")
+                states.setdefault(int(index), {})[name] = value
+            # Moments only: hyperparameters stay as the caller built them.
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": states, "param_groups": groups})
     except (RuntimeError, KeyError) as error:
         message = f"cannot continue from {path} (delete it to start over): {error}"
         raise MachineError(message) from None
@@ -77,7 +80,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
 
 
 def _undamaged(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of a checkpoint as they were written, None where they are not."""
+    """Return the tensors of a checkpoint, None if it is damaged."""
     if not path.is_file():
         return None
     try:
@@ -91,7 +94,7 @@ def _undamaged(path: Path) -> dict[str, Tensor] | None:
 
 
 def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
-    """The sha256 over names, types, shapes and values of tensors in main memory, as 32 bytes."""
+    """Return the sha256 over names, types, shapes and values of tensors in main memory."""
     code = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -102,13 +105,3 @@ def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-
-def _restore(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Hand the optimizer its moments back; hyperparameters stay as the caller built them."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, name = key.split(".")
-        states.setdefault(int(index), {})[name] = value
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": states, "param_groups": groups})

@@ -1,9 +1,9 @@
-"""Real text as bytes: the running Python's standard library, or one's own files.
+"""Real text as bytes: the running Python's standard library, or your own files.
 
-Documents are whole files. Which half a file belongs to follows from a hash of its content, and of
-files that are near-duplicates (tables of character sets, versions of one module) only one is kept,
-so no document, nor most of it under another name, is in both halves. A single file is cut instead:
-its beginning is learned from, its end is measured.
+Documents are whole files. A hash of its content decides which half a file belongs to, and of files
+that are near-duplicates (tables of character sets, versions of one module) only one is kept, so no
+document, nor most of it under another name, is in both halves. A single file is cut instead: its
+beginning is learned from, its end is measured.
 """
 
 import errno
@@ -22,28 +22,40 @@ from torch import Tensor
 
 from ropelab.errors import InputError
 from ropelab.models.lm.batch import EVALUATION, TRAINING, Batch
-from ropelab.models.lm.duplicates import without_near_duplicates
 from ropelab.runs.files import read_regular
 
 VOCABULARY = 256
+# The share that is measured and never learned from: of the files, or of a single file's bytes.
 HELD_OUT = 0.2
-"""The share that is measured and never learned from: of the files, or of a single file's bytes."""
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
+# How many first bytes are looked at: text has no zero byte in them.
 BINARY_PROBE = 8192
-"""How many first bytes are looked at: text has no zero byte in them."""
+# Bytes of all files together: they are held in memory, and compared with each other.
 LARGEST = 2**30
-"""Bytes of all files together: they are held in memory, and compared with each other."""
+# The kind of the documents that a single file was cut into.
 SINGLE = "text"
-"""The kind of the documents that a single file was cut into."""
 PROSE = {".md", ".rst", ".txt"}
+# A hidden file in a folder of text, whose first line names the source, and its bytes at most.
 SOURCE = ".source"
-"""A hidden file in a folder of text: its first line says where the text is from."""
 LONGEST_SOURCE = 4096
-"""Bytes of that file at most."""
+
+# Documents are compared by their shingles, all runs of SHINGLE bytes (Broder 1997): most of a line
+# of code, so that idioms and imports are no duplicates.
+WORD = 8
+SHINGLE = 4 * WORD
+# One in so many is kept, by its hash: a shingle is then kept wherever it occurs, and the share of a
+# document's shingles that occur elsewhere is estimated without bias.
+SAMPLED = 32
+# A document is a near-duplicate when more than this share of its shingles was seen before.
+MOST_KNOWN = 0.5
+# Odd numbers with no pattern in their bits, one for each word of a shingle.
+MULTIPLIERS = np.array(
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
+)
 
 
 class Origin(NamedTuple):
-    """Which document it is, and of which kind: results may be told apart by both."""
+    """Name and kind of a document; results may be separated by both."""
 
     name: str
     kind: str
@@ -59,7 +71,6 @@ class Document:
 
     @property
     def origin(self) -> Origin:
-        """What is said of it beside its text."""
         return Origin(self.name, self.kind)
 
 
@@ -68,9 +79,9 @@ class Corpus:
     """Documents to learn from and documents to measure on.
 
     Attributes:
-        name: what it is, for messages.
+        name: for messages.
         training, held_out: bytes of each document, in an order that depends on content only.
-        origins: what each held-out document is called, and its kind ("tests", "code", ...).
+        origins: name and kind ("tests", "code", ...) of each held-out document.
         fingerprint: sha256 over both halves; it changes whenever any result could.
     """
 
@@ -81,9 +92,10 @@ class Corpus:
     fingerprint: str
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """The training batch of one step: windows from inside documents, any byte equally likely.
+        """Return the training batch of one step: windows from inside documents.
 
-        A pure function of its arguments. Everything but the first byte is scored.
+        A pure function of its arguments, in which any byte is equally likely. Everything but the
+        first byte is scored.
         """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
@@ -99,10 +111,7 @@ class Corpus:
         return Batch(tokens, scored)
 
     def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
-        """One window of `length` bytes from each of `documents` held-out documents.
-
-        The window starts at a place drawn once per document, so that not only heads of files
-        (licences, imports) are measured.
+        """Return one window of `length` bytes from each of `documents` held-out documents.
 
         Raises:
             InputError: fewer than `documents` are that long.
@@ -113,6 +122,7 @@ class Corpus:
                 f"{self.name} has {len(texts)} held-out documents of at least {length} bytes, "
                 f"{documents} are needed; give more or longer text, or ask for fewer documents"
             )
+        # From a place drawn once per document: not only heads of files (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
         starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
         windows = [
@@ -122,7 +132,7 @@ class Corpus:
         return torch.from_numpy(np.stack(windows).astype(np.int64))
 
     def held_out_origins(self, length: int, documents: int) -> tuple[Origin, ...]:
-        """Name and kind of each document of `held_out_windows` with the same arguments."""
+        """Return name and kind of each document of `held_out_windows`."""
         long_enough = zip(self.held_out, self.origins, strict=True)
         return tuple(origin for text, origin in long_enough if len(text) >= length)[:documents]
 
@@ -152,7 +162,7 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
 
 
 def read_documents(path: Path | None) -> tuple[str, list[Document]]:
-    """What a corpus is called in messages, and all of its documents; of a file there is one.
+    """Return a corpus's name in messages, and all of its documents; of a file there is one.
 
     Args:
         path: as for `read_corpus`.
@@ -164,24 +174,28 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
         return "the standard library", _documents(_library_files(root), root, kind_of)
     try:
         single = not path.is_dir()
-        files = [path] if single else _text_files(path)
+        files = [path] if single else sorted(path.rglob("*"))
+        if not single:
+            files = [p for p in files if p.is_file() and not _hidden(p.relative_to(path))]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
     if single and not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
-    documents = _documents(files, _holding(files), folder_or_kind)
-    return f"the corpus {path}", _not_empty(path, documents)
+    # Names are paths below the deepest folder that holds all of these files.
+    root = Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+    documents = _documents(files, root, folder_or_kind)
+    if not documents:
+        raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
+    return f"the corpus {path}", documents
 
 
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
-    """Divide whole documents by the hash of their content, dropping near-duplicates.
-
-    Of near-duplicates in both halves the one in the training half is kept.
-    """
+    """Divide whole documents by the hash of their content, dropping near-duplicates."""
     by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
     learned = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] >= border]
     measured = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] < border]
+    # Training first: of near-duplicates in both halves the one in the training half is kept.
     new = without_near_duplicates([document.text for document in (*learned, *measured)])
     training = [d for d, keep in zip(learned, new, strict=False) if keep]
     held_out = [d for d, keep in zip(measured, new[len(learned) :], strict=True) if keep]
@@ -197,7 +211,7 @@ def from_single(name: str, text: bytes, piece: int) -> Corpus:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its path inside a library: tests, a character set, code, prose, ..."""
+    """Return the kind of a file in a library: tests, character sets, code, prose, ..."""
     if any("test" in part for part in path.parts):
         return "tests"
     if "encodings" in path.parts:
@@ -208,7 +222,7 @@ def kind_of(path: Path) -> str:
 
 
 def folder_or_kind(path: Path) -> str:
-    """What a file of one's own is: the subfolder in which it lies, or what it is without one."""
+    """Return the kind of one of the user's files: its subfolder, without one as in a library."""
     return path.parts[0] if len(path.parts) > 1 else kind_of(path)
 
 
@@ -224,10 +238,10 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
 
 
 def source_of(place: Path) -> str:
-    """What a folder of text says of where it is from; empty if it says nothing or is a file.
+    """Return the source that a folder of text names; empty if it names none or is a file.
 
     Raises:
-        InputError: it says so in more than LONGEST_SOURCE bytes.
+        InputError: it needs more than LONGEST_SOURCE bytes for that.
     """
     file = place / SOURCE
     try:
@@ -240,7 +254,7 @@ def source_of(place: Path) -> str:
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and time of change of every file, which tell without reading what has changed.
+    """Return name, size and time of change of every file, to see changes without reading.
 
     Args:
         path: as for `read_corpus`.
@@ -261,21 +275,12 @@ def _library_files(root: Path) -> list[Path]:
     return sorted(files)
 
 
-def _text_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.is_file() and not _hidden(p, folder))
-
-
-def _hidden(path: Path, root: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(root).parts)
-
-
-def _holding(files: Sequence[Path]) -> Path:
-    """The deepest folder in which all of these files lie."""
-    return Path(os.path.commonpath([file.parent for file in files])) if files else Path()
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:
-    """Those files that are text: not empty, no zero byte near the start."""
+    """Read the files that are text: not empty, no zero byte near the start."""
     documents, left = [], LARGEST
     for path in paths:
         try:
@@ -291,7 +296,31 @@ def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -
     return documents
 
 
-def _not_empty(path: Path, documents: list[Document]) -> list[Document]:
-    if not documents:
-        raise InputError(f"{path} holds no text: its files are empty or binary; give text files")
-    return documents
+def sampled_shingles(text: bytes) -> set[int]:
+    """Return hashes of a sample of the shingles of a text; none where it is shorter than one."""
+    count = len(text) - SHINGLE + 1
+    if count < 1:
+        return set()
+    words = np.empty(len(text) - WORD + 1, np.uint64)
+    for offset in range(WORD):
+        whole = (len(text) - offset) // WORD
+        words[offset::WORD] = np.frombuffer(text, "<u8", whole, offset)
+    hashes = np.zeros(count, np.uint64)
+    for number, multiplier in enumerate(MULTIPLIERS):
+        hashes = (hashes ^ words[number * WORD : number * WORD + count]) * multiplier
+        hashes ^= hashes >> np.uint64(32)
+    # A product's highest bits depend on all bits of its factors, its lowest on their lowest alone.
+    hashes *= MULTIPLIERS[0]
+    return set(hashes[hashes < 2**64 // SAMPLED].tolist())
+
+
+def without_near_duplicates(texts: Sequence[bytes]) -> list[bool]:
+    """Return for every text in order whether it is kept, given those kept before it."""
+    seen: set[int] = set()
+    new = []
+    for text in texts:
+        shingles = sampled_shingles(text)
+        new.append(len(shingles & seen) <= MOST_KNOWN * len(shingles))
+        if new[-1]:
+            seen |= shingles
+    return new

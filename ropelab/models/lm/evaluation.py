@@ -1,4 +1,4 @@
-"""Measuring a trained model: losses of every position in one pass, and exact copies by distance.
+"""Measuring a model: losses of every position in one pass, and exact copies by distance.
 
 One causal pass over a long text gives the loss at every position with all of its context, so no
 window has to be slid over it; only the sliding-window baseline does that, because there the short
@@ -19,21 +19,21 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.batch import Batch
 
+# Rows are put together up to so many tokens; more needs memory and is not faster on a CPU.
 TOKENS_PER_PASS = 8192
-"""Rows are put together up to so many tokens; more needs memory and is not faster on a CPU."""
+# Logits held at once (16 MiB in float32): a long pass never makes all of its logits.
 LOGITS_PER_CHUNK = 2**22
-"""Logits held at once (16 MiB in float32): a long pass never makes all of its logits."""
 
 
 class Sized(Protocol):
-    """Something that says how many different tokens there are."""
+    """Anything with a number of different tokens."""
 
     @property
     def vocabulary(self) -> int: ...
 
 
 class Readable(Protocol):
-    """A model as evaluation sees it: `LanguageModel`, or one that was trained elsewhere."""
+    """A model as evaluation sees it: `LanguageModel`, or a released one."""
 
     encoding: Encoding
     head: Any
@@ -42,57 +42,75 @@ class Readable(Protocol):
     def size(self) -> Sized: ...
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """What `head` turns into logits, for every token."""
+        """Return the input of `head` for every token."""
         ...
 
 
 def row_blocks(tokens: Int[Tensor, "rows tokens"]) -> Iterator[Int[Tensor, "block tokens"]]:
-    """Rows in blocks of about TOKENS_PER_PASS tokens, on the device they are on."""
+    """Yield rows in blocks of about TOKENS_PER_PASS tokens, on the device they are on."""
     yield from tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1]))
+
+
+def _chunk(model: Readable, rows: int) -> int:
+    """Return how many positions of each row are turned into logits at once."""
+    return max(1, LOGITS_PER_CHUNK // (rows * model.size.vocabulary))
 
 
 @torch.inference_mode()
 def token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
-    """The loss of each token given all before it in its row, in nats.
+    """Return the loss of each token given all before it in its row, in nats.
 
     Args:
         tokens: n + 1 tokens a row give n predictions.
         last: only the last so many predictions of each row.
     """
-    blocks = [_block_losses(model, block, last) for block in row_blocks(tokens)]
-    return torch.cat(blocks)
+    found = []
+    for block in row_blocks(tokens):
+        block = block.to(model.head.weight.device)
+        keep = slice(-(last or block.shape[1] - 1), None)
+        hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
+        # Results go to one place: kept apart, they would be between freed logits and hold those.
+        losses = torch.empty(targets.shape, device=targets.device)
+        size = _chunk(model, len(block))
+        parts = (whole.split(size, dim=1) for whole in (hidden, targets, losses))
+        for h, t, out in zip(*parts, strict=True):
+            logits = model.head(h).flatten(0, 1).float()
+            out.copy_(cross_entropy(logits, t.flatten(), reduction="none").view(t.shape))
+        found.append(losses.cpu())
+    return torch.cat(found)
 
 
-def _block_losses(model: Readable, block: Tensor, last: int | None) -> Tensor:
-    block = block.to(model.head.weight.device)
-    keep = slice(-(last or block.shape[1] - 1), None)
-    hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
-    # Results go to one place: kept apart, they would lie between freed logits and hold those.
-    losses = torch.empty(targets.shape, device=targets.device)
-    size = _chunk(model, len(block))
-    parts = (whole.split(size, dim=1) for whole in (hidden, targets, losses))
-    for h, t, out in zip(*parts, strict=True):
-        logits = model.head(h).flatten(0, 1).float()
-        out.copy_(cross_entropy(logits, t.flatten(), reduction="none").view(t.shape))
-    return losses.cpu()
+@torch.inference_mode()
+def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+    """Return whether each token is the most probable one given all before it in its row."""
+    found = []
+    for block in row_blocks(tokens):
+        block = block.to(model.head.weight.device)
+        hidden = model.hidden(block[:, :-1]).split(_chunk(model, len(block)), dim=1)
+        guess = torch.cat([model.head(part).argmax(dim=-1) for part in hidden], dim=1)
+        found.append((guess == block[:, 1:]).cpu())
+    return torch.cat(found)[:, -(last or 0) :]
 
 
-def _chunk(model: Readable, rows: int) -> int:
-    """How many positions of each row are turned into logits at once."""
-    return max(1, LOGITS_PER_CHUNK // (rows * model.size.vocabulary))
+def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
+    """Return whether each scored token is the most probable one given those before it.
+
+    Every row must have the same number of scored tokens.
+    """
+    return _token_hits(model, batch.tokens)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
 
 
 def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
-    """The loss of each token given at most `window` tokens before it, in nats.
+    """Return the loss of each token given at most `window` tokens before it, in nats.
 
     The first `window` predictions come from one pass. After them the window moves on by `stride`
     and its last `stride` predictions count, so each has between window - stride + 1 and `window`
-    tokens of context. What lies before the window is not seen at all, not even through lower
-    layers: the text is truncated and read again.
+    tokens of context. Tokens before the window are not seen at all, not even through lower layers:
+    the text is truncated and read again.
     """
     return _sliding(partial(token_losses, model), tokens, window, stride)
 
@@ -100,7 +118,7 @@ def sliding_losses(
 def sliding_correct(
     model: Readable, batch: Batch, window: int, stride: int
 ) -> Bool[Tensor, "rows scored"]:
-    """Whether each scored token is the most probable one given at most `window` before it.
+    """Return whether each scored token is the most probable one given at most `window` before it.
 
     The windows are those of `sliding_losses`; those without a scored token are not read.
     """
@@ -117,7 +135,7 @@ def _sliding(
     stride: int,
     first: int = 0,
 ) -> Tensor:
-    """What `read` says of every prediction; of those before `first` it may say nothing.
+    """Return the value of every prediction from `first` on; those before may be zeros.
 
     Args:
         read: a value per prediction of some rows, of all or of the last so many.
@@ -126,9 +144,8 @@ def _sliding(
     if total <= window:
         return read(tokens, None)
     starts = [min(s, total - window) for s in range(stride, total - window + stride, stride)]
-    passes = [(0, window), *((start, stride) for start in starts)]
     found: Tensor | None = None
-    for start, count in passes:
+    for start, count in [(0, window), *((start, stride) for start in starts)]:
         end = start + window
         if end > first:
             values = read(tokens[:, start : end + 1], count)
@@ -136,26 +153,3 @@ def _sliding(
             found[:, end - count : end] = values
     assert found is not None, "no prediction is asked for"
     return found
-
-
-@torch.inference_mode()
-def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
-    """Whether each scored token is the most probable one given those before it.
-
-    Every row must have the same number of scored tokens.
-    """
-    return _token_hits(model, batch.tokens)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
-
-
-@torch.inference_mode()
-def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-    """Whether each token is the most probable one given all before it in its row."""
-    hits = torch.cat([_block_correct(model, block) for block in row_blocks(tokens)])
-    return hits[:, -(last or 0) :]
-
-
-def _block_correct(model: Readable, block: Tensor) -> Tensor:
-    block = block.to(model.head.weight.device)
-    hidden = model.hidden(block[:, :-1]).split(_chunk(model, len(block)), dim=1)
-    guess = torch.cat([model.head(part).argmax(dim=-1) for part in hidden], dim=1)
-    return (guess == block[:, 1:]).cpu()

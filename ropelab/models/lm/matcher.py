@@ -1,22 +1,23 @@
-"""A reader without a model: what followed when the last n tokens stood here before?
+"""A baseline without a model: the continuation of the last n tokens at their latest occurrence.
 
 It sets the scale of every table of copying and look-ups. Where it answers everything, a model shows
-that it finds what stood before, and not that it knows where.
+that it finds an earlier passage, and not that it knows where.
 """
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+# The prediction where the last n tokens occur for the first time; no token equals it.
 NOTHING = -1
-"""The prediction where the last n tokens occur for the first time; no token equals it."""
+# An n-gram and its row must fit into an int64, which has 63 bits for positive numbers.
 BITS = 62
 
 
 def ngram_predictions(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
-    """For every token, what followed the most recent earlier occurrence of the n before it.
+    """Predict every token by the most recent earlier occurrence of the n before it.
 
     Occurrences may overlap. One sort for all rows: 8192 tokens take about a millisecond.
 

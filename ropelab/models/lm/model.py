@@ -1,15 +1,15 @@
-"""The small language model that the experiments train: one file, read from top to bottom.
+"""The small language model that the experiments train: one file, to be read from top to bottom.
 
-A decoder-only transformer, and what is unusual about it:
+A decoder-only transformer. Unusual about it:
 
-- it carries no positions of its own: an `Encoding` is handed in and called at its hooks, and
-  another one may be put in its place after training (`model.encoding = ...`), which is how a
-  context is extended without fine-tuning;
+- no positions of its own: an `Encoding` is handed in and called at its hooks, and another one may
+  be put in its place after training (`model.encoding = ...`), which extends a context without
+  fine-tuning;
 - the width of a head is free (`heads * head_dim` need not be `width`), because the geometry of a
-  rotary code depends on the head and should stay that of real models when the rest is small;
-- norms have no parameters, the feed-forward part is relu(x)^2, embedding and output are untied;
-- there is no global dtype: parameters are float32, and whoever wants bfloat16 says so around the
-  call (`torch.autocast`), as training does.
+  rotary code depends on the head and should stay as in real models when the rest is small;
+- norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and output;
+- no global dtype: parameters are float32, and bfloat16 is opened around the call
+  (`torch.autocast`), as training does.
 
 Sizes in shapes: batch, tokens, width, heads, head_dim, vocabulary.
 """
@@ -26,10 +26,10 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
 from ropelab.models.encoding.base import Encoding
 
+# How many scores an encoding without a fused kernel may hold at once (32 MiB in float32), and for
+# how many queries: in short blocks fewer scores of later keys are made to be masked.
 SCORES_PER_BLOCK = 2**23
-"""How many scores an encoding without a fused kernel may hold at once (32 MiB in float32)."""
 QUERIES_PER_BLOCK = 128
-"""And for how many queries: in short blocks fewer scores of later keys are made to be masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Cache:
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new tokens to one layer; returns all of that layer."""
+        """Append the keys and values of new tokens to one layer, and return all of that layer."""
         if layer in self.layers:
             old_k, old_v = self.layers[layer]
             k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
@@ -60,33 +60,29 @@ class Cache:
 
 
 def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-    """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013).
-
-    Not the root-mean-square norm that models of today have: torch computes this one in a single
-    pass on a CPU and that one in several, which took three times as long.
-    """
+    """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013)."""
+    # Not the root-mean-square norm of today's models: torch computes this one in a single pass on
+    # a CPU and that one in several, which took three times as long.
     return layer_norm(x, (x.shape[-1],))
 
 
 class SquaredRelu(Function):
-    """relu(x)^2 (arXiv:2109.08668), keeping one tensor for the backward pass instead of two."""
+    """relu(x)^2 (arXiv:2109.08668), which keeps one tensor for the backward pass, not two."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """relu(x)^2."""
         positive = relu(x)
         ctx.save_for_backward(positive)
         return positive * positive  # square() is a power, at three times the cost
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        """2 relu(x) times the gradient."""
         (positive,) = ctx.saved_tensors
         return (grads[0] * positive).mul_(2)
 
 
 def causal_mask(q_positions: Int[Tensor, " queries"], k_positions: Int[Tensor, " keys"]) -> Tensor:
-    """True where a query may look: at itself and at what came before. Shape [queries, keys]."""
+    """True at keys up to the query's own position. Shape [queries, keys]."""
     return k_positions[None, :] <= q_positions[:, None]
 
 
@@ -95,8 +91,9 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     if q.shape[2] == k.shape[2]:
         return scaled_dot_product_attention(q, k, v, is_causal=True)
     if q.shape[2] == 1:
-        return scaled_dot_product_attention(q, k, v)
+        return scaled_dot_product_attention(q, k, v)  # one token, which may look at all keys
     keys = torch.arange(k.shape[2], device=q.device)
+    # is_causal=True would align the first query with the first key, not the last with the last.
     mask = causal_mask(keys[-q.shape[2] :], keys)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
@@ -117,7 +114,8 @@ def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Te
         visible = keys[: seen + start + len(rows)]
         block = q[:, :, start : start + len(rows)]
         scores = encoding.scores(block, k[:, :, : len(visible)], rows, visible)
-        # float32, whatever the autocast: bfloat16 scores of long contexts tie and round to nothing.
+        # float32, whatever the autocast: a bfloat16 score of 20 has steps of 0.125, so that keys
+        # tie, and a softmax over thousands of them loses the small weights in its sum.
         scores = scores.float().masked_fill(~causal_mask(rows, visible), float("-inf"))
         weights = scores.softmax(dim=-1).to(v.dtype)
         out.append(encoding.mix(weights, v[:, :, : len(visible)], rows, visible))
@@ -140,6 +138,7 @@ class Attention(nn.Module):
         batch, tokens, _ = x.shape
         qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
         q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        # Keys are cached with their positions, so none is ever rotated twice.
         q, k = encoding.query(q, positions), encoding.key(k, positions)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
@@ -196,21 +195,19 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
-        """Embedding N(0, 1), matrices uniform of variance 1/fan-in, writers into the stream 0.
-
-        With the writers at zero every layer starts as the identity, and the logits start at zero:
-        the first loss is exactly ln(vocabulary). The encoding's own parameters are left alone.
-        """
+        """Draw all weights but the encoding's own: embedding N(0, 1), matrices uniform."""
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
-        self.head.weight.zero_()
+        self.head.weight.zero_()  # all logits are 0: the first loss is exactly ln(vocabulary)
         for layer in self.matrices_by_layer():
             for name, weight in layer.items():
+                # Uniform in (-b, b) has variance b^2/3 = 1/fan-in. The writers into the stream
+                # start at 0, so that every layer starts as the identity.
                 bound = 0.0 if name in ("out", "down") else (3.0 / weight.shape[1]) ** 0.5
                 weight.uniform_(-bound, bound, generator=generator)
 
     def matrices_by_layer(self) -> Iterator[dict[str, Tensor]]:
-        """The four matrices of each layer by name, in order."""
+        """Yield the four matrices of each layer by name, in order."""
         for layer in self.layers:
             assert isinstance(layer, Layer)
             yield {
@@ -223,9 +220,10 @@ class LanguageModel(nn.Module):
     def hidden(
         self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
     ) -> Float[Tensor, "batch tokens width"]:
-        """The normalised stream after the last layer; `cache` is extended by these tokens."""
+        """Return the normalised stream after the last layer; these tokens extend `cache`."""
         first = 0 if cache is None else cache.tokens
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
+        # Unit variance, as codes that are added have, however the embedding grows in training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
         for index, layer in enumerate(self.layers):
             x = layer(x, positions, self.encoding.for_layer(index), index, cache)
@@ -236,9 +234,9 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch tokens"], cache: Cache | None = None
     ) -> Float[Tensor, "batch tokens vocabulary"]:
-        """Logits of the next token at every position. With a `cache`, `tokens` continue it."""
+        """Return logits of the next token at every position. With a `cache`, tokens continue it."""
         return self.head(self.hidden(tokens, cache))
 
     def parameter_count(self) -> int:
-        """How many numbers training may change, those of the encoding included."""
+        """Count the numbers that training may change, those of the encoding included."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)

@@ -1,9 +1,9 @@
 """Sequences with exact answers at exact distances, in contexts that are full of something else.
 
 Each is a pure function of its arguments, the same for every model and method. The questions end the
-row. Before them stand distractors everywhere: random symbols, or the tokens one gives (real text)
-with the symbols hidden among them. What is asked for occurs once more, `distance` tokens before the
-question; in `nearer_trials` its key occurs a third time, further back, with another value.
+row. Before them are distractors everywhere: random symbols, or given tokens (real text) with the
+symbols among them. The answer occurs once more, `distance` tokens before the question; in
+`nearer_trials` its key occurs a third time, further back, with another value.
 """
 
 import numpy as np
@@ -14,10 +14,10 @@ from torch import Tensor
 from ropelab.models.lm.batch import EVALUATION, Batch
 from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
 
+# Tokens at the end of a row that hold the questions; fewer where the distance is shorter.
 QUESTIONS = 256
-"""Tokens at the end of a row that hold the questions; fewer where the distance is shorter."""
+# As many in a background of other tokens, which should stay most of the row.
 HIDDEN = 64
-"""As many in a background of other tokens: it should stay most of what there is."""
 
 Background = Int[Tensor, "rows length"]
 
@@ -25,9 +25,9 @@ Background = Int[Tensor, "rows length"]
 def copy_trials(
     seed: int, distance: int, length: int, rows: int, background: Background | None = None
 ) -> Batch:
-    """A stretch of symbols whose only other occurrence lies exactly `distance` back.
+    """Ask for a stretch of symbols whose only other occurrence is exactly `distance` back.
 
-    Its first CUE tokens are not scored: they tell which stretch is copied.
+    Its first CUE tokens are not scored: they identify the stretch.
 
     Args:
         background: the tokens around both; None: random symbols.
@@ -49,10 +49,7 @@ def copy_trials(
 def recall_trials(
     seed: int, distance: int, length: int, rows: int, background: Background | None = None
 ) -> Batch:
-    """Records, a key and a value, asked for exactly `distance` back; the value is scored.
-
-    Every second record at the end of a row repeats the one `distance` back; those between are new,
-    or the repeats together would be a copied stretch.
+    """Ask for records, a key and a value, exactly `distance` back; the value is scored.
 
     Args:
         background: the tokens around both; None: random symbols.
@@ -70,7 +67,7 @@ def nearer_trials(
     rows: int,
     background: Background | None = None,
 ) -> Batch:
-    """Look-ups whose key stands `distance` and `further` back: the nearer one's value is scored.
+    """Ask for keys that occur `distance` and `further` back: the nearer one's value is scored.
 
     The value at the further one, at `tokens[:, t - further]`, is always another.
 
@@ -98,11 +95,15 @@ def _look_ups(
     random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
     tokens = _context(random, rows, length, background)
     records = random_symbols(random, rows, size)
+    # Every second record at the end of a row repeats the one `distance` back; those between are
+    # new, or the repeats together would be a copied stretch.
     asked = np.arange(size) % (2 * RECORD) < RECORD
     value = np.arange(size) % RECORD == KEY
     if further is not None:
-        older = np.where(value, _other(random, records), records)
-        tokens[:, _places(length, size, further)] = older
+        # The value of the older record is another symbol, all others being equally probable.
+        steps = random.integers(1, len(ALPHABET), size=records.shape)
+        others = ALPHABET[(np.searchsorted(ALPHABET, records) + steps) % len(ALPHABET)]
+        tokens[:, _places(length, size, further)] = np.where(value, others, records)
     tokens[:, _places(length, size, distance)] = records
     tokens[:, _places(length, size, 0)] = np.where(
         asked, records, random_symbols(random, rows, size)
@@ -112,15 +113,8 @@ def _look_ups(
     return _batch(tokens, scored)
 
 
-def _other(random: np.random.Generator, symbols: np.ndarray) -> np.ndarray:
-    """Symbols of which each differs from the given one, all others being equally probable."""
-    steps = random.integers(1, len(ALPHABET), size=symbols.shape)
-    numbers = np.searchsorted(ALPHABET, symbols)
-    return ALPHABET[(numbers + steps) % len(ALPHABET)]
-
-
 def _places(length: int, size: int, distance: int) -> slice:
-    """The last `size` places of a row, `distance` earlier."""
+    """Return the last `size` places of a row, `distance` earlier."""
     start = length - size - distance
     if start < 0 or size < RECORD:
         raise ValueError(f"{length} tokens do not hold a question and its answer {distance} back")

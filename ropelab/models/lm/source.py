@@ -1,10 +1,10 @@
-"""What the models learn from: real text in stretches, with quotations, symbols and look-ups.
+"""The training data: real text in stretches, with quotations, symbols and look-ups.
 
 A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
 copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
-records that stood among the symbols. The text then goes on where it stopped. So what is to be found
-always lies among much that is irrelevant, at every distance, and one model learns to read, to copy
-and to look up. Text alone does not teach a model of this size to look far back.
+records among the symbols before. The text then goes on where it stopped. So the answer is always
+among much that is irrelevant, at every distance, and one model learns to read, to copy and to look
+up. Text alone does not teach a model of this size to look far back.
 
 Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
 in the mixture only with luck.
@@ -22,31 +22,31 @@ from ropelab.models.lm.batch import TRAINING, Batch
 from ropelab.models.lm.corpus import Corpus
 from ropelab.models.lm.matcher import ngram_predictions
 
+# The 64 symbols of random stretches and records, ascending: those of base64.
 ALPHABET = np.frombuffer(
     b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
 ).astype(np.int64)
-"""The 64 symbols of random stretches and records, ascending: those of base64."""
+# The first tokens of a quotation, which are not scored: they identify the quoted passage.
 CUE = 4
-"""The first tokens of a quotation, which are not scored: they tell what is quoted."""
+# Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance.
 KEY = 3
-"""Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance."""
+# A key and its value, one symbol.
 RECORD = KEY + 1
-"""A key and its value, one symbol."""
 
 TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """What windows are made of; the shares are of stretches, and the rest is text.
+    """Shares of the stretches in a window; the rest is text.
 
     Attributes:
-        quotations: share of copies of an earlier stretch; where nothing of that length stands
-            before, text takes the place.
+        quotations: share of copies of an earlier stretch; where the text before is shorter than
+            that, more text takes the place.
         symbols: share of random symbols.
         look_ups: share of look-ups, each a record whose value is scored.
-        contested: share of the records whose key also stands at an earlier record, with another
-            value: the nearer one counts.
+        contested: share of the records whose key an earlier record has, too, with another value:
+            the nearer one counts.
         shortest: tokens in the shortest stretch; the longest is `longest` of the window.
         longest: as a share of the window.
         far: share of quotations and look-ups whose distance is uniform instead of log-uniform.
@@ -79,7 +79,7 @@ class Source:
     mixture: Mixture = Mixture()
 
     def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """The batch of one step: `rows` rows of `window` tokens (bytes), and more rows at first."""
+        """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at first."""
         random = np.random.default_rng((TRAINING, seed, step, window, rows))
         if step < self.mixture.periodic_steps:
             shorter = min(window, self.mixture.periodic_window)
@@ -89,12 +89,12 @@ class Source:
 
 
 def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
-    """Symbols drawn independently, of equal probability."""
+    """Draw symbols independently, of equal probability."""
     return ALPHABET[random.integers(len(ALPHABET), size=shape)]
 
 
 def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
-    """Rows that repeat a segment of their own to the end; only the repeats are scored.
+    """Return rows that repeat a segment of their own to the end; only the repeats are scored.
 
     Lengths of segments are log-uniform from a record to three quarters of the window.
     """
@@ -105,7 +105,7 @@ def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch
 
 
 def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
-    """Whole numbers from `low` to `high`, both included, log-uniform for uniform shares in [0, 1).
+    """Map shares in [0, 1) to log-uniform whole numbers from `low` to `high`, both included.
 
     Where `high` is below `low`, the result is `low`.
     """
@@ -118,7 +118,7 @@ class Stretches:
     """Every token's stretch, in arrays of shape [rows, window].
 
     Attributes:
-        number: which of its row it is.
+        number: its number in the row.
         kind: TEXT, QUOTATION, SYMBOLS or LOOK_UPS.
         start: the place of its first token.
         length: in tokens, those included that the end of the window cuts off.
@@ -131,14 +131,13 @@ class Stretches:
 
     @property
     def inside(self) -> np.ndarray:
-        """The place of every token in its stretch."""
+        """Places in the own stretch."""
         return np.arange(self.start.shape[1]) - self.start
 
     def records(self, kind: int) -> np.ndarray:
-        """The first tokens of whole records, in stretches of one kind read as records.
+        """Return the first tokens of whole records in stretches of one kind.
 
-        Returns:
-            Places in the flattened batch, ascending.
+        Places in the flattened batch, ascending.
         """
         whole = np.arange(self.start.shape[1]) + RECORD <= self.start + self.length
         whole[:, 1 - RECORD :] = False
@@ -170,8 +169,8 @@ def draw_stretches(
 def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray) -> Batch:
     """Windows of the mixture, over rows of text that are as long as the window.
 
-    Every token first gets the place that it is taken from: its own, that of a quoted token, or that
-    of a record's. Then places are followed to their origin, and text and symbols filled in there.
+    Every token first gets the place that it is taken from: its own, a quoted token's, or a
+    record's. Then places are followed to their origin, and text and symbols filled in there.
     """
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
@@ -186,7 +185,7 @@ def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray)
     filled = torch.from_numpy(tokens.ravel()[followed(origin)].reshape(rows, window))
 
     scored = is_text | ((stretches.kind == QUOTATION) & (stretches.inside >= CUE))
-    # Quoted since, or drawn twice by chance, a key may have another nearest value: not asked then.
+    # Quoted since, or drawn twice by chance, a key may have another nearest value: not scored then.
     known = ngram_predictions(filled, KEY) == filled
     return Batch(filled, torch.from_numpy(scored) | (torch.from_numpy(answers) & known))
 
@@ -194,9 +193,9 @@ def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray)
 def quoted_distances(
     mixture: Mixture, random: np.random.Generator, stretches: Stretches
 ) -> np.ndarray:
-    """How far back each token of a quotation is taken from, 0 for others; [rows, window].
+    """Draw the distance to the source of each token of a quotation, 0 for others [rows, window].
 
-    From the length of the quotation to all that stands before it.
+    At least the length of the quotation, at most all that is before it.
     """
     share, which = (
         np.take_along_axis(random.random(stretches.number.shape), stretches.number, axis=1)
@@ -209,13 +208,13 @@ def quoted_distances(
 def drawn_distance(
     mixture: Mixture, share: np.ndarray, which: np.ndarray, low: np.ndarray | int, high: np.ndarray
 ) -> np.ndarray:
-    """Whole numbers from `low` to `high`: uniform in a share `far` of cases, else log-uniform."""
+    """Return numbers from `low` to `high`: uniform in a share `far` of cases, else log-uniform."""
     uniform = low + (share * np.maximum(high - low + 1, 1)).astype(np.int64)
     return np.where(which < mixture.far, uniform, log_uniform(share, low, high))
 
 
 def followed(origin: np.ndarray) -> np.ndarray:
-    """Places followed until they point at themselves: quotations of quotations are chains."""
+    """Follow places until they point at themselves: quotations of quotations are chains."""
     while True:
         further = origin[origin]
         if np.array_equal(further, origin):
@@ -234,7 +233,7 @@ def add_look_ups(
     Args:
         origin: the place that every token of the flattened batch is taken from.
     Returns:
-        Which tokens are the values of look-ups; [rows, window].
+        True at the values of look-ups [rows, window].
     """
     rows, window = stretches.kind.shape
     records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)

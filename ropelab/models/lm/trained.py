@@ -1,8 +1,8 @@
-"""A trained model by its description: continued, or loaded, from its own folder of the cell cache.
+"""A trained model by its description, and its memory.
 
-The folder's name is a hash of everything the weights depend on (shape, recipe, seed, encoding,
-data), so a model is trained once for all experiments and methods that ask for it, and never taken
-for another one.
+It is continued, or loaded, from its own folder among the cells. The folder's name is a hash of
+everything the weights depend on (shape, recipe, seed, encoding, data), so a model is trained once
+for all experiments and methods that ask for it, and never taken for another one.
 """
 
 from collections.abc import Callable
@@ -11,26 +11,37 @@ from functools import partial
 from typing import Any
 
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.lm.evaluation import TOKENS_PER_PASS
+from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
 from ropelab.models.lm.training import Data, Recipe, train
 from ropelab.runs.cell import Context, Supply
 from ropelab.runs.cells import CellName
 from ropelab.runs.machine import DtypeName
 
+# Raise it when the same description would train to other weights.
 VERSION = 4
-"""Raise it when the same description would train to other weights."""
+
+# Memory in bytes, fitted to measured peaks of training. Layers x width, tokens in a step, window:
+# GB, and the formula's: 3x192, 4096, 2048: 1.1 (0.9); 3x192, 16384, 2048: 1.1 (1.5); 6x384, 8192,
+# 1024: 1.8 (2.7); 2x128 with 4 heads and separate products, 4096, 2048: 0.9 (1.4). A worker that
+# goes on to other models keeps more of its memory: up to 2.9 was seen.
+LIBRARIES = 600_000_000  # Python with torch, and the corpus
+OPTIMIZED, READ = 16, 4  # a weight with its gradient and the optimizer's state, and alone
+KEPT, PASSED = 100, 40  # token, layer and unit of width: for the backward pass, in a forward pass
+TOKEN = 40  # a token to be read, in whole numbers
+SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is learned from
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a model learns.
+    """The data that a model learns.
 
     Attributes:
         name: for people.
         vocabulary: number of different tokens.
         batches: makes the batch of a step from a seed, the step, the window and the rows.
-        key: what identifies those batches, json-able.
-        supplies: what they are made from.
+        key: identifies those batches, json-able.
+        supplies: inputs that they are made from.
     """
 
     name: str
@@ -40,7 +51,7 @@ class Task:
     supplies: tuple[Supply, ...] = ()
 
     def data(self, seed: int) -> Data:
-        """The batches of one training seed."""
+        """Return the batches of one training seed."""
         return partial(self.batches, seed)
 
 
@@ -49,16 +60,14 @@ class Training:
     """The description of a trained model.
 
     Attributes:
-        task: what it learns.
         size: its shape; the vocabulary must be the task's.
-        recipe: how it is trained.
         seed: of the initial weights and of the batches.
         encoding: makes the encoding it is trained with.
-        encoding_key: what identifies that encoding, json-able.
+        encoding_key: identifies that encoding, json-able.
         dtype: the number format it is trained in.
         start: the trained model whose weights this one starts from, None: from random ones.
         fused: whether its attention runs in a fused kernel; else memory holds all scores. It
-            changes no weights.
+            changes no weights, and is not part of the key.
     """
 
     task: Task
@@ -87,19 +96,19 @@ class Training:
 
     @property
     def folders(self) -> tuple[CellName, ...]:
-        """Where its weights lie, and those of the models that it starts from."""
+        """The folders of its weights, and of the models that it starts from."""
         starts = self.start.folders if self.start else ()
         return (*starts, CellName("model", VERSION, self.key))
 
     def untrained(self, context: Context, device: str = "cpu") -> LanguageModel:
-        """The model at step 0."""
+        """Return the model at step 0."""
         model = LanguageModel(self.size, self.encoding(), self.seed).to(device)
         if self.start:
             model.load_state_dict(self.start.model(context, device).state_dict())
         return model
 
     def model(self, context: Context, device: str = "cpu") -> LanguageModel:
-        """The trained model, in evaluation mode; trained now as far as it is not yet.
+        """Return the trained model, in evaluation mode; training is finished first if need be.
 
         Raises:
             MachineError: training diverged, or a checkpoint cannot be read or written.
@@ -109,7 +118,7 @@ class Training:
     def model_and_losses(
         self, context: Context, device: str = "cpu"
     ) -> tuple[LanguageModel, list[float]]:
-        """The trained model and the training loss of each step, in nats per scored token."""
+        """Return the trained model and the loss of each step, in nats per scored token."""
         model = self.untrained(context, device)
         doing = "training" if self.start is None else "fine-tuning"
         line = f"{doing} a model, seed {self.seed}"
@@ -119,3 +128,25 @@ class Training:
                 model, self.task.data(self.seed), self.recipe, folder, progress, self.dtype
             )
         return model.eval().requires_grad_(False), losses
+
+
+def bytes_of_training(size: ModelSize, recipe: Recipe, fused: bool) -> int:
+    """Estimate the peak memory of training a model."""
+    tokens = max(recipe.tokens_per_step, recipe.window)
+    scores = 0 if fused else tokens * recipe.window * size.heads
+    kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
+    return LIBRARIES + OPTIMIZED * weights(size) + kept
+
+
+def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
+    """Estimate the peak memory of reading rows, of which some are passed through at once."""
+    at_once = max(length, min(rows * length, TOKENS_PER_PASS)) * size.width
+    blocks = 16 * 4 * SCORES_PER_BLOCK
+    return LIBRARIES + READ * weights(size) + PASSED * at_once + TOKEN * rows * length + blocks
+
+
+def weights(size: ModelSize) -> int:
+    """Count the numbers of a model, its encoding left aside."""
+    inner = size.heads * size.head_dim
+    layer = 4 * inner * size.width + 8 * size.width**2
+    return size.layers * layer + 2 * size.vocabulary * size.width

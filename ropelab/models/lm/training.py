@@ -1,12 +1,13 @@
 """Training a small model so that it can be trusted: seeded, resumable, and loud when it diverges.
 
-The window grows by doubling from FIRST_WINDOW to the trained length over the first half of the
-steps, at a constant number of tokens a step. That is a curriculum and a saving at once: a model
-that is shown 2048 tokens from the start does not learn to copy in the same time, and short
-windows cost little attention.
+Unusual about it:
 
-Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
-state, and a continued run ends in the same weights as an uninterrupted one.
+- The window grows by doubling to the trained length over the first half of the steps, at a constant
+  number of tokens a step. That is a curriculum and a saving at once: a model that is shown 2048
+  tokens from the start does not learn to copy in the same time, and short windows cost little
+  attention.
+- Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
+  state, and a continued run ends in the same weights as an uninterrupted one.
 """
 
 import math
@@ -35,12 +36,12 @@ from ropelab.runs.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
+# The learning rate of the last step, as a share of the highest one.
 FINAL_RATE = 0.05
-"""The learning rate of the last step, as a share of the highest one."""
+# Gradients are scaled down to this norm: where a model discovers copying they can be steep.
 LARGEST_GRADIENT = 1.0
-"""Gradients are scaled down to this norm: where a model discovers copying they can be steep."""
+# A loss so many times that of a uniform guess is not training.
 DIVERGED = 3.0
-"""A loss so many times that of a model that knows nothing is not training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class Recipe:
         return max(0, math.ceil(math.log2(self.window / self.first_window)))
 
     def stages(self) -> Iterator[tuple[int, int]]:
-        """(window, number of steps), from the first window to the last."""
+        """Yield (window, number of steps), from the first window to the last."""
         shares = 2 * self.doublings
         edges = [-(-self.steps * stage // shares) for stage in range(self.doublings)]
         edges = [*edges, -(-self.steps // 2) if self.doublings else 0, self.steps]
@@ -95,7 +96,7 @@ class Recipe:
 
 
 class Data(Protocol):
-    """Where batches come from: a pure function of the step and the shape."""
+    """The source of batches: a pure function of the step and the shape."""
 
     def __call__(self, step: int, window: int, rows: int) -> Batch: ...
 
@@ -103,46 +104,34 @@ class Data(Protocol):
 def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
     """Mean cross-entropy, in nats, over the scored tokens, each predicted from those before it."""
     scored = batch.scored[:, 1:]
+    # Only scored tokens pass through the head: the logits are most of the memory of a small model.
     hidden = model.hidden(batch.tokens[:, :-1])[scored]
+    # float32, whatever the autocast: near ln 256 = 5.5 bfloat16 has steps of 0.03 nats.
     return cross_entropy(model.head(hidden).float(), batch.tokens[:, 1:][scored])
 
 
 def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> list[Optimizer]:
-    """Muon for the matrices of the layers, AdamW for everything else.
+    """Return Muon for the matrices of the layers, AdamW for everything else."""
 
-    Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With it models discover copying
-    sooner than with AdamW where steps are small (4096 tokens); `rate_at` scales all rates.
+    def adamw(parameters: list[nn.Parameter], rate: float) -> AdamW:
+        return AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
 
-    What an encoding adds to scores as it is (biases per distance, vectors added to keys) learns at
-    the rate of the matrices, the layers inside an encoding at that of the embedding. At the lower
-    rate a bias of T5, which has to reach some units before far keys are left out, moves by less
-    than one in all of a short training; at the higher one DeBERTa's projections diverge.
-    """
+    # Muon (Jordan et al. 2024) gives each matrix an orthogonal step. With it models discover
+    # copying sooner than with AdamW where steps are small (4096 tokens).
     matrices = [matrix for layer in model.matrices_by_layer() for matrix in layer.values()]
-    biases = list(_bare_parameters(model.encoding))
+    rate, decay = recipe.matrix_rate, recipe.weight_decay
+    muon = Muon(matrices, lr=rate, weight_decay=decay, dtype=getattr(torch, dtype))
+    # An encoding's bare parameters (biases per distance, vectors added to keys) learn at the rate
+    # of the matrices, its layers at that of the embedding. At the lower rate a bias of T5, which
+    # has to fall by some units before far keys are left out, moves by less than one in all of a
+    # short training; at the higher one DeBERTa's projections diverge.
+    layers = [m for m in model.encoding.modules() if isinstance(m, nn.Linear | nn.Embedding)]
+    inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    biases = [p for p in model.encoding.parameters() if id(p) not in inside]
     known = {id(parameter) for parameter in (*matrices, *biases)}
     others = [parameter for parameter in model.parameters() if id(parameter) not in known]
-    optimizers: list[Optimizer] = [
-        Muon(
-            matrices,
-            lr=recipe.matrix_rate,
-            weight_decay=recipe.weight_decay,
-            dtype=getattr(torch, dtype),
-        ),
-        _adamw(others, recipe.other_rate),
-    ]
-    return [*optimizers, _adamw(biases, recipe.matrix_rate)] if biases else optimizers
-
-
-def _bare_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
-    """Parameters that belong to no layer of torch's own (Linear, Embedding), each once."""
-    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Embedding)]
-    inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
-    return (parameter for parameter in module.parameters() if id(parameter) not in inside)
-
-
-def _adamw(parameters: list[nn.Parameter], rate: float) -> AdamW:
-    return AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    optimizers: list[Optimizer] = [muon, adamw(others, recipe.other_rate)]
+    return [*optimizers, adamw(biases, recipe.matrix_rate)] if biases else optimizers
 
 
 def train(
@@ -170,7 +159,11 @@ def train(
     losses = load_checkpoint(folder, model, optimizers)
     if len(losses) >= recipe.steps:
         return losses
-    work = work_of_steps(model.size, recipe)
+    # In steps of average length: counted alike, the short windows of the beginning would promise
+    # an end that the long ones do not keep.
+    windows = [recipe.window_at(step) for step in range(recipe.steps)]
+    operations = [operations_per_token(model.size, window) for window in windows]
+    work = [each * recipe.steps / sum(operations) for each in operations]
     with progress(sum(work[len(losses) :])) as advance, interrupts.held() as interrupted:
         saved = time.monotonic()
         while len(losses) < recipe.steps:
@@ -183,39 +176,8 @@ def train(
                 saved = time.monotonic()
             if interrupted():
                 raise KeyboardInterrupt
-    save_checkpoint(folder, model, [], losses)
+    save_checkpoint(folder, model, [], losses)  # a finished run needs no optimizer
     return losses
-
-
-def work_of_steps(size: ModelSize, recipe: Recipe) -> list[float]:
-    """How much work each step is, in steps of average length, so that the time left can be told.
-
-    Without it, the short windows of the beginning promise an end that the long ones do not keep.
-    """
-    windows = [recipe.window_at(step) for step in range(recipe.steps)]
-    operations = [operations_per_token(size, window) for window in windows]
-    average = sum(operations) / recipe.steps
-    return [each / average for each in operations]
-
-
-def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
-    """Operations of all steps; at once, however many there are."""
-    return sum(
-        steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
-        for window, steps in recipe.stages()
-    )
-
-
-def operations_per_token(size: ModelSize, window: int) -> int:
-    """Operations of a forward and a backward pass over a window, per token.
-
-    Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of attention,
-    half of the window on average, since later keys do not count; backward twice as many.
-    """
-    inner = size.heads * size.head_dim
-    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
-    weights += size.vocabulary * size.width
-    return 6 * (weights + size.layers * inner * window)
 
 
 def one_step(
@@ -226,7 +188,7 @@ def one_step(
     step: int,
     dtype: DtypeName = "float32",
 ) -> float:
-    """One optimizer step, its matrix products in `dtype`; returns its loss."""
+    """Make one optimizer step, its matrix products in `dtype`, and return its loss."""
     device = model.head.weight.device
     window = recipe.window_at(step)
     rows = max(1, recipe.tokens_per_step // window)
@@ -244,14 +206,31 @@ def one_step(
 
 
 def check_finite(losses: list[float], vocabulary: int) -> None:
-    """Raise MachineError when the last loss is not a number or far above knowing nothing.
-
-    Not above the first loss: a fine-tuned model starts low, and a single hard sequence is
-    no divergence.
-    """
+    """Raise MachineError when the last loss is not a number or far above a uniform guess."""
+    # Not above the first loss: a fine-tuned model starts low, and a single hard sequence is no
+    # divergence.
     nothing = math.log(vocabulary)
     if not losses[-1] <= DIVERGED * nothing:
         raise MachineError(
             f"training diverged at step {len(losses)}: loss {losses[-1]:.4g}, when knowing nothing "
             f"gives {nothing:.4g}; lower the learning rate"
         )
+
+
+def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
+    """Count the operations of all steps."""
+    # By stages, not by steps: at once, however many steps there are.
+    return sum(
+        steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
+        for window, steps in recipe.stages()
+    )
+
+
+def operations_per_token(size: ModelSize, window: int) -> int:
+    """Count the operations of a forward and a backward pass over a window, per token."""
+    # Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of
+    # attention, half of the window on average, since later keys do not count; backward twice that.
+    inner = size.heads * size.head_dim
+    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
+    weights += size.vocabulary * size.width
+    return 6 * (weights + size.layers * inner * window)

@@ -12,8 +12,7 @@ import pandas as pd
 from torch import Tensor
 
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.lm.memory import bytes_of_reading, bytes_of_training
-from ropelab.models.lm.trained import VERSION, Training
+from ropelab.models.lm.trained import VERSION, Training, bytes_of_reading, bytes_of_training
 from ropelab.models.lm.training import operations_of_training, operations_per_token
 from ropelab.models.tasks.readers import Reader
 from ropelab.runs.cell import Advance, Cell, Context, Needs, Supply, Values

@@ -20,8 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import InputError, MachineError
-from ropelab.models.lm.corpus import Document, Origin, read_documents
-from ropelab.models.lm.duplicates import without_near_duplicates
+from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
 from ropelab.models.released.facts import vocabulary_of
 from ropelab.models.released.tokens import first_token, load_tokenizer
 

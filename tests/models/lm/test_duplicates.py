@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ropelab.models.lm.duplicates import SAMPLED, SHINGLE, sampled_shingles, without_near_duplicates
+from ropelab.models.lm.corpus import SAMPLED, SHINGLE, sampled_shingles, without_near_duplicates
 
 
 def text(seed: int, length: int) -> bytes:

@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_the_step_and_the_run_continues_exactly(tmp_path, uninterru
 KILLED = """
 import sys
 from pathlib import Path
-from ropelab.lm import training
+from ropelab.models.lm import training
 from tests.models.lm.test_training import RECIPE, trained
 training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 trained(Path(sys.argv[1]))
