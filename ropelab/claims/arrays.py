@@ -1,9 +1,4 @@
-"""What the checks compute with: random vectors that depend on a seed alone, rotated pairs, numbers
-as words.
-
-Rotation is written with complex numbers here, not by `ropelab.math.rotary`, so that a check of the
-one is not decided by itself.
-"""
+"""Tools of the checks: random vectors by seed, rotated pairs, numbers in words."""
 
 from typing import Any, Literal
 
@@ -15,6 +10,9 @@ from ropelab.math.frequencies import inverse_frequencies
 
 Array = NDArray[np.floating[Any]]
 Pairing = Literal["half", "interleaved"]
+
+# Rotation is written with complex numbers here, not taken from ropelab.math.rotary, so that a check
+# of the one does not rest on itself.
 
 
 def gaussian(seed: int, *shape: int) -> Array:
@@ -54,7 +52,7 @@ def count_of(hits: int, total: int) -> str:
 
 def softmax(scores: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """Weights of the last axis that add up to 1."""
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = np.exp(scores - scores.max(-1, keepdims=True))  # the largest is 1: no overflow
     return weights / weights.sum(-1, keepdims=True)
 
 

@@ -42,6 +42,7 @@ def attention(
     """Return softmax(q k^T / sqrt(width)) v, without positions."""
     scores = q @ k.T / math.sqrt(q.shape[-1])
     if causal:
+        # Above the diagonal are the keys after the query.
         scores = np.where(np.triu(np.ones_like(scores), 1) > 0, -math.inf, scores)
     return softmax(scores) @ v
 
@@ -165,6 +166,7 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     """Look for one factor of the distance: as a matrix between q and k, and as a number."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
+    # `scores` pairs halves, the matrix pairs neighbours.
     q_pairs, k_pairs = (join(*split(x, "half"), "interleaved") for x in (q, k))
     matrix = rotation_matrix(distance * frequencies(HEAD, BASE))
     off = largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
@@ -197,7 +199,7 @@ def knows_absolute(
     """Tell positions apart by the rotation, and by the number of tokens before them."""
     only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
-    different = len(np.unique(weights.round(12)))
+    different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
     q, inv_freq = gaussian(seed, 1, HEAD), frequencies(HEAD, BASE)
     codes = largest(rotated(q, 10 * inv_freq) - rotated(q, 5 * inv_freq))
     here = attended_from(0, positions, seed)
@@ -228,6 +230,7 @@ def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
     """Rotate the other way, with the same and with mirrored queries and keys."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
+    # A reflection of the plane turns clockwise into counterclockwise and keeps products.
     mirror = np.repeat([1.0, -1.0], HEAD // 2)
     same = largest(scores(q * mirror, k * mirror, 0, distance, sign=-1) - there)
     apart = largest(scores(q, k, 0, distance, sign=-1) - there)

@@ -102,6 +102,7 @@ def bias_matrix(found: Findings, name: str = "t5") -> None:
         nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
         biases = encoding_for(name).scores(nothing, nothing, positions, positions)[0, 0]
         full.append(biases.numel())
+        # Keys after the query are masked, so their biases need not be kept.
         distinct.append(len(biases[torch.ones_like(biases).tril() > 0].unique()))
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{full[0]:,} and {full[1]:,} per head"

@@ -115,6 +115,7 @@ def elementwise_form(
     """Compare the matrix product with x cos + swapped(x) sin, pair by pair."""
     x, angles = gaussian(seed, DRAWS, HEAD), POSITION * frequencies(HEAD, BASE)
     other = swapped(x, "interleaved")
+    # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
     if last_pair == "as printed":
         other[:, -2:] = np.stack((-x[:, -2], x[:, -1]), -1)
     doubled = np.repeat(angles, 2)

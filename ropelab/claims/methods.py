@@ -182,6 +182,7 @@ def made_by_yarn(found: Findings, original: Shape = LLAMA_2, base: float = 1e6) 
     """Look for a factor from 1 to 256 with which YaRN would give the published frequencies."""
     model = Geometry(*original)
     published = frequencies(model.rotary_dim, base)
+    # Quarter octaves are fine enough: with any factor some pair is off several times.
     off = {
         factor: largest_ratio(published, Yarn(factor=factor).plan(model, 0).inv_freq)
         for factor in (2 ** (k / 4) for k in range(33))

@@ -77,8 +77,9 @@ def float32_precision(found: Findings, printed: float = 1e-7) -> None:
 
 
 def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> None:
-    """Compare cos(theta i) - cos(theta (i + 1)), without cancellation, with the printed number."""
+    """Compare cos(theta i) - cos(theta (i + 1)) with the printed number."""
     theta = 2 * math.pi / PERIOD
+    # As a product: the difference of the two cosines would lose all but five digits.
     step = 2 * math.sin(theta * (position + 0.5)) * math.sin(theta / 2)
     found.expected = f"{printed:g}, within one unit of its last digit"
     what = f"step of cos from position {position} to {position + 1}"
@@ -214,6 +215,7 @@ def periods(
     found.expected = f"the printed periods within {tolerance:.0%}"
     for index, said in printed:
         right = abs(said / true[index] - 1) <= tolerance
+        # The index i at which 2 pi base^(2i/d) is the printed period.
         fits = HEAD / 2 * math.log(said / (2 * math.pi), base)
         where = "" if right else f" (it would be index {fits:.1f})"
         text = f"{true[index]:,.1f}, printed {said:,.10g}{where}"
@@ -253,7 +255,7 @@ def angles(
     found.expected = f"the printed degrees within {tolerance_degrees}"
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
-        off = abs((degrees - said + 180) % 360 - 180)
+        off = abs((degrees - said + 180) % 360 - 180)  # the shorter way round
         text = f"{degrees % 360:.1f}, printed {said:g}"
         right = off <= tolerance_degrees
         found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)

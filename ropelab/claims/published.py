@@ -44,6 +44,7 @@ def chain(preset: str) -> Chain:
 
 def angle_errors(preset: str, length: int) -> Worst:
     """The worst angle error of any pair in the far half of a length, where errors are largest."""
+    # The error of an angle grows with the position.
     return worst(chain(preset), length // 2, length - length // 2)
 
 

@@ -207,12 +207,12 @@ def middle_terms_index(
 ) -> None:
     """Compare the row of the position-to-content term by a printed formula and in the code.
 
-    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). Code: the rows gathered at
-    k - (j - i) over keys j, then transposed, which is delta(i, j), the same row as in the
-    content-to-position term.
+    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). The code takes delta(i, j), the
+    same row as in the content-to-position term.
     """
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
     keys_by_row = gaussian(seed, tokens, 2 * rows)
+    # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
     gathered = np.take_along_axis(keys_by_row, np.clip(rows - (i - j), 0, 2 * rows - 1), 1).T
     apart = {
         name: largest(gathered - keys_by_row[j, np.clip(distance + rows, 0, 2 * rows - 1)])
@@ -255,6 +255,7 @@ def random_curves(
 
 def octaves(curve: Float[Array, " n"]) -> list[float]:
     """Means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve covers them."""
+    # By octaves, as neighbouring distances go up and down with the fast pairs.
     edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
     return [float(curve[low : 2 * low].mean()) for low in edges]
 

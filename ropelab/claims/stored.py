@@ -2,17 +2,6 @@
 
 Nothing is compared here anew: the labs store paired differences with 95 % intervals in their tables
 `comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
-
-Columns used of the extrapolation lab: last_window (method, factor, arm, context_tokens,
-nll_nats_per_byte), copy_accuracy (method, factor, arm, seed, distance_tokens, accuracy, ci_low,
-ci_high and, where it varies, context_tokens), comparisons (metric, at_tokens, context_tokens where
-it varies, method_a, method_b, difference, ci_low, ci_high, verdict). Of the encodings lab: quality
-(metric, encoding, times_trained_len, value), comparisons (metric, times_trained_len, encoding_a,
-encoding_b, verdict), extrapolation (metric, encoding, difference, ci_low, ci_high), pairs
-(encoding_a, encoding_b, difference, ci_low, ci_high, verdict). Of the frequencies lab: schemes
-(scheme, frequencies), learned (metric, scheme, removed, distance_tokens, context_tokens, value),
-comparisons (metric, distance_tokens, context_tokens, scheme_a, difference, ci_low, ci_high,
-verdict), removed (the same, removed_a in place of scheme_a).
 """
 
 import math
@@ -138,6 +127,11 @@ class Trained:
 class Methods(Trained):
     """A run of the extrapolation lab; rows are methods, each called by its label."""
 
+    # last_window: method, factor, arm, context_tokens, nll_nats_per_byte
+    # copy_accuracy: method, factor, arm, seed, distance_tokens, accuracy, ci_low, ci_high and,
+    #     where it varies, context_tokens
+    # comparisons: metric, at_tokens, context_tokens where it varies, method_a, method_b,
+    #     difference, ci_low, ci_high, verdict
     plain = "unscaled"
 
     @cached_property
@@ -232,6 +226,10 @@ class Methods(Trained):
 class Encodings(Trained):
     """A run of the encodings lab: rows are position encodings."""
 
+    # quality: metric, encoding, times_trained_len, value, worst_seed_value
+    # comparisons: metric, times_trained_len, encoding_a, encoding_b, verdict
+    # extrapolation: metric, encoding, difference, ci_low, ci_high
+    # pairs: encoding_a, encoding_b, difference, ci_low, ci_high, verdict
     plain = "rope"
 
     def growth(self, encoding: str, metric: str) -> pd.Series | None:
@@ -272,6 +270,11 @@ class Encodings(Trained):
 
 class Frequencies(Trained):
     """A run of the frequencies lab: rows are schemes of frequencies, some with a band removed."""
+
+    # schemes: scheme, frequencies
+    # learned: metric, scheme, removed, distance_tokens, context_tokens, value
+    # comparisons: metric, distance_tokens, context_tokens, scheme_a, difference, ci_low, ci_high,
+    #     verdict; removed: the same, removed_a in place of scheme_a
 
     def __init__(self, run: Stored) -> None:
         super().__init__(run)
