@@ -116,7 +116,7 @@ def draw_figures(audits: "list[Audit]", folder: Path) -> None:
 
     for number, one in enumerate(audits, 1):
         place = folder if len(audits) == 1 else folder / str(number)
-        files = drawn.as_files(drawn.finished(draw, one.rows))
+        files = drawn.as_files(drawn.finished(draw, one.tables))
         try:
             drawn.write(files, place)
         except FileExistsError:

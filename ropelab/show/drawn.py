@@ -11,6 +11,8 @@ from ropelab.runs.folders import replaced_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ropelab.runs.tables import Tables
+
 
 FORMATS = ("png", "pdf", "svg")
 STYLES = ("screen", "paper")
@@ -51,7 +53,7 @@ def is_default(formats: Sequence[str], style: str) -> bool:
 
 
 def finished(
-    draw: "Callable[[Any], dict[str, Figure]]", tables: Any, style: str = "screen"
+    draw: "Callable[[Tables], dict[str, Figure]]", tables: "Tables", style: str = "screen"
 ) -> "dict[str, Figure]":
     """Draw the figures of some tables, with titles that fit, for a screen or a printed column."""
     from ropelab.show.figures.paper import fit_titles, for_paper

@@ -266,7 +266,7 @@ def test_mistrals_own_format():
 def test_figures_title_what_they_show(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
-    figures = draw(audit(str(path)).rows)
+    figures = draw(audit(str(path)).tables)
     assert (
         figures["ratios"].axes[0].get_title() == "The runtimes turn the pairs in 2 different ways"
     )

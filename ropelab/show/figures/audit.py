@@ -1,79 +1,68 @@
 """Figures of an audit: frequencies of each pair by runtime, and wavelengths against the lengths."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ropelab.show.figures.shapes import line
+from ropelab.runs.tables import Tables
+from ropelab.show.figures.shapes import each, line
 from ropelab.show.figures.style import legend_outside, mark, token_axis
 from ropelab.show.looks import LINES, PALETTE, Look
 
-Rows = Sequence[Mapping[str, Any]]
 
-
-def draw(tables: Mapping[str, Rows]) -> dict[str, Figure]:
+def draw(tables: Tables) -> dict[str, Figure]:
     """Draw ratios between runtimes, then wavelengths."""
-    layer = main_layer(tables["runtimes"])
-    rows = [row for row in tables["pairs"] if row["layers"] in (layer, "all")]
-    about = next(row for row in tables["context"] if row["layers"] == layer)
-    return {"ratios": _ratios(rows), "wavelengths": _wavelengths(rows, about)}
-
-
-def main_layer(rows: Rows) -> str:
-    """Return full attention where there is such a layer type, else the first that was read."""
-    layers = [row["layers"] for row in rows if row["outcome"] == "read"]
-    return "full_attention" if "full_attention" in layers else layers[0]
-
-
-def groups(rows: Rows) -> list[tuple[list[str], list[Mapping[str, Any]]]]:
-    """Group the runtimes whose frequencies are the same to nine digits; each is one line."""
-    by_runtime: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_runtime.setdefault(row["runtime"], []).append(row)
-    found: dict[tuple[str, ...], tuple[list[str], list[Mapping[str, Any]]]] = {}
-    for name, mine in by_runtime.items():
-        key = tuple(f"{row['inv_freq']:.9g}" for row in mine)
+    # Full attention if there is such a layer type, else the first that was read.
+    runtimes, pairs, context = tables["runtimes"], tables["pairs"], tables["context"]
+    layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()
+    layer = "full_attention" if "full_attention" in layers else layers[0]
+    rows = pairs[pairs["layers"].isin([layer, "all"])]
+    about = context[context["layers"] == layer].iloc[0]
+    # Runtimes whose frequencies are the same to nine digits are one line.
+    found: dict[tuple[str, ...], tuple[list[str], pd.DataFrame]] = {}
+    for name, mine in each(rows, "runtime"):
+        key = tuple(f"{value:.9g}" for value in mine["inv_freq"])
         found.setdefault(key, ([], mine))[0].append(name)
-    return list(found.values())
+    groups = list(found.values())
+    return {"ratios": _ratios(groups), "wavelengths": _wavelengths(groups, about)}
 
 
-def _lines(rows: Rows, column: str) -> Figure:
+def _lines(groups: list[tuple[list[str], pd.DataFrame]], column: str) -> Figure:
     """Draw a column by pair, a line per group of runtimes; the legend counts the group."""
     figure, ax = plt.subplots()
-    for number, (names, mine) in enumerate(groups(rows)):
-        known = [row for row in mine if row[column] is not None]
+    for number, (names, mine) in enumerate(groups):
+        known = mine.dropna(subset=column)
         style = Look(PALETTE[number % len(PALETTE)], "none", LINES[number % len(LINES)])
         label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-        line(ax, [row["pair"] for row in known], [row[column] for row in known], style, label)
+        line(ax, known["pair"], known[column].astype(float), style, label)
     ax.set_xlabel("pair, fastest first")
     legend_outside(ax)
     return figure
 
 
-def _ratios(rows: Rows) -> Figure:
-    figure = _lines(rows, "ratio")
+def _ratios(groups: list[tuple[list[str], pd.DataFrame]]) -> Figure:
+    figure = _lines(groups, "ratio")
     (ax,) = figure.axes
-    count = len(groups(rows))
-    alike, ways = "Every runtime turns every pair alike", f"in {count} different ways"
-    title = alike if count == 1 else f"The runtimes turn the pairs {ways}"
+    ways = f"The runtimes turn the pairs in {len(groups)} different ways"
+    title = "Every runtime turns every pair alike" if len(groups) == 1 else ways
     ax.set(yscale="log", ylabel="frequency / reference", title=title)
     for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
         set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return figure
 
 
-def _wavelengths(rows: Rows, about: Mapping[str, Any]) -> Figure:
-    figure = _lines(rows, "wavelength_tokens")
+def _wavelengths(groups: list[tuple[list[str], pd.DataFrame]], about: pd.Series) -> Figure:
+    figure = _lines(groups, "wavelength_tokens")
     (ax,) = figure.axes
-    mark(ax, about["trained_tokens"], "trained length", up=-11)
-    if about["claimed_tokens"] and about["claimed_tokens"] != about["trained_tokens"]:
-        mark(ax, about["claimed_tokens"], "claimed length")
+    trained, claimed = about["trained_tokens"], about["claimed_tokens"]
+    mark(ax, trained, "trained length", up=-11)
+    if pd.notna(claimed) and claimed != trained:
+        mark(ax, claimed, "claimed length")
     token_axis(ax, "y")
-    unfinished = about["critical_pair"]
-    said = f"From pair {unfinished} on, training shows no whole turn"
-    title = "Every pair completes a turn in training" if unfinished is None else said
+    if pd.isna(about["critical_pair"]):
+        title = "Every pair completes a turn in training"
+    else:
+        title = f"From pair {about['critical_pair']:.0f} on, training shows no whole turn"
     ax.set(ylabel="wavelength, tokens", title=title)
     return figure
