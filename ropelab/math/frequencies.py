@@ -61,7 +61,7 @@ class Geometry:
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
     """Return theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token.
 
-    The name is that of the libraries, where ``inv_freq`` is the inverse of the divisor base^(2i/d).
+    Libraries call it ``inv_freq`` as the inverse of the divisor base^(2i/d).
 
     Raises InputError for an odd width or a base of 1 or less. Source: arXiv:2104.09864, eq. 15.
     """

@@ -23,7 +23,7 @@ SECONDS_PER_TOKEN = 4e-6
 SECONDS_OF_STABLE = 0.3
 # Python with NumPy, SciPy, pandas and matplotlib, and sums in memory at once.
 LIBRARIES = 300_000_000
-# Positions that could fail at some base, as far as they are looked at together.
+# Positions that could fail at some base, as far as they are examined together.
 BYTES_PER_TOKEN = 4
 
 

@@ -1,4 +1,4 @@
-"""Which bases are admissible for a context: S(m, b) >= 0 for every position m below it.
+"""The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
 The set is not an interval, but it has a last one: from the stable base on every base is admissible.
 That one is sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b
@@ -44,7 +44,7 @@ NARROWEST = 0.02
 WIDE = 8.0
 # Width in ln b of the first slab of the search from above.
 DESCENT = 2.0
-# Boxes that the search from above looks at together; a slab that has more is cut in two.
+# Boxes that the search from above examines together; a slab that has more is cut in two.
 MOST = 1 << 14
 # Intervals are bisected together once so many positions threaten them.
 HELD = 1 << 14
@@ -60,6 +60,7 @@ def certified_from(similarity: Similarity, context: int) -> float:
         worst = np.where(similarity.a == 0, -1.0, np.cos(farthest))
         return bool(worst.sum() + similarity.unrotated > similarity.rounding_error(context))
 
+    # At u = 1e4 the angles of ordinary heads are 0 in float64 but for the pair with a = 0.
     if not surely_positive(1e4):
         return math.inf
     low, high = 0.0, 1e4
@@ -75,7 +76,7 @@ class Walk:
 
     Attributes:
         settled: (u, m): from u on, positions below m are known not to fail (from a shorter
-            context), so only longer ones are looked at.
+            context), so only longer ones are examined.
     """
 
     similarity: Similarity
@@ -142,6 +143,7 @@ class Walk:
         With ``held`` = 0 they come as early as they can; all of them take longer so.
         """
         window: Window | None = None
+        # Where no base is certified below b = e^60 = 1e26, the walk ends there.
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
             for piece in pieces:
                 if window is not None and _touch(window, piece):
@@ -251,7 +253,7 @@ class _Slab:
 
 @dataclass
 class _Pace:
-    """Where to hunt for excluding positions, if at all, and how wide the next slab should be.
+    """The state of a walk: hunt for excluding positions or not, and the width of the next slab.
 
     Attributes:
         share: the part of the context in which they are sought. It shrinks while something is

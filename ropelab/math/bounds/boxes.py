@@ -6,7 +6,7 @@ to [-pi, pi]. A box in which these add up to 0 or more holds no failing base; an
 
 In a wide box the fast pairs rotate by more than half a turn and count as -1. The sum of the slow
 ones outweighs that nearly everywhere where few bases fail, so that most boxes are dropped while
-they are wide: of 2^20 positions, at bases between 4e9 and 9e11, some 1e5 boxes are looked at.
+they are wide: of 2^20 positions, at bases between 4e9 and 9e11, some 1e5 boxes are examined.
 """
 
 import math
@@ -56,7 +56,6 @@ class Boxes:
         return len(self.first)
 
     def chosen(self, which: NDArray[np.bool_]) -> "Boxes":
-        """Select some of them."""
         return Boxes(self.first[which], self.low[which], self.run, self.width)
 
     def halves(self, shorter: bool, stop: int) -> "Boxes":
@@ -75,7 +74,7 @@ def threatened(
     """Return all single positions, in narrow intervals of bases, that could have S < 0.
 
     Among the positions in [first, stop) and the bases in [low, high]. None where more than ``most``
-    boxes would have to be looked at together.
+    boxes would have to be examined together.
     """
     boxes = Boxes.covering(first, stop, low, high)
     while 0 < len(boxes) <= most:

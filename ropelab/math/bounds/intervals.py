@@ -128,7 +128,6 @@ class Undecided:
 
     @classmethod
     def joined(cls, parts: Sequence["Undecided"]) -> "Undecided":
-        """Make the intervals of all parts."""
         if len(parts) == 1:
             return parts[0]
         counts = [part.intervals.shape[1] for part in parts]

@@ -1,4 +1,4 @@
-"""Looking at all positions at once for one base, and for the promising ones among them.
+"""The sums of all positions at once for one base, and the promising positions among them.
 
 cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with every position
 written as p + q on two grids of about sqrt(length) points, the sums over pairs are one matrix
@@ -16,21 +16,22 @@ from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
 
 # Positions in memory at once.
 BLOCK = 1 << 22
-# Tokens in a run of the first look; contexts of a few runs are looked at throughout.
+# Tokens in a run of the first look; contexts of a few runs are examined throughout.
 RUN = 1024
-# How many runs are looked at more closely.
+# Runs that are examined more closely.
 RUNS = 32
 # Distance in tokens between the positions of the second look.
 STRIDE = 32
-# How many of them are looked at token by token.
+# Positions of the second look that are examined token by token.
 PLACES = 24
-# Sums above this do not become negative near the base that is looked at.
+# Sums above this do not become negative near the base in question.
 HIGHEST = 3.0
 
 
 def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
     """Return S at every position in [start, stop), within ``similarity.single_error``."""
     count = stop - start
+    # A square grid needs the fewest cosines.
     columns = max(1, math.isqrt(count))
     rows = -(-count // columns)
     starts = start + columns * np.arange(rows, dtype=np.float64)

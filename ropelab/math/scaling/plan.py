@@ -1,4 +1,4 @@
-"""What every scaling method makes (a RopePlan), and what every method is (a Scaling).
+"""The base of all scaling methods (Scaling) and their result (RopePlan).
 
 Three factors act on the logits, each with one name throughout:
 
