@@ -43,8 +43,8 @@ class WideTorch:
         return getattr(torch, name)
 
 
-def theirs(geometry, rope_type, length, wide, **given):
-    parameters = {"rope_type": rope_type, "rope_theta": geometry.base, **given}
+def theirs(geometry, rope_type, length, wide, **values):
+    parameters = {"rope_type": rope_type, "rope_theta": geometry.base, **values}
     if rope_type in ("yarn", "longrope", "llama3"):
         parameters["original_max_position_embeddings"] = geometry.trained_len
     config = LlamaConfig(
@@ -58,12 +58,12 @@ def theirs(geometry, rope_type, length, wide, **given):
         return modeling_rope_utils.ROPE_INIT_FUNCTIONS[rope_type](config, "cpu", seq_len=length)
 
 
-def compare(scaling, geometry, rope_type, length=None, slack=0.0, wide=1e-12, base=None, **given):
+def compare(scaling, geometry, rope_type, length=None, slack=0.0, wide=1e-12, base=None, **values):
     """Ours against theirs: relative difference ``wide`` in float64, and a few units as shipped."""
     plan = scaling.plan(geometry, length or geometry.trained_len)
     shipped = (2 + slack + 0.5 * math.log(base or geometry.base)) * ULP
     for double, allowed in ((True, wide), (False, shipped)):
-        inv_freq, factor = theirs(geometry, rope_type, length, double, **given)
+        inv_freq, factor = theirs(geometry, rope_type, length, double, **values)
         np.testing.assert_allclose(plan.inv_freq, inv_freq.double(), rtol=allowed, atol=0)
         assert factor == pytest.approx(plan.attention_factor, rel=1e-12)
 
@@ -106,28 +106,30 @@ def yarn_slack(scaling, geometry):
 )
 @settings(max_examples=150)
 def test_yarn(dim, base, length, factor, fast, slow, truncate, attention):
-    given = {"factor": factor, "beta_fast": fast, "beta_slow": slow, "truncate": truncate}
-    scaling = Yarn(**given, **attention)
+    values = {"factor": factor, "beta_fast": fast, "beta_slow": slow, "truncate": truncate}
+    scaling = Yarn(**values, **attention)
     geometry = Geometry(dim, base, length)
     slack = yarn_slack(scaling, geometry)
-    compare(scaling, geometry, "yarn", slack=slack, wide=1e-10, **given, **attention)
+    compare(scaling, geometry, "yarn", slack=slack, wide=1e-10, **values, **attention)
 
 
 def test_yarn_where_the_ramp_is_narrow_and_far_from_the_first_pair():
     """Found by chance: 2.127e-6 apart, where a bound without the width allowed 2.081e-6."""
-    given = {"factor": 11.0, "beta_fast": 6.795999757606965, "beta_slow": 1.9, "truncate": False}
-    scaling, geometry = Yarn(**given), Geometry(102, 1000.0, 4096)
+    values = {"factor": 11.0, "beta_fast": 6.795999757606965, "beta_slow": 1.9, "truncate": False}
+    scaling, geometry = Yarn(**values), Geometry(102, 1000.0, 4096)
     slack = yarn_slack(scaling, geometry)
-    compare(scaling, geometry, "yarn", slack=slack, wide=1e-10, **given)
+    compare(scaling, geometry, "yarn", slack=slack, wide=1e-10, **values)
 
 
 @given(HEAD_DIMS, BASES, LENGTHS, FACTORS, st.floats(0.5, 2), st.floats(2.5, 8))
 @settings(max_examples=80)
 def test_llama3(dim, base, length, factor, low, high):
-    given = {"factor": factor, "low_freq_factor": low, "high_freq_factor": high}
+    values = {"factor": factor, "low_freq_factor": low, "high_freq_factor": high}
     # The weight is a difference of turns below ``high``: its own error, over the ramp's width.
     weight = high * (2 + 0.5 * math.log(base)) / (high - low)
-    compare(Llama3(**given), Geometry(dim, base, length), "llama3", slack=weight * factor, **given)
+    compare(
+        Llama3(**values), Geometry(dim, base, length), "llama3", slack=weight * factor, **values
+    )
 
 
 @given(HEAD_DIMS, BASES, LENGTHS, FACTORS, st.booleans(), st.randoms(use_true_random=False))
@@ -136,11 +138,11 @@ def test_longrope(dim, base, trained, factor, long, random):
     geometry = Geometry(dim, base, trained)
     long_factor = tuple(random.uniform(1, 64) for _ in range(geometry.pairs))
     short_factor = tuple(random.uniform(1, 2) for _ in range(geometry.pairs))
-    given = {"long_factor": long_factor, "short_factor": short_factor, "factor": factor}
+    values = {"long_factor": long_factor, "short_factor": short_factor, "factor": factor}
     length = 2 * trained if long else trained
     # Its exponents go through .float(), which stays float32 here too.
     exponent = (2 + 0.5 * math.log(base)) * ULP
-    compare(LongRope(**given), geometry, "longrope", length, slack=1, wide=exponent, **given)
+    compare(LongRope(**values), geometry, "longrope", length, slack=1, wide=exponent, **values)
 
 
 @given(HEAD_DIMS, BASES, FACTORS, st.floats(0.05, 1))
