@@ -270,7 +270,7 @@ def test_decided_statements_are_counted():
     # The words are those of the ledger: were they others, nothing would be counted.
     words = [Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED]
     judged = pd.DataFrame({"verdict": list(map(str, words))})
-    assert quality._literature(judged) == "Of 2 published statements decided here 1 are reproduced."
+    assert quality._literature(judged) == "of 2 published statements decided here 1 are reproduced."
     assert quality._literature(judged[2:]) == ""
 
 
@@ -281,9 +281,20 @@ def test_the_answer_names_the_best_and_counts_the_claims(found):
     text = quality.answer(found)
     far = found["quality"].query("metric == 'text loss' and times_trained_len == 4")
     best = far.sort_values("value").iloc[0]
-    assert f"{ENCODINGS[best['encoding']].label} has the lowest loss" in text
+    label = ENCODINGS[best["encoding"]].label
+    assert text.startswith(f"At 4x the trained length {label} has the lowest text loss (")
     assert f"{best['value']:.3f} nats per byte" in text
-    assert "None learned to copy." in text
+    assert "none learned to copy. " in text
+    assert "comparisons" in text
+
+
+def test_only_encodings_that_learned_to_copy_can_copy_best(found):
+    rows = [("copy accuracy", name, times, value, "ok")
+            for name, values in {"nope": (0.5, 0.4), "t5": (0.9, 0.3), "rope": (1, 0.1)}.items()
+            for times, value in zip((1, 4), values, strict=True)]  # fmt: skip
+    columns = ["metric", "encoding", "times_trained_len", "value", "status"]
+    text = quality.answer({**found, "quality": pd.DataFrame(rows, columns=columns)})
+    assert text.startswith("Of 2 that learned to copy T5 bias copies best (30% at 4x). ")
 
 
 def test_the_summary_has_a_row_per_encoding(found):

@@ -39,7 +39,6 @@ class Behaviour:
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """Those of the task."""
         return self.task.supplies
 
     @property
@@ -55,16 +54,13 @@ class Behaviour:
         return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
 
     def examples(self, count: int, length: int) -> Tensor:
-        """Those of the task."""
         return self.task.examples(count, length)
 
     @property
     def searched(self) -> Sequence[tuple[int, int]]:
-        """That of the task."""
         return self.task.searched
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
-        """That of the task."""
         return self.task.search_loss(model, reader)
 
 

@@ -30,7 +30,6 @@ from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Asked, collected
-from ropelab.models.tasks.documents import worth_of_context
 from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of
 from ropelab.models.tasks.readers import AsTrained
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
@@ -251,55 +250,38 @@ def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd
 
 
 def answer(tables: Tables) -> str:
-    """Name the best encoding at the longest context, and compare with RoPE."""
-    sentences = [_context(tables), _text(tables), _copying(tables), said(tables["comparisons"])]
-    return " ".join(filter(None, [*sentences, _literature(tables.get("literature"))]))
-
-
-def _context(tables: Tables) -> str:
-    """Say how much context is worth to the encoding with the lowest loss inside its length."""
-    quality = tables["quality"]
-    near = quality[(quality["metric"] == TEXT) & (quality["times_trained_len"] == 1)]
-    if near["value"].isna().all():
-        return ""
-    best = str(near.sort_values("value")["encoding"].iloc[0])
-    table = tables["last_window"]
-    worth = worth_of_context(table[table["encoding"] == best])
-    return worth and f"{worth[:-1]} with {_label(tables, best)}, which reads best there."
-
-
-def _text(tables: Tables) -> str:
-    far = _farthest(tables["quality"], TEXT)
-    if far.empty:
-        return ""
-    best = far.sort_values("value").iloc[0]
-    growth = tables["extrapolation"]
-    verdicts = list(growth.loc[growth["metric"] == TEXT, "verdict"])
-    return (
-        f"Reading text of {best['times_trained_len']}x the trained length, "
-        f"{_label(tables, best['encoding'])} has the lowest loss at its end "
-        f"({best['value']:.3f} nats per byte); of {len(verdicts)} encodings "
-        f"{verdicts.count('worse')} read worse than at 1x and {verdicts.count('better')} better."
-    )
-
-
-def _copying(tables: Tables) -> str:
-    quality = tables["quality"]
-    rows = quality[(quality["metric"] == COPY) & (quality["times_trained_len"] == 1)]
-    if rows.empty:
-        return ""
-    far = _farthest(quality, COPY)
-    able = rows[rows["value"] >= LEARNED]["encoding"]
-    far = far[far["encoding"].isin(able)]
-    if far.empty:
-        return "None learned to copy."
-    best = far.sort_values("value").iloc[-1]
-    return (
-        f"{len(able)} of {len(rows)} learned to copy inside the trained length ({LEARNED:.0%} "
-        f"of tokens; {(rows['worst_seed_value'] >= LEARNED).sum()} with every seed); at "
-        f"{best['times_trained_len']}x {_label(tables, best['encoding'])} copies best "
-        f"({best['value']:.0%} of tokens)."
-    )
+    """Name the best encodings at the longest context, and count differences and statements."""
+    quality, labels = tables["quality"], tables["cost"].set_index("encoding")["label"]
+    defined = quality[quality["status"] == "ok"]
+    best = []
+    text = defined[defined["metric"] == TEXT]
+    if not text.empty:
+        longest = text[text["times_trained_len"] == text["times_trained_len"].max()]
+        row = longest.sort_values("value").iloc[0]
+        best.append(
+            f"at {row['times_trained_len']}x the trained length {labels[row['encoding']]} has the "
+            f"lowest text loss ({row['value']:.3f} nats per byte)"
+        )
+    copying = defined[defined["metric"] == COPY]
+    if not copying.empty:
+        inside = copying[copying["times_trained_len"] == 1]
+        # An encoding that did not learn the task says nothing about extrapolation.
+        able = inside[inside["value"] >= LEARNED]["encoding"]
+        longest = copying[copying["times_trained_len"] == copying["times_trained_len"].max()]
+        longest = longest[longest["encoding"].isin(able)].sort_values("value")
+        if longest.empty:
+            best.append("none learned to copy")
+        else:
+            row = longest.iloc[-1]
+            best.append(
+                f"of {len(able)} that learned to copy {labels[row['encoding']]} copies best "
+                f"({row['value']:.0%} at {row['times_trained_len']}x)"
+            )
+    finding = " and ".join(best)
+    counts = said(tables["comparisons"])
+    if judged := _literature(tables.get("literature")):
+        counts = f"{counts[:-1]}; {judged}"
+    return f"{finding[0].upper()}{finding[1:]}. {counts}"
 
 
 def _literature(judged: pd.DataFrame | None) -> str:
@@ -307,17 +289,7 @@ def _literature(judged: pd.DataFrame | None) -> str:
         return ""
     decided = judged[judged["verdict"] != UNDECIDED]
     shown = (decided["verdict"] != NOT_REPRODUCED).sum()
-    return f"Of {len(decided)} published statements decided here {shown} are reproduced."
-
-
-def _farthest(quality: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the defined rows at the longest context of one metric."""
-    rows = quality[(quality["metric"] == metric) & (quality["status"] == "ok")]
-    return rows[rows["times_trained_len"] == rows["times_trained_len"].max()]
-
-
-def _label(tables: Tables, encoding: str) -> str:
-    return str(tables["cost"].set_index("encoding").loc[encoding, "label"])
+    return f"of {len(decided)} published statements decided here {shown} are reproduced."
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -30,7 +30,6 @@ from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Pair, compared, difference, said
 from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
-from ropelab.runs.thresholds import LEARNED
 
 # Raise it when a scheme starts or learns differently: its models are then trained anew.
 LEARNING_VERSION = 1
@@ -157,101 +156,40 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(tables: Tables) -> str:
-    """Say how much one token changes, which schemes were learned, and which bands are missed.
+    """Say how much one token changes a score, and with how many frequencies models copy.
 
-    Sentences begin with the kind of evidence they rest on.
+    A sentence for each kind of evidence, which it begins with.
     """
-    return " ".join((*_arithmetic(tables["representable"]), *_trained(tables), *_bands(tables)))
-
-
-def _arithmetic(signals: pd.DataFrame) -> Iterator[str]:
-    random = signals[(signals["vectors"] == "random") & (signals["score_step"] > 0)]
-    if random.empty:
-        return
-    first = random.iloc[0]["scheme"]
-    weakest = random.sort_values("score_step").iloc[0]["scheme"]
-    moved = []
-    for scheme in dict.fromkeys((first, weakest)):
-        row = random[(random["scheme"] == scheme) & (random["format"] == "float32")].iloc[0]
-        moved.append(
+    signals, learned = tables["representable"], tables["learned"]
+    sentences = []
+    random = signals[(signals["vectors"] == "random") & (signals["format"] == "float32")]
+    random = random[random["score_step"] > 0]
+    if not random.empty:
+        weakest = random.sort_values("score_step").iloc[0]["scheme"]
+        moved = [
             f"{roughly(row['score_step'])} with {scheme} ({roughly(row['step_to_rounding'])} times "
-            f"its rounding in float32; of two neighbours one gets "
-            f"{roughly(100 * row['weight_change'])} % more weight)"
+            "its rounding in float32)"
+            for scheme in dict.fromkeys((random.iloc[0]["scheme"], weakest))
+            for row in random[random["scheme"] == scheme].to_dict("records")
+        ]
+        sentences.append(
+            f"Arithmetic: one token on, a score of random vectors changes by {' and '.join(moved)}."
         )
-    yield (f"Arithmetic: one token on, a score of random vectors changes by {' and '.join(moved)}.")
-    equal = signals[
-        (signals["vectors"] == "aligned at 0")
-        & (signals["format"] == "float32")
-        & (signals["unchanged_fraction"] == 1)
-        & (signals["score_step"] > 0)
-    ]
-    if not equal.empty:
-        names = " and ".join(equal["scheme"])
-        yield f"Where the key equals the query, every float32 score stays the same with {names}."
-
-
-def _trained(tables: Tables) -> Iterator[str]:
-    copying = inside(tables["learned"], COPY)
+    trained = said(tables["comparisons"])
+    copying = learned[(learned["metric"] == COPY) & (learned["removed"] == KEPT)]
+    copying = copying[copying["context_tokens"] == copying["train_len_tokens"]]
     if not copying.empty:
-        yield "Trained: " + _copying(copying, tables["schemes"])
-    nearer = inside(tables["learned"], NEARER)
-    if not nearer.empty:
-        yield _nearer(nearer)
-    yield said(tables["comparisons"])
-
-
-def _copying(rows: pd.DataFrame, schemes: pd.DataFrame) -> str:
-    """Name the scheme that copies best for each number of frequencies."""
-    mean = rows.groupby("scheme")["value"].mean().reset_index().merge(schemes)
-    best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
-    parts = [
-        f"{row['value']:.0%} with {row['scheme']}"
-        for row in best.sort_values("frequencies").to_dict("records")
-    ]
-    return (
-        "of what stood inside the trained length, for each number of frequencies, the best models "
-        f"copy {', '.join(parts)}."
-    )
-
-
-def _nearer(rows: pd.DataFrame) -> str:
-    mean = rows.groupby("scheme")["value"].mean()
-    best = f"{mean.idxmax()} finds {mean.max():.0%}"
-    if mean.max() < LEARNED:
-        return (
-            f"Which of two equal cues is nearer no model learned ({best}; either at random: 50 %), "
-            "so that decides nothing."
+        mean = copying.groupby("scheme")["value"].mean().reset_index().merge(tables["schemes"])
+        best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")
+        parts = [
+            f"{row['value']:.0%} with {row['scheme']}"
+            for row in best.sort_values("frequencies").to_dict("records")
+        ]
+        trained = (
+            "for each number of frequencies, the best models copy inside the trained length "
+            f"{', '.join(parts)}; {trained}"
         )
-    return f"Of two equal cues {best} of the nearer ones."
-
-
-def _bands(tables: Tables) -> Iterator[str]:
-    """Say what each band is missed for, near and far, in the trained and the longest context."""
-    table = tables.get("removed")
-    if table is None or not (table["metric"] == COPY).any():
-        return
-    copies = table[table["metric"] == COPY]
-    contexts = sorted({tables["learned"]["train_len_tokens"].iloc[0], *copies["context_tokens"]})
-    for context in dict.fromkeys((contexts[0], contexts[-1])):
-        at_context = copies[copies["context_tokens"] == context]
-        distances = at_context["distance_tokens"]
-        for distance in dict.fromkeys((int(distances.min()), int(distances.max()))):
-            changes = ", ".join(
-                # `~` where noise decides.
-                f"{row['difference']:+.2f}{' (~)' if row['verdict'] == '~' else ''} "
-                f"({row['removed_a']})"
-                for row in at_context[distances == distance].to_dict("records")
-            )
-            yield (
-                f"Without a third of its frequencies the trained model's copying from {distance} "
-                f"back in {context} tokens changes by {changes}."
-            )
-
-
-def inside(learned: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of a metric at the trained length, of models as they were trained."""
-    chosen = (learned["metric"] == metric) & (learned["removed"] == KEPT)
-    return learned[chosen & (learned["context_tokens"] == learned["train_len_tokens"])]
+    return " ".join([*sentences, f"Trained: {trained}"])
 
 
 def summary(tables: Tables) -> pd.DataFrame:

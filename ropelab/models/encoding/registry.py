@@ -1,4 +1,4 @@
-"""Every encoding by name, with what is known of it before it is measured. Light: torch comes later.
+"""Every encoding by name, as known before it is measured. Light: torch comes later.
 
 To add one: a class behind the hooks of `Encoding`, in one of the files beside this one, a record
 here, and its formula in tests/models/encoding/test_encoding_formulas.py.

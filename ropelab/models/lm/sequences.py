@@ -75,7 +75,7 @@ def nearer_trials(
         further: a greater distance.
         background: the tokens around all three; None: random symbols.
     Raises:
-        ValueError: a row is too short, too little lies between the two, or the background has
+        ValueError: a row is too short, too little is between the two, or the background has
             another shape.
     """
     return _look_ups(seed, distance, further, length, rows, background)

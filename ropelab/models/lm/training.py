@@ -75,7 +75,7 @@ class Recipe:
 
     @property
     def doublings(self) -> int:
-        """How often the window grows."""
+        """The number of times that the window grows."""
         return max(0, math.ceil(math.log2(self.window / self.first_window)))
 
     def stages(self) -> Iterator[tuple[int, int]]:

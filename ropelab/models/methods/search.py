@@ -153,7 +153,7 @@ def best_factors(
 
 
 def has_parameters(scaling: Scaling) -> bool:
-    """Whether a method has a parameter that can be searched."""
+    """Return whether a method has a parameter that can be searched."""
     return any(field.name in SPREAD for field in fields(scaling))
 
 
