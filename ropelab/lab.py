@@ -154,7 +154,7 @@ class Lab:
             InputError: the experiment or a value does not exist.
         """
         experiment = experiments.load(name)
-        config = build(experiment.config.chosen_by(values), values, called)
+        config = build(experiment.config, values, called)
         experiment.check(config)
         return Plan(experiment, config)
 

@@ -99,9 +99,13 @@ def common(config: type[Config]) -> Given:
 
 def parameters(config: type[Config]) -> list[Parameter]:
     """Everything that the command of an experiment takes: fields of its config, then the rest."""
-    fields, others = config.flags(), spellings(config)
+    fields, others = config.model_fields, spellings(config)
     made = [
-        _parameter(name, _option(name, field, others.get(name)), None)
+        _parameter(
+            name,
+            _argument(field) if name == config.argument else _option(name, field, others.get(name)),
+            None,
+        )
         for name, field in fields.items()
     ]
     if "rotary_dim" in fields:
@@ -118,13 +122,18 @@ def _partial_option() -> Any:
     return Annotated[str | None, typer.Option(flag_of(PARTIAL), metavar="X", help=text)]
 
 
+def _argument(field: FieldInfo) -> Any:
+    """The field that needs no flag; a config file may give it as well."""
+    return Annotated[str | None, typer.Argument(metavar="MODEL", help=field.description)]
+
+
 def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
     """One field as a Typer option, under its other spelling too.
 
     Values stay text: the config reads and checks them.
     """
     flag = flag_of(name)
-    help_text = f"{field.description}{default_text(field.default)}"
+    help_text = f"{field.description}{default_text(None if field.is_required() else field.default)}"
     if field.annotation is bool:
         return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
     names = (flag, *([flag_of(theirs)] if theirs else []), *ALSO.get(name, ()))

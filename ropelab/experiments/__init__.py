@@ -37,6 +37,7 @@ NAMES = (
     "base",
     "base-empirical",
     "extrapolate",
+    "evaluate",
     "encodings",
     "frequencies",
     "claims",

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,6 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ropelab.errors import InputError, unknown_name
@@ -159,6 +158,9 @@ def spellings(config_class: "type[Config]") -> dict[str, str]:
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
+    # The field that the command takes without a flag.
+    argument: ClassVar[str] = ""
+
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     @model_validator(mode="before")
@@ -170,16 +172,6 @@ class Config(BaseModel):
         others = {name: value for name, value in values.items() if name != PARTIAL}
         head_dim = others.get("head_dim", cls.model_fields["head_dim"].default)
         return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
-
-    @classmethod
-    def chosen_by(cls, values: Mapping[str, Any]) -> "type[Config]":
-        """The class of config that these values are meant for, where a command has several."""
-        return cls
-
-    @classmethod
-    def flags(cls) -> dict[str, FieldInfo]:
-        """The fields that the flags of the command are made of."""
-        return dict(cls.model_fields)
 
     def asks(self, question: str) -> str:
         """The question of the command as this config asks it."""

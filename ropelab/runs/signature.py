@@ -18,8 +18,15 @@ KEPT = {
 
 def signature_of(experiment: Experiment) -> inspect.Signature:
     """The fields of the config, then where the run is kept; all by keyword."""
-    fields = experiment.config.flags().items()
-    parameters = [_parameter(name, field.annotation, field.default) for name, field in fields]
+    fields = experiment.config.model_fields.items()
+    parameters = [
+        _parameter(
+            name,
+            field.annotation,
+            inspect.Parameter.empty if field.is_required() else field.default,
+        )
+        for name, field in fields
+    ]
     parameters += [_parameter(name, kind, default) for name, (kind, default, _) in KEPT.items()]
     return inspect.Signature(parameters, return_annotation="Run")
 
@@ -42,7 +49,7 @@ def _lines(experiment: Experiment) -> Iterator[str]:
     yield 'Numbers may be text as on the command line (`"128k"`); a list may be one value.'
     yield ""
     yield "Args:"
-    for name, field in experiment.config.flags().items():
+    for name, field in experiment.config.model_fields.items():
         yield f"    {name}: {_described(field)}"
     for name, (_, _, text) in KEPT.items():
         yield f"    {name}: {text}"

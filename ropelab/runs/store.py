@@ -336,6 +336,9 @@ def command_of(identity: Identity) -> str:
     """What to type to make this run again, quoted for a shell."""
     words = ["ropelab", identity.experiment]
     for name, value in identity.config.changed().items():
+        if name == identity.config.argument:
+            words.append(str(value))
+            continue
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")

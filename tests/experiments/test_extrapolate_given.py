@@ -26,7 +26,7 @@ from ropelab.runs.cell import Context, silent
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
 from ropelab.show.figures.extrapolate import draw
-from tests.hf.tiny import REAL, reader_of_bytes
+from tests.models.released.tiny import REAL, reader_of_bytes
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,178 @@
+"""My model was trained at one length: what happens at a longer one, under each scaling method?
+
+A small model learns at `train_len` to read real text in which passages are quoted and keys are
+looked up. It is then evaluated at up to `test_len` tokens with its frequencies changed by every
+method, without fine-tuning: on text by position, and on what stood earlier by distance and length
+of context. Beside the methods there is the sliding window: no more context than was trained.
+
+It cannot show how a large model behaves. The method that wins here need not win there.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.models.methods.registry import METHODS
+from ropelab.models.tasks.config import (
+    CorpusPath,
+    Depths,
+    Documents,
+    In,
+    On,
+    RotatedHeadDim,
+    Seeds,
+    TestLen,
+    TrainLen,
+    TrialConfig,
+    check_depths,
+)
+from ropelab.runs.config import AsList, Base, Count, Names, Natural
+
+if TYPE_CHECKING:
+    from ropelab.math.frequencies import Geometry
+    from ropelab.models.methods.method import Method
+
+BODY = "ropelab.experiments.extrapolate.results"
+ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
+QUESTION = ASKED.format(2048, 8192)
+CANNOT_SHOW = (
+    "How a large model behaves: the models have about a million parameters and are trained for "
+    "minutes; the method that wins here need not win there."
+)
+VERSION = 4
+TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
+ArmName = Literal["zero_shot", "finetuned", "ceiling"]
+DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
+# Below this many tokens there is no curriculum, and rotary geometry degenerates.
+SHORTEST = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """The shape of the model and its training; the width of a head is configured apart.
+
+    Attributes:
+        steps: optimizer steps of `tokens_per_step` tokens.
+        matrix_rate: the highest learning rate of the matrices.
+        other_rate: that of everything else.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    steps: int
+    tokens_per_step: int
+    matrix_rate: float = 0.02
+    other_rate: float = 6e-3
+
+
+PRESETS = {
+    # Minutes on one core: 1.1 million parameters.
+    "small": Preset(layers=3, width=192, heads=1, steps=1200, tokens_per_step=4096),
+    # Minutes on one GPU: about 10 million.
+    "base": Preset(layers=6, width=384, heads=6, steps=3000, tokens_per_step=65536),
+    # An hour or more on one GPU: about 120 million.
+    "large": Preset(
+        layers=17,
+        width=768,
+        heads=12,
+        steps=6000,
+        tokens_per_step=131072,
+        matrix_rate=0.01,
+        other_rate=3e-3,
+    ),
+}
+
+
+class ExtrapolateConfig(TrialConfig):
+    """The training, its length, and how the model is evaluated beyond it."""
+
+    train_len: TrainLen = 2048
+    test_len: TestLen = 8192
+    methods: Names = Field(
+        DEFAULT_METHODS,
+        description="methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); where "
+        "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
+        f"the table `ropelab methods` says more: {', '.join(METHODS)}",
+    )
+    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
+        ("text", "copy", "hidden"),
+        description="text; copy (symbols among symbols), hidden (symbols in text), recall (values "
+        "of keys), nearer (the nearer of two values), passkey (a number hidden in text), "
+        "multiquery (a number at every depth, all asked for)",
+    )
+    arms: Annotated[tuple[ArmName, ...], AsList] = Field(
+        ("zero_shot",),
+        description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
+        "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
+    )
+    search: Natural = Field(
+        0,
+        description="evaluations in which the knobs of every method that has some, and LongRoPE's "
+        "factors, are searched on the trained model, on sequences that are not tested; 0: none",
+    )
+    base: Base = Field(10000.0, description="base of the rotary frequencies in training")
+    head_dim: RotatedHeadDim = 64
+    preset: Literal["small", "base", "large"] = Field(
+        "small", description="size of the model: about 1, 10 or 120 million parameters"
+    )
+    steps: Count | None = Field(None, description="training steps, if not the preset's")
+    finetune_steps: Count = Field(30, description="steps of the finetuned arm")
+    finetune_len: Count | None = Field(
+        None, description="length of the finetuned arm, in tokens, test_len if not given"
+    )
+    seeds: Seeds = (0,)
+    documents: Documents = 50
+    sequences: Count = Field(6, description="sequences per distance or depth, and context")
+    depths: Depths = (0, 25, 50, 75, 100)
+    corpus: CorpusPath = ""
+    device: On = "auto"
+    dtype: In = "auto"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.check_lengths(SHORTEST)
+        if not self.train_len <= self.tuned_len <= self.test_len:
+            raise ValueError(
+                f"finetune_len must lie between train_len ({self.train_len}) and test_len "
+                f"({self.test_len}), got {self.finetune_len}"
+            )
+        if not (self.methods and self.tasks and self.arms):
+            raise ValueError("methods, tasks and arms must name at least one each")
+        check_depths(self.depths)
+        methods = self.parsed_methods()
+        if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
+            raise ValueError("a method searched on the trained model has no finetuned arm")
+        if self.search and "zero_shot" not in self.arms:
+            raise ValueError("search chooses knobs for the zero_shot arm, which arms leaves out")
+        return self
+
+    @property
+    def tuned_len(self) -> int:
+        """The length of the finetuned arm."""
+        return self.finetune_len or self.test_len
+
+    @property
+    def sizes(self) -> Preset:
+        """The models of the preset."""
+        return PRESETS[self.preset]
+
+    def geometry(self) -> "Geometry":
+        """The geometry that the models are trained with."""
+        from ropelab.math.frequencies import Geometry
+
+        return Geometry(self.head_dim, self.base, self.train_len)
+
+    def asks(self, question: str) -> str:
+        """The question with the lengths of this config."""
+        return ASKED.format(self.train_len, self.test_len)
+
+    def parsed_methods(self) -> "tuple[Method, ...]":
+        """The methods, each once, in their order."""
+        from ropelab.models.methods.registry import parse_methods
+
+        return parse_methods(self.methods, self.geometry(), self.test_len)
+
+
+CONFIG = ExtrapolateConfig

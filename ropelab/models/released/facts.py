@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import InputError
+from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
 from ropelab.models.released.folder import checked_config, located, stamp
 from ropelab.models.released.library import import_transformers, refusing
 
@@ -65,9 +66,54 @@ class ModelFacts:
         return Geometry(self.rotary_dim, self.base, self.train_len)
 
 
-def vocabulary_of(folder: str) -> int:
-    """How many different tokens a model knows."""
-    return facts_of(folder).vocabulary
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes that the memory and the time of a pass follow from.
+
+    Attributes:
+        inner: the width inside of a layer's feed-forward part.
+        kept: numbers of a token's keys and values in a layer.
+    """
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+    head_dim: int
+    kept: int
+
+    @property
+    def activations(self) -> int:
+        """Numbers of a token's activations in a layer."""
+        return 8 * self.width + 3 * self.inner
+
+    def bytes_of_reading(self, length: int, at_once: int, element: int, eager: bool = False) -> int:
+        """Bytes that a pass adds to those of the weights.
+
+        Keys and values of all layers, the widest activations of one, the logits of a chunk, and
+        the scores of all heads where attention makes them at once.
+
+        Args:
+            at_once: of the `length` tokens so many are read at once.
+            element: bytes of a number.
+        """
+        held = length * (self.layers * self.kept + 2 * self.width) + at_once * self.activations
+        scores = 4 * self.heads * at_once * length if eager else 0
+        return held * element + scores + 4 * 4 * LOGITS_PER_CHUNK
+
+
+def shape_of(text: Any) -> ModelShape:
+    """The sizes in a configuration of the language part of a model."""
+    heads = text.num_attention_heads
+    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return ModelShape(
+        layers=text.num_hidden_layers,
+        width=text.hidden_size,
+        inner=getattr(text, "intermediate_size", 0) or 0,
+        heads=heads,
+        head_dim=head_dim,
+        kept=2 * (getattr(text, "num_key_value_heads", None) or heads) * head_dim,
+    )
 
 
 def facts_of(folder: str) -> ModelFacts:

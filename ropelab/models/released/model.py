@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import psutil
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -13,16 +17,23 @@ from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import SelfExtend
 from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.memory import LIBRARIES
 from ropelab.models.released.attention import Attention
 from ropelab.models.released.exchange import Exchange, Positions, taken_apart
-from ropelab.models.released.facts import facts_of
-from ropelab.models.released.folder import located
+from ropelab.models.released.facts import ModelShape, configuration, facts_of, shape_of
+from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.folder import located, weight_files
 from ropelab.models.released.head import Head
 from ropelab.models.released.library import refusing
 from ropelab.models.released.load import ModelDtype, load
-from ropelab.models.released.passes import Passes
+from ropelab.models.released.passes import Passes, usual_pass
 from ropelab.models.released.shipped import AS_SHIPPED, AsShipped
 from ropelab.models.released.tried import Tried
+from ropelab.runs.cell import Needs
+from ropelab.runs.estimate import size
+
+# Bytes of a number.
+ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -151,3 +162,107 @@ class HuggingFaceModel:
         far = SelfExtend(rope, exchange.far.window, exchange.far.group)
         by_layer_type = self.positions.by_layer_type
         return Attention(exchange.sharpened_from, far, by_layer_type, layout.last)
+
+    def bytes_of_reading(self, length: int) -> int:
+        """Bytes that a pass over a context adds to those of the weights."""
+        return self.passes.bytes_of_reading(length)
+
+    def free_bytes(self) -> int:
+        """Bytes that are free where the model computes."""
+        if self.head.weight.device.type == "cuda":
+            return int(torch.cuda.mem_get_info()[0])
+        return int(psutil.virtual_memory().available)
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """A released model, small enough to be part of a cell's description.
+
+    Attributes:
+        path: its folder, or its id in the local cache of the Hub.
+        fingerprint: of its files.
+        dtype: the number format of its weights and products.
+        device, device_map: where it computes; no part of what it computes.
+    """
+
+    path: str
+    fingerprint: str
+    dtype: ModelDtype = "auto"
+    device: str = "cpu"
+    device_map: str | None = None
+
+    @classmethod
+    def at(
+        cls,
+        path: str,
+        dtype: ModelDtype = "auto",
+        device: str = "cpu",
+        device_map: str | None = None,
+    ) -> "ModelRef":
+        """Return the model as its files are now."""
+        return cls(path, fingerprint_of(Path(path)), dtype, device, device_map)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything that identifies the model and its arithmetic."""
+        return {"hf": self.fingerprint, "dtype": self.dtype}
+
+    def model(self, *_: object) -> HuggingFaceModel:
+        """Return the model, loaded once for all that a process asks of it."""
+        return _loaded(self)
+
+    def needs(self, windows: Sequence[tuple[int, int]]) -> Needs:
+        """Estimate passes over rows of tokens, from the configuration and the size of the files."""
+        shape, weights = self._shape, self._weights
+        operations = sum(
+            2 * rows * length * (weights + shape.layers * shape.heads * shape.head_dim * length)
+            for rows, length in windows
+        )
+        return Needs(
+            operations,
+            memory_bytes=self.bytes_of_reading(max(length for _, length in windows)),
+            dtype="bfloat16" if self.dtype == "bfloat16" else "float32",
+            gpu=self.device == "cuda",
+            alone=True,
+        )
+
+    def bytes_of_reading(self, length: int, added: int | None = None) -> int:
+        """Bytes with the weights and the libraries.
+
+        Args:
+            added: by a pass, where that is known; else it is taken to be read in parts.
+        """
+        at_once = min(length, usual_pass(self._shape, self._element))
+        pass_ = self._shape.bytes_of_reading(length, at_once, self._element)
+        return LIBRARIES + self._weights * self._element + (added or pass_)
+
+    def check_memory(self, limit: int | None, length: int, added: int | None = None) -> None:
+        """Raise InputError where a context needs more bytes than a limit."""
+        needed = self.bytes_of_reading(length, added)
+        if limit is not None and needed > limit:
+            raise InputError(
+                f"reading {length} tokens needs about {size(needed)}, more than "
+                f"--limit-memory {size(limit)}"
+            )
+
+    @property
+    def _shape(self) -> ModelShape:
+        return shape_of(configuration(Path(self.path)).get_text_config(decoder=True))
+
+    @property
+    def _element(self) -> int:
+        return ELEMENTS.get(self.dtype, 4)
+
+    @property
+    def _weights(self) -> int:
+        """How many there are, from the bytes of their files in the checkpoint's number format."""
+        folder = located(Path(self.path))
+        held = sum(path.stat().st_size for path in weight_files(folder))
+        named = str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")
+        return held // ELEMENTS.get(named, 4)
+
+
+@lru_cache(maxsize=1)
+def _loaded(reference: ModelRef) -> HuggingFaceModel:
+    path, device = Path(reference.path), reference.device
+    return HuggingFaceModel(path, device, reference.dtype, reference.device_map)

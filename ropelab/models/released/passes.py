@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ropelab.models.released.attention import Attention, attending
+from ropelab.models.released.facts import ModelShape, shape_of
 from ropelab.models.released.head import layers_name
 from ropelab.runs.machine import return_freed_memory
 
@@ -20,6 +21,12 @@ SCORES_AT_ONCE = 2**28
 """Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB)."""
 
 
+def usual_pass(shape: ModelShape, element: int) -> int:
+    """How many tokens a model reads at once, with a fused kernel."""
+    narrow = ACTIVATIONS_AT_ONCE // (shape.activations * element)
+    return min(LONGEST_PASS, max(USUAL_PASS, narrow))
+
+
 class Passes:
     """Reads tokens; whatever is to be exchanged in the model has been exchanged.
 
@@ -28,24 +35,32 @@ class Passes:
     """
 
     def __init__(self, model: Any, text: Any) -> None:
-        self.model, self.text = model, text
+        self.model, self.text, self.shape = model, text, shape_of(text)
         self.layers = getattr(model, layers_name(model))
         self.in_parts = False
 
     def longest(self, rows: int) -> int:
         """How many tokens of each of so many rows are read at once."""
-        most = min(LONGEST_PASS, max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.bytes_per_token))
-        if self.model.config._attn_implementation != "eager":
+        most = usual_pass(self.shape, self.element)
+        if not self.eager:
             return most
-        scores = SCORES_AT_ONCE // (rows * self.text.num_attention_heads)
+        scores = SCORES_AT_ONCE // (rows * self.shape.heads)
         return min(most, max(1, math.isqrt(scores)))
 
     @property
-    def bytes_per_token(self) -> int:
-        """What a token takes in a layer while it is computed: its activations."""
-        text = self.text
-        wide = 8 * text.hidden_size + 3 * (getattr(text, "intermediate_size", 0) or 0)
-        return wide * next(self.model.parameters()).element_size()
+    def eager(self) -> bool:
+        """Whether attention makes all its scores, without a fused kernel."""
+        return bool(self.model.config._attn_implementation == "eager")
+
+    @property
+    def element(self) -> int:
+        """Bytes of a weight."""
+        return int(next(self.model.parameters()).element_size())
+
+    def bytes_of_reading(self, length: int) -> int:
+        """Bytes that a pass over a context adds to those of the weights."""
+        at_once = min(length, self.longest(1)) if self.in_parts else length
+        return self.shape.bytes_of_reading(length, at_once, self.element, self.eager)
 
     def read(
         self, tokens: Tensor, attention: Attention | None = None, longest: int | None = None

@@ -1,9 +1,9 @@
-"""The cells of a run that trains and measures: models, and evaluation tasks that start from them.
+"""The cells of a run that evaluates models: trainings, and tasks done by a model in some mode.
 
-Tables come last, from the values of all cells together.
+A model trained here and a released one do the same tasks. Tables come last, from all values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -14,18 +14,22 @@ from torch import Tensor
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.trained import VERSION, Training, bytes_of_reading, bytes_of_training
 from ropelab.models.lm.training import operations_of_training, operations_per_token
+from ropelab.models.released.model import ModelRef
 from ropelab.models.tasks.readers import Reader
 from ropelab.runs.cell import Advance, Cell, Context, Needs, Supply, Values
+from ropelab.runs.estimate import Estimate, refuse_beyond
 from ropelab.runs.machine import DtypeName, computing_in
+from ropelab.runs.thresholds import KNOWN
 
+# The share of the forward pass in the operations of a training step.
 FORWARD = 1 / 3
-"""The share of the forward pass in the operations of a training step."""
+# A worker keeps some of the memory that it needed for other cells.
 MEMORY = Needs().memory_bytes
-"""What a cell is taken to need at least: a worker keeps some of what it needed for others."""
+UNDECIDABLE = "undecidable"
 
 
-class Question(Protocol):
-    """Real text, or something to be found again. Small, and identified by its key."""
+class Trial(Protocol):
+    """A task: real text, or something to be found again. Small, and identified by its key."""
 
     @property
     def name(self) -> str: ...
@@ -41,14 +45,6 @@ class Question(Protocol):
         """How often it reports progress."""
         ...
 
-    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Values per document or sequence."""
-        ...
-
-
-class Trial(Question, Protocol):
-    """A question to a model trained here, whose cost is known and for which knobs are searched."""
-
     @property
     def supplies(self) -> tuple[Supply, ...]:
         """The text it may be made of."""
@@ -56,12 +52,16 @@ class Trial(Question, Protocol):
 
     @property
     def windows(self) -> Sequence[tuple[int, int]]:
-        """What is read, roughly: how many rows of how many tokens, pass by pass."""
+        """Roughly how many rows of how many tokens are read, pass by pass."""
         ...
 
     @property
     def searched(self) -> Sequence[tuple[int, int]]:
-        """What is read for one evaluation of a search."""
+        """The same for one evaluation of a search."""
+        ...
+
+    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+        """Values per document or sequence."""
         ...
 
     def examples(self, count: int, length: int) -> Tensor:
@@ -69,7 +69,7 @@ class Trial(Question, Protocol):
         ...
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
-        """What a search lowers, on material that is not measured."""
+        """A loss on material that is not measured, which a search lowers."""
         ...
 
 
@@ -90,7 +90,7 @@ class Trained:
 
     @property
     def title(self) -> str:
-        """What is said while it is computed."""
+        """Shown while it is computed."""
         return f"{self.called or self.training.task.name}, seed {self.training.seed}"
 
     @property
@@ -122,56 +122,122 @@ class Trained:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """One question asked of one model under one reader.
+class Checked:
+    """A released model is loaded and takes every method, before anything is evaluated.
 
     Attributes:
-        labels: what its rows say in front of the values; no part of what is computed.
-        dtype: the number format of the products.
-        model_name: how the model is called while it is trained, where a task has several.
+        readers: the evaluation modes that will be asked of it.
+        train_len: its trained length.
+        longest: the longest context, in tokens.
+        limit_memory: bytes that may be needed at most; None: what is free.
     """
 
-    subject: Training
+    subject: ModelRef
+    readers: tuple[Reader, ...]
+    train_len: int
+    longest: int
+    limit_memory: int | None = None
+    title: ClassVar[str] = "loading the model"
+    kind: ClassVar[str] = "given-checked"
+    version: ClassVar[int] = 1
+    starts: ClassVar[tuple[()]] = ()
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything the answer depends on."""
+        readers = [reader.key for reader in self.readers]
+        return {
+            "model": self.subject.key,
+            "readers": readers,
+            "longest": self.longest,
+            "limit_memory": self.limit_memory,
+        }
+
+    @property
+    def needs(self) -> Needs:
+        """Those of the longest context."""
+        return self.subject.needs([(1, self.longest)])
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """`model`: whether long contexts are read in parts.
+
+        Raises:
+            InputError: a method cannot be put in, or the longest context needs too much memory.
+        """
+        with context.progress(self.title, 1) as advance:
+            model = self.subject.model()
+            for reader in self.readers:
+                next(reader.passes(model, [self.train_len]), None)
+            # How long contexts are read is known only now, and so is what is free on a GPU.
+            added = model.bytes_of_reading(self.longest)
+            self.subject.check_memory(self.limit_memory, self.longest, added)
+            if context.limits:
+                refuse_beyond(Estimate(bytes=added), 1, model.free_bytes())
+            advance(1)
+        return {"model": pd.DataFrame([{"reads_in_parts": model.passes.in_parts}])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One task done by one model in one evaluation mode.
+
+    Attributes:
+        labels: the first columns of its rows; no part of what is computed.
+        dtype: the number format of the products; a released model has its own.
+        model_name: of the model while it is trained, where a task has several.
+        checked: of a released model.
+        probe: the same task inside the trained length. Where too little is found there, this one
+            is undecidable, and is not computed.
+    """
+
+    subject: Training | ModelRef
     trial: Trial
     reader: Reader
     labels: tuple[tuple[str, object], ...]
-    device: str
-    dtype: DtypeName
+    device: str = "cpu"
+    dtype: DtypeName = "float32"
     model_name: str = ""
+    checked: Checked | None = None
+    probe: "Asked | None" = None
 
     @property
     def kind(self) -> str:
-        """What is asked."""
-        return self.trial.name
+        """The task, and whether the model is a released one."""
+        return f"given-{self.trial.name}" if self._released else self.trial.name
 
     @property
     def version(self) -> int:
-        """Of the question."""
+        """The version of the task."""
         return self.trial.version
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything its values depend on."""
+        """Everything its values depend on; a probe follows from task and model."""
+        dtype = {} if self._released else {"dtype": self.dtype}
         return {
             "model": self.subject.key,
             "trial": self.trial.key,
             "reader": self.reader.key,
-            "dtype": self.dtype,
+            **dtype,
         }
 
     @property
     def title(self) -> str:
-        """What is said while it is computed."""
-        who = next(iter(dict(self.labels).values()))
-        return f"{self.trial.name}, seed {self.subject.seed}, {who}"
+        """Shown while it is computed."""
+        mode = next(iter(dict(self.labels).values()))
+        seed = f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
+        return f"{self.trial.name}, {seed}{mode}"
 
     @property
     def needs(self) -> Needs:
         """Forward passes over all that is read, and those of a search before it."""
+        if isinstance(self.subject, ModelRef):
+            return self.subject.needs(self.trial.windows)
         searched = self.reader.evaluations * self._operations(self.trial.searched)
+        size, windows = self.subject.size, self.trial.windows
         return Needs(
-            self._operations(self.trial.windows) + searched,
-            memory_bytes=self._bytes(),
+            self._operations(windows) + searched,
+            memory_bytes=max(MEMORY, *(bytes_of_reading(size, *window) for window in windows)),
             dtype=self.dtype,
             gpu=self.device == "cuda",
             folders=self.subject.folders,
@@ -179,23 +245,30 @@ class Asked:
         )
 
     @property
-    def starts(self) -> tuple[Trained, ...]:
-        """The training of its model."""
-        trained = Trained(training=self.subject, device=self.device, called=self.model_name)
-        return (trained,)
+    def starts(self) -> "tuple[Trained | Checked | Asked, ...]":
+        """The training of its model; the check of a released one, and the probe of its task."""
+        if isinstance(self.subject, Training):
+            return (Trained(training=self.subject, device=self.device, called=self.model_name),)
+        return tuple(start for start in (self.checked, self.probe) if start is not None)
+
+    @property
+    def _released(self) -> bool:
+        return isinstance(self.subject, ModelRef)
 
     def _operations(self, windows: Sequence[tuple[int, int]]) -> float:
+        assert isinstance(self.subject, Training)
+        size = self.subject.size
         return sum(
-            rows * length * operations_per_token(self.subject.size, length) * FORWARD
-            for rows, length in windows
+            rows * length * operations_per_token(size, length) * FORWARD for rows, length in windows
         )
 
-    def _bytes(self) -> int:
-        size, windows = self.subject.size, self.trial.windows
-        return max(MEMORY, *(bytes_of_reading(size, *window) for window in windows))
-
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """The values of the trial, per document or sequence."""
+        """The values of the task, per document or sequence; or the status that it is undecidable.
+
+        KNOWN decides that and is not in the key: raise the version where it is changed.
+        """
+        if self.probe is not None and not is_found(context.compute(self.probe)):
+            return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
         model = self.subject.model(context, self.device)
         computing = computing_in(self.dtype, self.device)
         with context.progress(self.title, self.trial.steps) as advance, computing:
@@ -204,11 +277,17 @@ class Asked:
         return {**tables, "searched": pd.DataFrame([reader.chosen])} if reader.chosen else tables
 
 
+def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
+    """Whether enough of what was asked for is found, for a task to be decidable."""
+    found = values["trials" if "trials" in values else "answers"]
+    return bool(found["correct"].sum() >= KNOWN * found["trials"].sum())
+
+
 class Labelled(Cell, Protocol):
     """A cell whose values are rows of tables: a question, and what stands in front of each row."""
 
     @property
-    def trial(self) -> Question: ...
+    def trial(self) -> Trial: ...
 
     @property
     def labels(self) -> tuple[tuple[str, object], ...]: ...

@@ -1,15 +1,15 @@
-"""What the configs of experiments that train models share: fields, checks, the corpus. Light."""
+"""Fields, checks and the corpus of the configs of experiments that evaluate models. Light."""
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field
 
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Naturals
 
 if TYPE_CHECKING:
-    from ropelab.models.tasks.corpora import CorpusRef
+    from ropelab.models.tasks.corpora import CorpusRef, Text
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
@@ -38,6 +38,34 @@ In = Annotated[
         "units for it, else float32"
     ),
 ]
+
+
+Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
+MOST_DEPTHS = 16
+
+
+def check_depths(depths: tuple[int, ...]) -> None:
+    """Raise ValueError where depths are no percents, or more than there are names for keys."""
+    if max(depths) > 100 or len({*depths}) > MOST_DEPTHS:
+        raise ValueError(f"depths are percents, 0 to 100, at most {MOST_DEPTHS} of them")
+
+
+class Evaluated(Protocol):
+    """A config of an experiment that evaluates models up to a length beyond the trained one."""
+
+    @property
+    def train_len(self) -> int: ...
+
+    @property
+    def longest(self) -> int: ...
+
+    @property
+    def documents(self) -> int: ...
+
+    @property
+    def sequences(self) -> int: ...
+
+    def corpus_at(self) -> "Text": ...
 
 
 class TrialConfig(Config):

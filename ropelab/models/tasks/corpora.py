@@ -1,29 +1,84 @@
-"""Which text: a description small enough to send to another process, which reads it there, once."""
+"""Text to evaluate on, described so that another process can read it there, once.
+
+A corpus is asked for documents, for stretches to hide something in, and for tokens that serve as
+symbols. `CorpusRef` has bytes as tokens and a half that models learn from; `TokenText`
+(`ropelab.models.tasks.tokens`) is a whole corpus in the tokens of a released model.
+"""
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.errors import MachineError
+from ropelab.errors import InputError, MachineError
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, Corpus, Origin, read_corpus, stamp_of
-from ropelab.models.lm.source import Mixture, Source
+from ropelab.models.lm.source import ALPHABET, Mixture, Source
 from ropelab.models.lm.trained import Task
+
+
+class Text(Protocol):
+    """A corpus in tokens."""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything its documents depend on, json-able."""
+        ...
+
+    @property
+    def stretch_key(self) -> dict[str, Any]:
+        """Everything its stretches depend on."""
+        ...
+
+    def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
+        """Everything the sequences of a retrieval task depend on besides their places."""
+        ...
+
+    @property
+    def front(self) -> list[int]:
+        """The tokens that every row begins with."""
+        ...
+
+    @property
+    def symbols(self) -> Int[Tensor, " symbols"]:
+        """The token of each symbol of `ALPHABET`."""
+        ...
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text, without `front`."""
+        ...
+
+    def documents(
+        self, length: int, count: int
+    ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
+        """Rows of `length` tokens, and the mean bytes per token of each row."""
+        ...
+
+    def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        """Name and kind (tests, code, ...) of each of those documents."""
+        ...
+
+    def stretch(self, number: int, length: int) -> list[int]:
+        """One of several stretches of running text; after the last comes the first."""
+        ...
+
+    def windows(self, seed: int, length: int, rows: int) -> Tensor:
+        """Text to search parameters on, which is never measured."""
+        ...
 
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus by its place and content.
+    """A corpus whose tokens are bytes, by its place and content.
 
     Attributes:
         path: a text file or a folder, empty for the standard library of this Python.
         piece: into how many bytes the held-out end of a single file is cut.
-        fingerprint: of its content; what has changed since is not taken for it.
+        fingerprint: of its content; a corpus that changed since is refused.
     """
 
     path: str
@@ -32,44 +87,80 @@ class CorpusRef:
 
     @classmethod
     def of(cls, path: str, piece: int) -> Self:
-        """The corpus as it is now. InputError if there is none."""
+        """Return the corpus as it is now. InputError if there is none."""
         return cls(path, piece, read(path, piece).fingerprint)
 
     def corpus(self) -> Corpus:
-        """The text, read once per process.
+        """Return the text, read once per process.
 
         Raises:
-            MachineError: it is not the text it was when the run began.
+            MachineError: it changed since the run began.
         """
         return _provided.get(self) or _read_once(self)
 
     def content(self) -> Corpus:
-        """The text, for a process on another machine."""
+        """Return the text, for a process on another machine."""
         return self.corpus()
 
     def provide(self, content: Corpus) -> None:
-        """Take this for the text, on a machine that need not have it."""
+        """Use this text, on a machine that need not have it."""
         _provided.clear()
         _provided[self] = content
 
     @property
     def key(self) -> dict[str, Any]:
-        """What its documents depend on; every byte is a token."""
         return {"corpus": self.fingerprint, "tokenizer": False}
+
+    @property
+    def stretch_key(self) -> dict[str, Any]:
+        return self.key
+
+    def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
+        # 0 stood for bytes when there were vocabularies of other sizes: it names stored cells.
+        return {"name": task, "corpus": self.fingerprint if reads_text else "", "vocabulary": 0}
+
+    @property
+    def front(self) -> list[int]:
+        return []
+
+    @property
+    def symbols(self) -> Tensor:
+        return torch.from_numpy(ALPHABET)
+
+    def ids(self, text: str) -> list[int]:
+        return list(text.encode())
 
     def documents(
         self, length: int, count: int
     ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
-        """Held-out windows of `length` tokens, and how many bytes a token has: one."""
+        """Return held-out windows of `length` bytes; a token has one byte."""
         tokens = _held_out(self, length, count)
         return tokens, torch.ones(count, dtype=torch.float64)
 
+    def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        return self.corpus().held_out_origins(length, count)
+
+    def stretch(self, number: int, length: int) -> list[int]:
+        """Return a window of a held-out document.
+
+        Raises:
+            InputError: none is that long.
+        """
+        there = sum(len(text) >= length for text in self.corpus().held_out)
+        if not there:
+            raise InputError(
+                f"{self.corpus().name} has no held-out document of {length} bytes; "
+                "give longer text (--corpus)"
+            )
+        found: list[int] = _held_out(self, length, there)[number % there].tolist()
+        return found
+
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
-        """Windows of the text that is learned from, at places that the seed draws."""
+        """Return windows of the text that is learned from, at places drawn by the seed."""
         return self.corpus().windows(seed, 0, length, rows).tokens
 
     def task(self, mixture: Mixture) -> Task:
-        """Learning to read, to copy and to look up, from a mixture over this corpus."""
+        """Return what a model learns: to read, to copy and to look up, from a mixture."""
         return Task(
             name="mixture",
             vocabulary=VOCABULARY,
@@ -91,22 +182,20 @@ class Batches:
 
 
 def read(path: str, piece: int) -> Corpus:
-    """The corpus at a place, `piece` as in `CorpusRef`. InputError if there is none.
-
-    Many runs ask for the same one: it is read again only when its files have changed.
-    """
+    """Return the corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
     place = Path(path) if path else None
     cut = piece if place is not None and place.is_file() else 0
-    return _read_as_it_is(place, cut, stamp_of(place))
+    # Many runs ask for the same one: it is read again only when its files have changed.
+    return _read_unchanged(place, cut, stamp_of(place))
 
 
 @lru_cache(maxsize=1)
-def _read_as_it_is(path: Path | None, piece: int, stamp: object) -> Corpus:
+def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
     return read_corpus(path, piece)
 
 
+# The last text that was sent to this process.
 _provided: dict[CorpusRef, Corpus] = {}
-"""In a process that has been given its text: the last one."""
 
 
 @lru_cache(maxsize=2)
@@ -120,8 +209,3 @@ def _read_once(place: CorpusRef) -> Corpus:
 @lru_cache(maxsize=8)
 def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
     return place.corpus().held_out_windows(length, count)
-
-
-def origins(place: CorpusRef, length: int, count: int) -> tuple[Origin, ...]:
-    """What each of those documents is called, and of which kind it is: tests, code, ..."""
-    return place.corpus().held_out_origins(length, count)

@@ -1,4 +1,4 @@
-"""Pass keys hidden in natural text, asked for at its end: by depth and length of the context.
+"""Pass keys in natural text, asked for at its end: by depth and length of the context.
 
 passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
 multiquery  a key at every depth, each with a name, all asked for one after another, as in the
@@ -9,32 +9,34 @@ decoding gives it, and its log-probability. Earlier questions stand with their r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from ropelab.errors import InputError
 from ropelab.models.lm.batch import EVALUATION
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.answers import answered
+from ropelab.models.tasks.corpora import Text
 from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.tokens import TokenText
-from ropelab.runs.cell import Advance
+from ropelab.models.tasks.text import supplied
+from ropelab.runs.cell import Advance, Supply
 
-NeedleName = Literal["passkey", "multiquery"]
+# Keys are told apart by these where there are several.
 NAMES = (
     *("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet"),
     *("jungle", "kettle", "lotus", "mirror", "nickel", "oyster", "pepper", "quartz"),
 )
-"""What keys are told apart by where there are several."""
+# The least share of a context that has to be text of the corpus.
 LEAST_TEXT = 0.5
-"""The least share of a context that has to be text of the corpus."""
+# Rows for the loss that a search lowers; they follow those that are measured.
+SEARCH_ROWS = 2
 
 
 class Key(NamedTuple):
@@ -45,17 +47,12 @@ class Key(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True)
-class Wording:
-    """What is said about a key, for one key or several."""
+class Wording(NamedTuple):
+    """The texts about one key or several, with places for its name and value."""
 
     introduction: str
     hidden: str
     question: str
-
-    def of(self, what: Literal["hidden", "question"], key: Key) -> str:
-        """One of its texts, about a key."""
-        return getattr(self, what).format(name=key.name, value=key.value)
 
 
 WORDINGS = {
@@ -106,28 +103,28 @@ class Needles:
     """Keys to be found.
 
     Attributes:
-        name: one key in a row, or one at every depth.
+        name: of WORDINGS: one key in a row, or one at every depth.
         contexts: how many tokens are read before the last one of the answer.
-        depths: where the key is hidden, in percent of the text; 0 is its beginning.
+        depths: of the keys, in percent of the text; 0 is its beginning.
         sequences: how many for each depth and context, each in other text.
-        text: what they are hidden in.
+        corpus: the haystack.
     """
 
-    name: NeedleName
+    name: str
     contexts: tuple[int, ...]
     depths: tuple[int, ...]
     sequences: int
-    text: TokenText
+    corpus: Text
     version: ClassVar[int] = 1
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the values depend on besides the model, which has its tokenizer, and the reader."""
+        """Everything the values depend on besides the model and the reader."""
         return {
             "contexts": self.contexts,
             "depths": self.depths,
             "sequences": self.sequences,
-            **self.text.stream_key,
+            **self.corpus.stretch_key,
         }
 
     @property
@@ -141,9 +138,27 @@ class Needles:
         return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
 
     @property
-    def wording(self) -> Wording:
-        """What is said about the keys."""
-        return WORDINGS[self.name]
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text that keys are hidden in."""
+        return supplied(self.corpus)
+
+    @property
+    def windows(self) -> list[tuple[int, int]]:
+        """How many rows of how many tokens are read, pass by pass."""
+        return [(self.rows, context) for context in self.contexts]
+
+    @property
+    def searched(self) -> list[tuple[int, int]]:
+        """The same for one evaluation of a search."""
+        return [(SEARCH_ROWS, self.contexts[-1])]
+
+    def at_the_end(self, length: int) -> Self:
+        """The same task in the longest context only."""
+        return replace(self, contexts=(length,))
+
+    def inside(self, length: int) -> Self:
+        """The same task in a context of that length."""
+        return replace(self, contexts=(length,))
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """`answers`: whether each was found, and the log-probability of its answer."""
@@ -161,13 +176,28 @@ class Needles:
     def _scored(
         self, model: Readable, reader: Reader, needle: Needle, context: int, number: int
     ) -> Iterator[tuple[float, ...]]:
-        length = needle.tokens.shape[1]
         first = needle.answers[0].start
-        losses, right = answered(model, reader.seen(needle.tokens), length - first)
+        last = needle.tokens.shape[1] - first
+        losses, right = answered(model, reader.seen(needle.tokens), last)
         for answer in needle.answers:
-            said = slice(answer.start - first, answer.start - first + answer.size)
-            correct, nats = int(right[0, said].all()), -float(losses[0, said].sum())
+            place = slice(answer.start - first, answer.start - first + answer.size)
+            correct, nats = int(right[0, place].all()), -float(losses[0, place].sum())
             yield context, number, answer.depth, answer.distance, correct, nats
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """The ends of the first rows of the longest context, which hold the questions."""
+        rows = [self.needle(self.contexts[-1], number).tokens for number in range(count)]
+        return torch.cat(rows)[:, -length:]
+
+    def search_loss(self, model: Readable, reader: Reader) -> float:
+        """The mean loss of the tokens of answers in rows that are not measured."""
+        losses = []
+        for number in range(self.rows, self.rows + SEARCH_ROWS):
+            needle = self.needle(self.contexts[-1], number)
+            next(reader.passes(model, [self.contexts[-1]]))
+            end = needle.answers[-1]
+            losses.append(answered(model, needle.tokens, end.size)[0].mean())
+        return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
         """The row of that number; each has text and keys of its own.
@@ -176,11 +206,17 @@ class Needles:
             InputError: the context is too short for question and answer in some text.
         """
         keys = self._keys(context, number)
-        hidden = [self.text.ids(self.wording.of("hidden", key)) for key in keys]
-        asked = [self._question(key) for key in keys]
-        before = self.text.front + self.text.ids(self.wording.introduction)
-        room = self._room(context, sum(map(len, [before, *hidden, *chain(*asked)])))
-        text, starts = hide(self.text.stretch(number, room), hidden, [key.depth for key in keys])
+        wording, corpus = WORDINGS[self.name], self.corpus
+        hidden = [corpus.ids(wording.hidden.format(**key._asdict())) for key in keys]
+        asked = [self._question(wording.question.format(name=k.name), k.value) for k in keys]
+        before = corpus.front + corpus.ids(wording.introduction)
+        around = sum(map(len, [before, *hidden, *chain(*asked)]))
+        room = context + 1 - around
+        if room < LEAST_TEXT * context:
+            raise InputError(
+                f"{context} tokens are too few for {self.name}: {around} of them are no text"
+            )
+        text, starts = hide(corpus.stretch(number, room), hidden, [key.depth for key in keys])
         row, answers = [*before, *text], []
         for key, start, (question, answer) in zip(keys, starts, asked, strict=True):
             place = len(row) + len(question)
@@ -198,26 +234,27 @@ class Needles:
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
         return [Key(*each) for each in zip(depths, names, values, strict=True)]
 
-    def _room(self, context: int, around: int) -> int:
-        """How many tokens of text a row has beside those that are said and asked.
-
-        Raises:
-            InputError: fewer than LEAST_TEXT.
-        """
-        room = context + 1 - around
-        if room < LEAST_TEXT * context:
-            raise InputError(
-                f"{context} tokens are too few for {self.name}: {around} of them are no text"
-            )
-        return room
-
-    def _question(self, key: Key) -> tuple[list[int], list[int]]:
+    def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
         """The tokens of the question, and those that the answer adds to it."""
-        question = self.wording.of("question", key)
-        alone, whole = self.text.ids(question), self.text.ids(f"{question} {key.value}")
+        # A tokenizer may join the last token of the question with the first of the answer.
+        alone, whole = self.corpus.ids(question), self.corpus.ids(f"{question} {value}")
         same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
         cut = min(len(alone), len(whole)) if same is None else same
         return whole[:cut], whole[cut:]
+
+
+@torch.inference_mode()
+def answered(
+    model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
+) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
+    """The losses of the last tokens of each row, in nats, and whether each is the most probable."""
+    # Under greedy decoding an answer comes out exactly if each of its tokens is the most probable
+    # one after those before it: one pass over a row that ends in the right answer tells both.
+    tokens = tokens.to(model.head.weight.device)
+    hidden, targets = model.hidden(tokens[:, :-1])[:, -last:], tokens[:, -last:]
+    logits = model.head(hidden).float()
+    losses = cross_entropy(logits.transpose(1, 2), targets.to(logits.device), reduction="none")
+    return losses.double().cpu(), (logits.argmax(dim=-1) == targets.to(logits.device)).cpu()
 
 
 def hide(

@@ -1,51 +1,52 @@
-"""What the experiments ask, and what a model learns in order to answer it: one place for all.
-
-Another task, another source of text or another grid is put in here.
-"""
+"""The tasks of the experiments, and the mixture that a model learns for them: one place for all."""
 
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Task
 from ropelab.models.lm.training import FIRST_WINDOW, Recipe
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.cells import Trial
-from ropelab.models.tasks.config import ShapedConfig, TrialConfig
+from ropelab.models.tasks.config import Evaluated, ShapedConfig, TrialConfig
+from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.needles import WORDINGS, Needles
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.text import HeldOut
+from ropelab.models.tasks.text import Texts
 
 
-def beyond_training(config: TrialConfig, task: str) -> Trial:
-    """A task at lengths up to the longest that is tested."""
-    train, test = config.train_len, config.longest
+def beyond_training(
+    config: Evaluated, task: str, depths: tuple[int, ...] = ()
+) -> Texts | Retrieval | Needles:
+    """A task at lengths up to the longest that is tested.
+
+    Args:
+        depths: of pass keys, in percent of the text.
+    """
+    train, test, corpus = config.train_len, config.longest, config.corpus_at()
+    contexts = tuple(grid.retrieval_contexts(train, test))
     if task == "text":
-        return HeldOut(
-            corpus=config.corpus_at(),
+        return Texts(
+            corpus=corpus,
             documents=config.documents,
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
             last=grid.last_window(train),
-            beyond=train,
+            beyond=train if isinstance(corpus, CorpusRef) else None,
         )
-    return Retrieval(
-        name=task,
-        places=grid.places(grid.distances(train, test), grid.retrieval_contexts(train, test)),
-        sequences=config.sequences,
-        corpus=config.corpus_at(),
-    )
+    if task in WORDINGS:
+        return Needles(
+            name=task, contexts=contexts, depths=depths, sequences=config.sequences, corpus=corpus
+        )
+    places = grid.places(grid.distances(train, test), contexts)
+    return Retrieval(name=task, places=places, sequences=config.sequences, corpus=corpus)
 
 
-def inside_training(config: TrialConfig, task: str) -> Trial:
+def inside_training(config: TrialConfig, task: str) -> Texts | Retrieval:
     """A task at lengths that were all trained."""
-    length = config.train_len
+    length, corpus = config.train_len, config.corpus_at()
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
-        return HeldOut(corpus=config.corpus_at(), documents=config.documents, buckets=buckets)
-    return Retrieval(
-        name=task,
-        places=grid.places(grid.inner_distances(length), [length]),
-        sequences=config.sequences,
-        corpus=config.corpus_at(),
-    )
+        return Texts(corpus=corpus, documents=config.documents, buckets=buckets, beyond=0)
+    places = grid.places(grid.inner_distances(length), [length])
+    return Retrieval(name=task, places=places, sequences=config.sequences, corpus=corpus)
 
 
 def learned(config: TrialConfig) -> Task:

@@ -81,7 +81,7 @@ class AsTrained(Reader):
 
 @dataclass(frozen=True)
 class AsShipped(Reader):
-    """A model given, exactly as its configuration has it: frequencies, scaling, windows."""
+    """A released model, exactly as its configuration has it: frequencies, scaling, windows."""
 
     @property
     def key(self) -> dict[str, Any]:

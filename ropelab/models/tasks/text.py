@@ -1,47 +1,33 @@
-"""Asking a model for real text: losses by position, and of the same last tokens as context grows.
+"""Real text: losses by position, and of the same last tokens as their context grows.
 
-What is measured is returned per document; intervals are made later, when everything that is to be
-compared is at hand.
+Values are per document; intervals are made when everything that is compared is there.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.corpora import CorpusRef, Text
 from ropelab.models.tasks.readers import Reader
 from ropelab.runs.cell import Advance, Supply
 
+# Documents between two reports of progress.
 ROWS_AT_ONCE = 5
-"""Documents between two reports of progress."""
+# Windows for searching: no training seed, and not the seed 0 of what is measured.
 SEARCH_SEED = 1_000_003
-"""Windows for searching; no training seed, and not the seed 0 of what is measured."""
 SEARCH_WINDOWS = 2
+# Mean losses of some documents, by the place where they are taken.
 Losses = dict[int, Tensor]
-"""Mean losses of some documents, by the place where they are taken."""
-
-
-class Documents(Protocol):
-    """Where documents are from: a corpus in bytes, or in the tokens of a model given."""
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """What its documents depend on."""
-        ...
-
-    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Rows of `length` tokens, and how many bytes a token of each has on average."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """Documents, and what is asked of them.
+    """Documents of a corpus.
 
     Attributes:
         corpus: where they are from.
@@ -49,20 +35,23 @@ class Texts:
         buckets: ranges [start, end) of positions, without a gap; the last end is the length read.
         contexts: how many tokens are read before the end of the text.
         last: how many final tokens are compared as that context grows.
+        beyond: the position from which on a search looks at the loss; None: nothing is searched.
     """
 
-    corpus: Documents
+    corpus: Text
     documents: int
     buckets: Sequence[tuple[int, int]]
     contexts: Sequence[int] = ()
     last: int = 0
+    beyond: int | None = None
     name: ClassVar[str] = "text"
     version: ClassVar[int] = 1
 
     @property
     def key(self) -> dict[str, Any]:
-        """What the values depend on besides the model, which has its tokenizer, and the reader."""
-        return {**asdict(self), **self.corpus.key}
+        """Everything the values depend on besides the model and the reader."""
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**fields, **self.corpus.key}
 
     @property
     def steps(self) -> int:
@@ -70,14 +59,31 @@ class Texts:
         return self.documents
 
     @property
+    def supplies(self) -> tuple[Supply, ...]:
+        """The text, where another machine may lack it."""
+        return supplied(self.corpus)
+
+    @property
     def windows(self) -> list[tuple[int, int]]:
         """How many rows of how many tokens are read, pass by pass."""
         return [(self.documents, length) for length in {self.length, *self.contexts}]
 
     @property
+    def searched(self) -> list[tuple[int, int]]:
+        """The same for one evaluation of a search."""
+        return [(SEARCH_WINDOWS, self.length + 1)]
+
+    @property
     def length(self) -> int:
         """How many tokens of a document are predicted."""
         return self.buckets[-1][1]
+
+    def at_the_end(self, length: int) -> Self:
+        """The same task, of growing contexts the longest only."""
+        return replace(self, contexts=(length,))
+
+    def inside(self, length: int) -> None:
+        """Text needs no probe: every model reads some."""
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
         """Nats per byte and document: `buckets` in one pass, `last_window` by context."""
@@ -116,33 +122,17 @@ class Texts:
         """The beginnings of the first documents."""
         return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
 
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOut(Texts):
-    """The held-out documents of a corpus whose other part models learned from.
-
-    Attributes:
-        beyond: the position from which on a search looks at the loss.
-    """
-
-    corpus: CorpusRef
-    beyond: int = 0
-
-    @property
-    def supplies(self) -> tuple[Supply, ...]:
-        """Where the documents are from."""
-        return (self.corpus,)
-
-    @property
-    def searched(self) -> list[tuple[int, int]]:
-        """What is read for the loss that a search lowers."""
-        return [(SEARCH_WINDOWS, self.length + 1)]
-
     def search_loss(self, model: Readable, reader: Reader) -> float:
         """The mean loss from `beyond` on, on two windows of the text that is learned from."""
+        assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
         next(reader.passes(model, [self.length]))
         return float(reader.losses(model, texts)[:, self.beyond :].mean())
+
+
+def supplied(corpus: Text) -> tuple[Supply, ...]:
+    """The corpus as an input that can be sent; a released model is asked where its files are."""
+    return (corpus,) if isinstance(corpus, CorpusRef) else ()
 
 
 def _per_document(losses: Losses, column: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Text in the tokens of a model given: all of a corpus, since nothing learns from it.
+"""Text in the tokens of a released model: all of a corpus, since nothing learns from it.
 
 Documents are whole files, in an order that follows from their content and takes one kind of text
 after the other; of near-duplicates the first is kept. A single file is cut into pieces by tokens,
@@ -7,51 +7,37 @@ pretraining.
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import InputError, MachineError
 from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
-from ropelab.models.released.facts import vocabulary_of
+from ropelab.models.lm.source import ALPHABET
+from ropelab.models.released.facts import facts_of
 from ropelab.models.released.tokens import first_token, load_tokenizer
 
 Bos = Literal["auto", "yes", "no"]
 Item = TypeVar("Item")
+# Bytes: so many per token are enough text to tokenize; on average a token has three or four.
 LONGEST_TOKEN = 16
-"""Bytes: so many per token are enough text to tokenize; on average a token has three or four."""
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Rows of tokens that a model is shown.
-
-    Attributes:
-        bytes_per_token: of each row, over the tokens that are predicted.
-        origins: what document each row is from.
-    """
-
-    tokens: Int[Tensor, "rows length"]
-    bytes_per_token: Float[Tensor, " rows"]
-    origins: tuple[Origin, ...]
 
 
 @dataclass(frozen=True)
 class TokenText:
-    """A corpus in a model's tokens, small enough to be part of a cell's description.
+    """A corpus in a released model's tokens, small enough to be part of a cell's description.
 
     Attributes:
         path: a text file or a folder, empty for the standard library of this Python.
-        fingerprint: of its content; what has changed since is not taken for it.
-        model: whose tokenizer is meant. It is no part of the key: a cell names its model.
+        fingerprint: of its content; a corpus that changed since is refused.
+        model: the folder of its tokenizer. It is no part of the key: a cell names its model.
         bos: whether every row begins with the beginning-of-sequence token; auto: where the
             tokenizer itself puts one in front.
         packed: whether documents are put one after another and cut into rows.
@@ -65,17 +51,15 @@ class TokenText:
 
     @classmethod
     def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> Self:
-        """The corpus as it is now. InputError if there is none."""
+        """Return the corpus as it is now. InputError if there is none."""
         return cls(path, _read(path).fingerprint, model, bos, packed)
 
     @property
     def key(self) -> dict[str, Any]:
-        """What documents depend on besides the tokenizer, json-able."""
-        return {**self.stream_key, "drawn": "kinds in turn"}
+        return {**self.stretch_key, "drawn": "kinds in turn"}
 
     @property
-    def stream_key(self) -> dict[str, Any]:
-        """What stretches of the packed text depend on."""
+    def stretch_key(self) -> dict[str, Any]:
         return {
             "corpus": self.fingerprint,
             "tokenizer": True,
@@ -83,29 +67,37 @@ class TokenText:
             "packed": self.packed,
         }
 
+    def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
+        return self.key if reads_text else {"bos": self.bos}
+
     @property
     def tokenizer(self) -> Any:
-        """That of the model. InputError if it has none."""
+        """The model's tokenizer. InputError if it has none."""
         return load_tokenizer(Path(self.model))
 
     @property
     def front(self) -> list[int]:
-        """What stands in front of every row.
+        """The beginning-of-sequence token, or nothing.
 
         Raises:
-            InputError: a token that begins texts is wanted, and the tokenizer has none.
+            InputError: it is asked for, and the tokenizer has none.
         """
         wanted = {"auto": None, "yes": True, "no": False}[self.bos]
         return first_token(self.tokenizer, Path(self.model), wanted)
 
+    @property
+    def symbols(self) -> Tensor:
+        """As many ordinary tokens of the model as there are symbols, drawn once."""
+        return _symbols(self.model)
+
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text and nothing beside it.
+        """The tokens of a text, without `front`.
 
         Raises:
             InputError: the tokenizer makes tokens that its model does not know.
         """
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        known = vocabulary_of(self.model)
+        known = facts_of(self.model).vocabulary
         if ids and max(ids) >= known:
             raise InputError(
                 f"the tokenizer of {self.model} makes token {max(ids)}, and the model knows "
@@ -113,25 +105,19 @@ class TokenText:
             )
         return ids
 
-    def windows(self, length: int, count: int) -> Windows:
-        """`count` rows of `length` tokens, what stands in front included.
+    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return `count` rows of `length` tokens, `front` included, and bytes per token of each.
 
         Raises:
             InputError: the corpus does not hold so many.
         """
-        return _windows(self, length, count)
+        return _rows(self, length, count)[:2]
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        """Name and kind of the document that each of those rows is from."""
-        return self.windows(length, count).origins
-
-    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """The tokens of those rows, and how many bytes one has on average."""
-        rows = self.windows(length, count)
-        return rows.tokens, rows.bytes_per_token
+        return _rows(self, length, count)[2]
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """One of the stretches that the packed text is cut into; after the last comes the first.
+        """Return one of the pieces of the packed text; after the last comes the first.
 
         Raises:
             InputError: the corpus holds none of that length.
@@ -144,6 +130,9 @@ class TokenText:
             )
         start = number % whole * length
         return stream[start : start + length]
+
+    def windows(self, seed: int, length: int, rows: int) -> Tensor:
+        raise NotImplementedError("no parameters are searched on a released model")
 
 
 @dataclass(frozen=True)
@@ -175,8 +164,18 @@ def _whole(text: TokenText) -> _Whole:
     return corpus
 
 
+@lru_cache(maxsize=2)
+def _symbols(model: str) -> Tensor:
+    tokenizer = load_tokenizer(Path(model))
+    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
+    ordinary = [token for token in range(len(tokenizer)) if token not in special]
+    drawn = np.random.default_rng(0).permutation(np.asarray(ordinary))
+    return torch.from_numpy(np.resize(drawn, len(ALPHABET)))
+
+
 @lru_cache(maxsize=4)
-def _windows(text: TokenText, length: int, count: int) -> Windows:
+def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
+    """Tokens of rows, bytes per predicted token of each, and the document each row is from."""
     corpus, front = _whole(text), text.front
     needed = length - len(front)
     cut = text.packed or corpus.single
@@ -189,9 +188,10 @@ def _windows(text: TokenText, length: int, count: int) -> Windows:
             f"more or longer text (--corpus){longer}, or ask for fewer (--documents)"
         )
     origins, pieces = zip(*found, strict=True)
+    # The first token of a row without a front is given, not predicted.
     sizes = [_bytes_per_token(text, ids if front else ids[1:]) for ids in pieces]
     tokens = torch.tensor([front + ids for ids in pieces])
-    return Windows(tokens, torch.tensor(sizes, dtype=torch.float64), origins)
+    return tokens, torch.tensor(sizes, dtype=torch.float64), origins
 
 
 def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
@@ -208,6 +208,14 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, 
     return list(islice(_in_turn(long_enough), count))
 
 
+def _in_turn(each: Sequence[Iterator[Item]]) -> Iterator[Item]:
+    """One of each, again and again, of those that still have one; none is taken ahead."""
+    left: Iterator[Iterator[Item]] = iter(each)
+    for active in range(len(each), 0, -1):
+        left = cycle(islice(left, active))  # an exhausted one ends `map`, and is left out
+        yield from map(next, left)
+
+
 def _long_enough(
     text: TokenText, documents: Sequence[Document], length: int
 ) -> Iterator[tuple[Origin, list[int]]]:
@@ -215,16 +223,6 @@ def _long_enough(
         ids = _first_ids(text, document.text, length)
         if len(ids) == length:
             yield document.origin, ids
-
-
-def _in_turn(waiting: Sequence[Iterator[Item]]) -> Iterator[Item]:
-    """One of each, again and again, of those that still have one."""
-    turns = deque(waiting)
-    while turns:
-        first = turns.popleft()
-        for item in islice(first, 1):
-            yield item
-            turns.append(first)
 
 
 def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
@@ -241,20 +239,14 @@ def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list
 @lru_cache(maxsize=2)
 def _stream(text: TokenText, length: int) -> list[int]:
     """The first tokens of all documents one after another, as far as there are so many."""
+    end = text.tokenizer.eos_token_id
     stream: list[int] = []
-    for ids in _separated(text, length):
-        stream += ids
+    for number, document in enumerate(_whole(text).documents):
         if len(stream) >= length:
             break
+        stream += [end] if number and end is not None else []
+        stream += _first_ids(text, document.text, length)
     return stream[:length]
-
-
-def _separated(text: TokenText, length: int) -> Iterator[list[int]]:
-    end = text.tokenizer.eos_token_id
-    for number, document in enumerate(_whole(text).documents):
-        if number and end is not None:
-            yield [end]
-        yield _first_ids(text, document.text, length)
 
 
 def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:

@@ -4,7 +4,7 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.models.released.model import HuggingFaceModel
-from tests.hf.architectures import (
+from tests.models.released.architectures import (
     ARCHITECTURES,
     DOCUMENT,
     METHODS,
@@ -14,7 +14,7 @@ from tests.hf.architectures import (
     row,
     served,
 )
-from tests.hf.tiny import config, untouched
+from tests.models.released.tiny import config, untouched
 
 LINES = DOCUMENT.read_text(encoding="utf-8").splitlines()
 
@@ -26,7 +26,7 @@ def test_an_architecture_is_read_as_transformers_reads_it(model_type, tmp_path):
     assert found.parts < NEAR
     for method, difference in found.methods.items():
         assert difference is None or difference < NEAR, method
-    assert row(model_type, found) in LINES, "python -m tests.hf.architectures --write"
+    assert row(model_type, found) in LINES, "python -m tests.models.released.architectures --write"
 
 
 @pytest.mark.parametrize("model_type", REFUSED)

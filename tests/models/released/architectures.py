@@ -1,7 +1,7 @@
 """Which architectures of transformers can be served, and how that is known.
 
-    python -m tests.hf.architectures            where docs/models.md differs from what is found now
-    python -m tests.hf.architectures --write    put into docs/models.md what is found now
+    python -m tests.models.released.architectures            where docs/models.md differs from what is found now
+    python -m tests.models.released.architectures --write    put into docs/models.md what is found now
 
 A tiny random model of each is read by every method that transformers has, once behind our interface
 and once by transformers' own forward pass with the same method in its configuration.
@@ -24,7 +24,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.released.library import quiet
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED
-from tests.hf.tiny import TRAINED, apart, logits, theirs, tokens, untouched
+from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"

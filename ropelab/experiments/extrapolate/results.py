@@ -1,13 +1,25 @@
-"""The answer in words and the short table for the terminal, both from the tables alone."""
+"""Cells, tables, answer and summary: see `ropelab.models.tasks.comparing` for most tables.
+
+searched       the parameters that a search chose, and the losses it went by
+matched        retrieval without a model: what followed the last 1, 2 or 3 tokens before
+"""
 
 from collections.abc import Hashable, Iterator, Sequence
 
 import pandas as pd
 
-from ropelab.experiments.extrapolate.given import report as given
+from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.experiments.extrapolate.rows import questions
+from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.tasks.cells import Labelled, collected
+from ropelab.models.tasks.comparing import ABOUT, KEYS, by_label, pairs_of, tables_of
 from ropelab.models.tasks.documents import worth_of_context
-from ropelab.models.tasks.tables import NLL
-from ropelab.runs.comparisons import and_rivals, not_told_from, said
+from ropelab.models.tasks.needles import Needles
+from ropelab.models.tasks.plans import beyond_training
+from ropelab.models.tasks.retrieval import Matched, Retrieval
+from ropelab.models.tasks.tables import NLL, PLACE, accuracies
+from ropelab.runs.cell import Values
+from ropelab.runs.comparisons import Pair, and_rivals, compared, not_told_from, said
 from ropelab.runs.labels import SEARCHED, WINDOW, row_labels
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
@@ -17,13 +29,53 @@ DOING = {
     "hidden": "Finding symbols in text",
     "recall": "Looking up keys",
     "nearer": "Telling the nearer of two values",
+    "passkey": "Finding the pass key",
+    "multiquery": "Finding several keys",
 }
+
+
+def check(config: ExtrapolateConfig) -> None:
+    """Raise InputError where contexts are too short for pass keys."""
+    for task in KEYS:
+        if task in config.tasks:
+            asked = beyond_training(config, task, config.depths)
+            assert isinstance(asked, Needles)
+            for context in asked.contexts:
+                asked.needle(context, 0)
+
+
+def cells(config: ExtrapolateConfig) -> list[Labelled]:
+    """Every task of every row; retrieval without a model too."""
+    trials = [beyond_training(config, task, config.depths) for task in config.tasks]
+    without = [Matched(trial=each) for each in trials if isinstance(each, Retrieval)]
+    return [*questions(config), *without]
+
+
+def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
+    """Make all tables."""
+    found: dict[str, pd.DataFrame] = {}
+    pairs: list[Pair] = []
+    searched: list[pd.DataFrame] = []
+    matched: list[pd.DataFrame] = []
+    for task, measured in collected(cells(config), values).items():
+        if "searched" in measured:
+            searched.append(measured.pop("searched").assign(task=task))
+        if "matched" in measured:
+            matched.append(measured.pop("matched").assign(task=task))
+        found |= tables_of(task, measured, config, {UNSCALED.label})
+        pairs += pairs_of(task, measured, [config.train_len], config.test_len)
+    for name, table in found.items():
+        found[name] = table.assign(train_len_tokens=config.train_len)
+    if searched:
+        found["searched"] = pd.concat(searched, ignore_index=True)
+    if matched:
+        found["matched"] = accuracies(pd.concat(matched), ["task", "n_gram_tokens", *PLACE])
+    found["comparisons"] = compared(pairs, ABOUT)
+    return found
 
 
 def answer(tables: Tables) -> str:
     """How far each method retrieves, and whether any reads long text better than truncating it."""
-    if "recommendation" in tables:
-        return given.answer(tables)
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
     text = [*_context_pays(tables), _text(tables)] if "text_nll" in tables else []
     return " ".join([*sentences, *text, said(tables["comparisons"])])
@@ -31,8 +83,6 @@ def answer(tables: Tables) -> str:
 
 def summary(tables: Tables) -> pd.DataFrame:
     """One row per method: loss in the first and last bucket, accuracy within and beyond."""
-    if "recommendation" in tables:
-        return given.summary(tables)
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = _by_label(tables["text_nll"], "bucket_end_tokens", "nll_nats_per_byte")
@@ -41,6 +91,10 @@ def summary(tables: Tables) -> pd.DataFrame:
     places = max(1, 4 - len(tasks))
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
+        if task in KEYS:
+            name = f"{task} @{table['context_tokens'].iloc[0]}"
+            columns[name] = by_label(table, "accuracy")
+            continue
         accuracy = _by_label(table, "distance_tokens", "accuracy")
         columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, places)}
     table = pd.concat(columns, axis=1)
@@ -72,32 +126,37 @@ def _retrieval(tables: Tables, task: str) -> str:
     if not _learned(table, trained_len):
         return f"{DOING[task]} was not learned inside {trained_len} tokens: no verdict on it."
     longest = in_longest_context(table)
+    context = longest["context_tokens"].iloc[0]
+    if task in KEYS:  # compared over all depths at once
+        distance, where = context, f"in {context} tokens"
+    else:
+        distances = longest["distance_tokens"]
+        distance = min(2 * trained_len, int(distances.max()))
+        longest = longest[distances == distance]
+        times = f"{distance / trained_len:g} times the trained length"
+        where = f"from {distance} tokens back, {times}, in {context} tokens"
     published, searched = longest[longest["arm"] != SEARCHED], longest[longest["arm"] == SEARCHED]
-    accuracy = _by_label(published, "distance_tokens", "accuracy")
-    distance = min(2 * trained_len, int(accuracy.columns[-1]))
-    at = accuracy[distance].sort_values(ascending=False, kind="stable")
-    context = table["context_tokens"].max()
-    share = f"{distance / trained_len:g} times the trained length, in {context} tokens"
+    at = by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = not_told_from(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
     best = f"{at.index[0]} gets {at.iloc[0]:.2f} right{and_rivals(rivals)}"
-    sentence = f"{DOING[task]} from {distance} tokens back, {share}: {best}"
+    sentence = f"{DOING[task]} {where}: {best}"
     plain = f"; unscaled {at['unscaled']:.2f}" if "unscaled" in at.index[1:] else ""
     if searched.empty:
         return f"{sentence}{plain}."
-    found = _by_label(searched, "distance_tokens", "accuracy")[distance]
+    found = by_label(searched, "accuracy")
     return (
         f"{sentence}{plain}; with knobs searched on the model {found.idxmax()} {found.max():.2f}."
     )
 
 
 def _learned(table: pd.DataFrame, trained_len: int) -> bool:
-    """Whether the model finds, as it was trained, what lies half of its trained length back."""
+    """Whether the model finds, as it was trained, keys or what is half of that length back."""
     inside = table[table["context_tokens"] == trained_len]
-    at = inside["distance_tokens"] == trained_len // 2
-    best = inside[at].groupby("method")["accuracy"].mean().max()
-    return bool(best >= LEARNED)
+    if "depth_percent" not in table:
+        inside = inside[inside["distance_tokens"] == trained_len // 2]
+    return bool(inside.groupby("method")["accuracy"].mean().max() >= LEARNED)
 
 
 def _context_pays(tables: Tables) -> Iterator[str]:

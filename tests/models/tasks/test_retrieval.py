@@ -13,7 +13,7 @@ from ropelab.models.tasks.readers import AsTrained, Sliding
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, Matched, Retrieval
 from ropelab.models.tasks.text import SEARCH_SEED
 from ropelab.runs.cell import Context
-from tests.trials.certain import Certain, looking_back
+from tests.models.tasks.certain import Certain, looking_back
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
 

@@ -15,8 +15,8 @@ from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.needles import WORDINGS, Needles, hide
 from ropelab.models.tasks.readers import AsShipped
 from ropelab.models.tasks.tokens import TokenText
-from tests.hf.tiny import reader_of_bytes, tokens
-from tests.trials.certain import looking_back, matching
+from tests.models.released.tiny import reader_of_bytes, tokens
+from tests.models.tasks.certain import looking_back, matching
 
 CONTEXT = 1600
 VOCABULARY = 257

@@ -11,8 +11,8 @@ from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.passes import Passes
 from ropelab.models.released.tried import AS_NEAR, PROBE
 from ropelab.models.released.widened import distance, widened
-from tests.hf.architectures import ARCHITECTURES
-from tests.hf.tiny import TRAINED, rope, saved, tokens
+from tests.models.released.architectures import ARCHITECTURES
+from tests.models.released.tiny import TRAINED, rope, saved, tokens
 
 DEEP = {"num_hidden_layers": 24}
 NARROW = ["bfloat16", "float16"]

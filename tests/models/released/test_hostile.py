@@ -9,8 +9,8 @@ from ropelab.models.released.facts import facts_of
 from ropelab.models.released.fingerprint import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.tasks.tokens import TokenText
-from tests.hf.hostile import HOSTILE
-from tests.hf.tiny import rope, saved, write_byte_tokenizer
+from tests.models.released.hostile import HOSTILE
+from tests.models.released.tiny import rope, saved, write_byte_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.models.released import passes
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED
-from tests.hf.architectures import ARCHITECTURES, TWO_KINDS
-from tests.hf.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
+from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
+from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 
 WINDOW, GROUP = 20, 5
 LENGTH = 130

@@ -20,8 +20,8 @@ from ropelab.models.released.facts import facts_of
 from ropelab.models.released.fingerprint import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED
-from tests.hf.architectures import TWO_KINDS
-from tests.hf.tiny import (
+from tests.models.released.architectures import TWO_KINDS
+from tests.models.released.tiny import (
     REAL,
     SHAPE,
     apart,

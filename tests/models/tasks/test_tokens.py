@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.errors import InputError, MachineError
 from ropelab.models.tasks.tokens import TokenText
-from tests.hf.tiny import reader_of_bytes, saved, write_byte_tokenizer
+from tests.models.released.tiny import reader_of_bytes, saved, write_byte_tokenizer
 
 BOS = 256
 

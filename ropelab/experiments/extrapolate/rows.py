@@ -1,37 +1,40 @@
-"""From a config to the pieces of a run: which models are trained, and what each is asked."""
+"""Rows of a run: methods on models, which of them are trained how; and the cells of all tasks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
+from ropelab.models.lm import trained
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
-from ropelab.models.lm.trained import Task, Training
+from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
-from ropelab.models.tasks.cells import Asked, Trial
+from ropelab.models.tasks.cells import Asked
+from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.plans import beyond_training, learned
 from ropelab.models.tasks.readers import Reader, Sliding, Under
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.text import Texts
 from ropelab.runs.labels import SEARCHED, WINDOW
 
+Task = Texts | Retrieval | Needles
 LONGER = "trained_at_test_len"
+# Learning rates of fine-tuning, as a share of those of training.
 GENTLER = 0.25
-"""Learning rates of fine-tuning, as a share of those of training."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to read a long context.
+    """One way to evaluate a model in a long context.
 
     Attributes:
         arm: `zero_shot`, `searched`, `finetuned` or `ceiling`.
-        model: which model is asked, given the one trained at the trained length.
+        model: the model that is evaluated, from the one trained at the trained length.
     """
 
     method: str
@@ -57,13 +60,13 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
             device=config.device,
             dtype=config.dtype,
         )
-        for wanted in (trial(config, task) for task in config.tasks)
+        for wanted in (beyond_training(config, task, config.depths) for task in config.tasks)
         for base in trainings(config)
         for row, asked in rows(config, wanted)
     ]
 
 
-def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]:
+def rows(config: ExtrapolateConfig, asked: Task) -> Iterator[tuple[Row, Task]]:
     """All rows of one task, the baselines last."""
     geometry = config.geometry()
     for arm in ("zero_shot", "finetuned"):
@@ -80,7 +83,7 @@ def rows(config: ExtrapolateConfig, asked: Trial) -> Iterator[tuple[Row, Trial]]
         longer = partial(trained_longer, geometry=geometry, test_len=config.test_len)
         yield Row(LONGER, 1.0, "ceiling", plain, longer), asked
     window = Sliding(plain, config.train_len)
-    yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), at_the_end(asked, config.test_len)
+    yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), asked.at_the_end(config.test_len)
 
 
 def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
@@ -103,20 +106,6 @@ def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
     plain = LongRopeSearch(factor=config.test_len / config.train_len)
     for each in dict.fromkeys(replace(one, budget=plain.budget) for one in (*named, plain)):
         yield replace(each, budget=config.search), each
-
-
-def at_the_end(asked: Trial, test_len: int) -> Trial:
-    """What a sliding window is asked: the same, in the longest context only."""
-    if isinstance(asked, Texts):
-        return replace(asked, contexts=(test_len,))
-    assert isinstance(asked, Retrieval)
-    places = tuple(place for place in asked.places if place.context == test_len)
-    return replace(asked, places=places)
-
-
-def trial(config: ExtrapolateConfig, task: str) -> Trial:
-    """What a model is asked in a task."""
-    return beyond_training(config, task)
 
 
 def trainings(config: ExtrapolateConfig) -> list[Training]:
@@ -167,7 +156,9 @@ def _model(config: ExtrapolateConfig, method: Method, arm: str, base: Training) 
     return finetuned(base, task, method, config.geometry(), steps, length)
 
 
-def recalibrated(base: Training, task: Task, method: Reading, geometry: Geometry) -> Training:
+def recalibrated(
+    base: Training, task: trained.Task, method: Reading, geometry: Geometry
+) -> Training:
     """`base` trained for longer at its own length, at full rates, if `method` includes that.
 
     Args:
@@ -188,7 +179,7 @@ def recalibrated(base: Training, task: Task, method: Reading, geometry: Geometry
 
 
 def finetuned(
-    base: Training, task: Task, method: Reading, geometry: Geometry, steps: int, length: int
+    base: Training, task: trained.Task, method: Reading, geometry: Geometry, steps: int, length: int
 ) -> Training:
     """`base`, made ready for `method`, fine-tuned on `task` at a length, reading it by `method`."""
     base = recalibrated(base, task, method, geometry)

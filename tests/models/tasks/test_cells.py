@@ -26,7 +26,7 @@ from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import Matched, Retrieval
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
-from tests.hf.tiny import reader_of_bytes
+from tests.models.released.tiny import reader_of_bytes
 from tests.small import SMALL
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}

@@ -1,0 +1,197 @@
+"""What does a released model do beyond its trained length, unmodified and under each method?
+
+The model is evaluated as its configuration has it and with its frequencies or its attention changed
+by every method; nothing is trained. Lengths and geometry are the model's own.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import ByteSize, Field, model_validator
+
+from ropelab.models.tasks.config import Depths, On, check_depths
+from ropelab.runs.config import AsList, Config, Count, Names
+
+if TYPE_CHECKING:
+    from ropelab.math.frequencies import Geometry
+    from ropelab.models.methods.method import Method
+    from ropelab.models.released.facts import ModelFacts
+    from ropelab.models.released.model import ModelRef
+    from ropelab.models.tasks.tokens import TokenText
+
+BODY = "ropelab.experiments.evaluate.results"
+QUESTION = "What does my own model do beyond its trained length, unmodified and with PI, NTK, YaRN?"
+CANNOT_SHOW = (
+    "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
+    "a method would bring: nothing is trained."
+)
+VERSION = 4
+TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
+Format = Literal["auto", "float32", "bfloat16", "float16"]
+DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
+# Below this many tokens rotary geometry and the grids of positions degenerate.
+SHORTEST = 64
+# Times the trained length: the context where none is given.
+TIMES = 2
+
+
+class EvaluateConfig(Config):
+    """The model, the longest context, and the tasks."""
+
+    argument: ClassVar[str] = "model"
+
+    model: str = Field(
+        description="folder of a Hugging Face causal language model, or its id in the local cache "
+        "of the Hub"
+    )
+    context: Count = Field(
+        description="longest context, in tokens; by default twice the model's trained length"
+    )
+    methods: Names = Field(
+        DEFAULT_METHODS,
+        description="methods that need no training and no search, with their knobs, such as "
+        "yarn(beta_fast=8); as_shipped, the model as its configuration has it, is always measured",
+    )
+    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
+        ("text", "copy", "passkey"),
+        description="text; copy (tokens among tokens), hidden (tokens in text), recall (values of "
+        "keys), nearer (the nearer of two values), passkey (a number hidden in text), multiquery "
+        "(a number at every depth, all asked for)",
+    )
+    documents: Count = Field(10, description="documents the text is measured on")
+    sequences: Count = Field(2, description="sequences per distance or depth, and context")
+    depths: Depths = (0, 25, 50, 75, 100)
+    corpus: str = Field(
+        "", description="text file or folder to use; empty: the standard library of this Python"
+    )
+    packed: bool = Field(
+        False, description="put documents one after another and cut them, instead of their heads"
+    )
+    bos: Literal["auto", "yes", "no"] = Field(
+        "auto",
+        description="begin with the beginning-of-sequence token; auto: as the tokenizer does",
+    )
+    device: On = "auto"
+    dtype: Format = Field(
+        "auto", description="of the model; auto: its checkpoint's; angles in float32 in any"
+    )
+    device_map: Literal["none", "auto"] = Field(
+        "none", exclude=True, description="auto: spread the model over all devices"
+    )
+    limit_memory: ByteSize | None = Field(
+        None, gt=0, exclude=True, description="refuse what needs more memory, as 12GB or 800MiB"
+    )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Fill in the length and the number format of the model."""
+        from ropelab.models.released.facts import facts_of
+
+        model = values.get("model")
+        if not model:
+            raise ValueError("name a model: its folder, or its id in the local cache of the Hub")
+        if not isinstance(model, str):
+            return {"context": SHORTEST, **values}  # so that only the model is wrong
+        filled = {"context": TIMES * facts_of(model).train_len, **values}
+        if filled.get("dtype", "auto") == "auto":
+            filled["dtype"] = _checkpoint_dtype(model)
+        return filled
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        from ropelab.models.methods.method import Reading
+
+        if self.train_len < SHORTEST:
+            raise ValueError(
+                f"the model has {self.train_len} tokens, at least {SHORTEST} are needed"
+            )
+        if self.context < self.train_len:
+            raise ValueError(
+                f"context must be at least the model's trained length ({self.train_len}), "
+                f"got {self.context}"
+            )
+        if not self.tasks:
+            raise ValueError("tasks must name at least one")
+        check_depths(self.depths)
+        for method in self.parsed_methods():
+            if not isinstance(method, Reading) or method.recalibration:
+                raise ValueError(
+                    f"a released model cannot be read by {method.label}, which trains or searches"
+                )
+        return self
+
+    def changed(self) -> dict[str, Any]:
+        """The fields whose values differ from the defaults, a length that was filled in too."""
+        fields = type(self).model_fields
+        kept = self.model_dump(mode="json")
+        return {n: v for n, v in kept.items() if getattr(self, n) != fields[n].default}
+
+    def asks(self, question: str) -> str:
+        """The question with the lengths of the model and of this config."""
+        return (
+            f"My model was trained at {self.train_len} tokens: what happens at {self.context} with "
+            "PI, NTK, YaRN?"
+        )
+
+    def inputs(self) -> dict[str, str]:
+        """Fingerprints of the text and of the model; InputError if one cannot be used."""
+        return {"corpus": self.corpus_at().fingerprint, "model": self.reference().fingerprint}
+
+    @cached_property
+    def facts(self) -> "ModelFacts":
+        """The facts of the model's configuration."""
+        from ropelab.models.released.facts import facts_of
+
+        return facts_of(self.model)
+
+    @property
+    def train_len(self) -> int:
+        """The model's trained length, in tokens."""
+        return self.facts.train_len
+
+    @property
+    def longest(self) -> int:
+        """The longest context, in tokens."""
+        return self.context
+
+    @property
+    def window(self) -> int:
+        """Tokens of the sliding window: the length that the model claims, if more is tested."""
+        claimed = self.facts.claimed_len
+        return claimed if claimed < self.context else self.train_len
+
+    def geometry(self) -> "Geometry":
+        """The geometry that the model was trained with."""
+        return self.facts.geometry()
+
+    def parsed_methods(self) -> "tuple[Method, ...]":
+        """The methods, each once, in their order."""
+        from ropelab.models.methods.registry import parse_methods
+
+        return parse_methods(self.methods, self.geometry(), self.context)
+
+    def reference(self) -> "ModelRef":
+        """The model as its files are now."""
+        from ropelab.models.released.model import ModelRef
+
+        spread = None if self.device_map == "none" else self.device_map
+        return ModelRef.at(self.model, self.dtype, self.device, spread)
+
+    def corpus_at(self) -> "TokenText":
+        """The corpus in the model's tokens."""
+        from ropelab.models.tasks.tokens import TokenText
+
+        return TokenText.of(self.corpus, self.model, self.bos, self.packed)
+
+
+def _checkpoint_dtype(model: str) -> str:
+    """The number format that the configuration names, `auto` where it names none of ours."""
+    from ropelab.models.released.facts import configuration
+
+    named = str(getattr(configuration(Path(model)), "dtype", None)).removeprefix("torch.")
+    return named if named in get_args(Format) else "auto"
+
+
+CONFIG = EvaluateConfig

@@ -1,0 +1,5 @@
+"""A released model beyond its trained length: the figures of `extrapolate`."""
+
+from ropelab.show.figures.extrapolate import draw
+
+__all__ = ["draw"]
