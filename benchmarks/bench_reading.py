@@ -1,6 +1,6 @@
 """How quickly is a long text read, beside transformers' own evaluation of the same model?
 
-A random Llama reads the same tokens by turns: as `ropelab extrapolate --hf` does (losses in chunks
+A random Llama reads the same tokens by turns: as `ropelab evaluate` does (losses in chunks
 of the vocabulary, long contexts in parts), and by transformers' forward pass with labels. Where
 one side runs out of memory it says so. On CUDA the peak of memory stands beside it.
 

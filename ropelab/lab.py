@@ -397,7 +397,7 @@ class _Start:
 def _tables(plan: Plan, values: Values) -> Tables:
     """The tables of a run; those of experiments that the ledger judges end in `literature`."""
     tables = dict(plan.experiment.tables(plan.config, values))
-    if plan.experiment.name in JUDGED and not plan.config.model_dump().get("hf"):
+    if plan.experiment.name in JUDGED:
         # Imported here: the mathematics answers without torch, and the ledger is above them.
         from ropelab.claims.ledger import judged
 

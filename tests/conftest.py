@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from ropelab.experiments.extrapolate.presets import PRESETS, Preset
+from ropelab.experiments.extrapolate import PRESETS, Preset
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, max_examples=1000, print_blob=True)

@@ -96,7 +96,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["encodings", "--encodings", "gausian"], "did you mean 'gaussian'?"),
         (["encodings", "--encodings", ","], "--encodings must name at least one of nope"),
         (["encodings", "--encodings", "mla", "--head-dim", "2"], "at least 4 for mla"),
-        (["extrapolate", "--hf", "", "--test-len", "16384"], "hf is empty and names no model"),
+        (["evaluate", "", "--context", "16384"], "name a model: its folder, or its id"),
         (["extrapolate", "--search", "-1"], "--search must be greater than or equal to 0"),
         (["extrapolate", "--search", "5", "--arms", "finetuned"], "which arms leaves out"),
         (["extrapolate", "--engine", "rya"], "did you mean 'ray'?"),
@@ -136,7 +136,7 @@ def test_a_config_with_an_unknown_key_names_the_nearest(call):
     ("text", "sentence"),
     [
         (f'experiment = "freqs"\nbase = {"[" * 5000}{"]" * 5000}', "x.toml is nested too deeply"),
-        ('experiment = "extrapolate"\nhf = 128', "hf must be text, got 128"),
+        ('experiment = "evaluate"\nmodel = 128', "model must be text, got 128"),
         (
             f'experiment = "freqs"\nbase = 1{"0" * 5000}',
             "x.toml is not valid TOML: Exceeds",

@@ -9,7 +9,6 @@ from ropelab.runs.outlook import outlook
 
 from ropelab import experiments
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate.given.config import GivenConfig
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
@@ -144,11 +143,6 @@ def test_all_cells_of_a_run_with_several_phases_are_listed(corpora, tmp_path):
     kinds = [sorted({cell.kind for cell in phase}) for phase in ahead.phases]
     assert kinds == [["training"], ["training"], ["copy", "hidden", "matched", "text"]]
     assert not list(tmp_path.iterdir())
-
-
-def test_a_model_given_is_not_loaded_to_tell_what_it_costs():
-    config = GivenConfig.model_construct()
-    assert experiments.load("extrapolate").estimate(config) == Estimate(parts=1)
 
 
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
+from ropelab.experiments.extrapolate import ExtrapolateConfig
 
 TOOLS = Path(__file__).parents[1] / "tools"
 

@@ -8,18 +8,16 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ropelab.errors import InputError
-from ropelab.experiments.extrapolate import report
-from ropelab.experiments.extrapolate.config import QUESTION, ExtrapolateConfig
-from ropelab.experiments.extrapolate.plan import finetuned, questions, recalibrated, trainings
-from ropelab.experiments.extrapolate.run import run
+from ropelab.experiments.extrapolate import QUESTION, ExtrapolateConfig, results
+from ropelab.experiments.extrapolate.rows import finetuned, questions, recalibrated, trainings
 from ropelab.math.frequencies import Geometry
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.corpora import origins
 from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.cell import Context, silent
 from ropelab.runs.config import build
 from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
+from tests.models.tasks.running import made
 
 SMOKE = {
     "train_len": 64,
@@ -39,10 +37,10 @@ pytestmark = pytest.mark.usefixtures("tiny_preset")
 def config(corpora):
     """Makes a config on a small corpus."""
 
-    def made(**changes: object) -> ExtrapolateConfig:
+    def configured(**changes: object) -> ExtrapolateConfig:
         return build(ExtrapolateConfig, {**SMOKE, "corpus": corpora[0], **changes})
 
-    return made
+    return configured
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,7 @@ def context() -> Context:
 
 @pytest.fixture(scope="module")
 def tables(config, context, tiny_preset) -> dict[str, pd.DataFrame]:
-    return dict(run(config(methods="unscaled,yarn"), context))
+    return dict(made(results, config(methods="unscaled,yarn"), context))
 
 
 def noting(lines: list[str]) -> Context:
@@ -115,7 +113,7 @@ def test_losses_by_kind_and_by_document_add_up_to_those_at_the_end(tables, confi
     by_kind, by_document = tables["text_by_kind"], tables["text_by_document"]
     last = tables["last_window"]
     given = config()
-    among = origins(given.corpus_at(), 257, given.documents)
+    among = given.corpus_at().origins(257, given.documents)
     for label, rows in by_kind.groupby("method"):
         assert rows.set_index("kind")["documents"].to_dict() == Counter(o.kind for o in among)
         whole = last[(last["method"] == label) & (last["context_tokens"] == 256)]
@@ -134,7 +132,7 @@ def test_what_context_is_worth_is_told_by_kind(tables):
     for context, rows in found.groupby("context_tokens"):
         whole = last[(last["method"] == "unscaled") & (last["context_tokens"] == context)]
         assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
-    said = report.answer(tables)
+    said = results.answer(tables)
     assert "Inside the trained length the same last tokens cost" in said
     assert "From 16 to 64 tokens that saves" in said
 
@@ -180,7 +178,7 @@ def test_within_the_trained_length_the_sliding_window_is_the_unscaled_model(tabl
 
 
 def test_the_same_config_gives_the_same_tables(tables, config):
-    again = run(config(methods="unscaled,yarn"), Context())
+    again = made(results, config(methods="unscaled,yarn"), Context())
     for name, table in tables.items():
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
@@ -188,24 +186,26 @@ def test_the_same_config_gives_the_same_tables(tables, config):
 def test_a_changed_list_of_methods_trains_nothing_and_measures_only_what_is_new(config):
     lines: list[str] = []
     context = noting(lines)
-    run(config(tasks=("copy",), methods="unscaled"), context)
+    made(results, config(tasks=("copy",), methods="unscaled"), context)
     measured = ["copy, seed 0, unscaled", "copy, seed 0, sliding_window"]
     assert lines == ["training a model, seed 0", *measured]
     lines.clear()
-    run(config(tasks=("copy",), methods="unscaled,pi"), context)
+    made(results, config(tasks=("copy",), methods="unscaled,pi"), context)
     assert lines[-1:] == ["copy, seed 0, pi"]
     assert not set(measured) & set(lines)
 
 
 def test_seeds_train_models_of_their_own(config, context):
-    rows = run(config(tasks=("copy",), methods="unscaled", seeds="0,1"), context)["copy_accuracy"]
+    rows = made(results, config(tasks=("copy",), methods="unscaled", seeds="0,1"), context)[
+        "copy_accuracy"
+    ]
     assert set(rows["seed"]) == {0, 1}
 
 
 def test_every_task_is_asked_of_the_same_model(config):
     lines: list[str] = []
     tasks = ("copy", "hidden", "recall", "nearer")
-    tables = run(config(tasks=tasks, methods="unscaled"), noting(lines))
+    tables = made(results, config(tasks=tasks, methods="unscaled"), noting(lines))
     asked = [f"{task}, seed 0, {row}" for task in tasks for row in ("unscaled", "sliding_window")]
     assert list(dict.fromkeys(lines)) == ["training a model, seed 0", *asked]
     trials = [tables[f"{task}_accuracy"]["trials"].tolist() for task in tasks[:3]]
@@ -215,7 +215,7 @@ def test_every_task_is_asked_of_the_same_model(config):
 def test_all_arms_and_recall_on_one_run(config, context):
     arms = ("zero_shot", "finetuned", "ceiling")
     changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
-    tables = run(config(**changes), context)
+    tables = made(results, config(**changes), context)
     recall, text = tables["recall_accuracy"], tables["text_nll"]
     methods = {("pi", "zero_shot"), ("pi", "finetuned")}
     expected = {*methods, ("trained_at_test_len", "ceiling"), ("sliding_window", "zero_shot")}
@@ -231,9 +231,9 @@ def test_all_arms_and_recall_on_one_run(config, context):
 )
 def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, config, context):
     changes = {"arms": arms, "tasks": tasks, "methods": "pi", "finetune_steps": 1}
-    tables = run(config(**changes), context)
-    assert report.answer(tables)
-    assert not report.summary(tables).empty
+    tables = made(results, config(**changes), context)
+    assert results.answer(tables)
+    assert not results.summary(tables).empty
     figures = draw(tables)
     assert ("loss_by_position" in figures or "loss_by_position_finetuned" in figures) == (
         "text" in tasks
@@ -259,7 +259,7 @@ def test_losses_beyond_the_edge_of_the_figure_are_written_there():
 def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, context):
     changes = {"arms": "finetuned", "tasks": "text", "methods": "pi(factor=2)"}
     longest, shorter = (
-        run(config(**changes, finetune_steps=2, finetune_len=length), context)["text_nll"]
+        made(results, config(**changes, finetune_steps=2, finetune_len=length), context)["text_nll"]
         for length in (None, 128)
     )
     ends = shorter.query("arm == 'finetuned'")["bucket_end_tokens"]
@@ -283,7 +283,7 @@ def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config)
 def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(config):
     methods = "unscaled,drope(steps=2),drope(steps=2, sharpen=0)"
     lines: list[str] = []
-    table = run(config(methods=methods, tasks=("text",)), noting(lines))["text_nll"]
+    table = made(results, config(methods=methods, tasks=("text",)), noting(lines))["text_nll"]
     assert [line for line in lines if "fine-tuning" in line] == ["fine-tuning a model, seed 0"]
     wide = table.pivot_table(index="bucket_end_tokens", columns="method", values=NLL)
     cool, sharp = wide["drope(steps=2, sharpen=0)"], wide["drope(steps=2)"]
@@ -304,12 +304,12 @@ def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
 
 def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(config, context):
     changes = {"tasks": ("text", "copy"), "methods": "longrope_search(budget=5)"}
-    tables = run(config(**changes), context)
+    tables = made(results, config(**changes), context)
     for table in (tables["copy_accuracy"], tables["text_nll"]):
         rows = set(zip(table["method"], table["arm"], strict=True))
         searched = ("longrope_search(budget=5)", "searched")
         assert rows == {searched, ("sliding_window", "zero_shot")}
-    assert "longrope_search(budget=5) ×4 searched" in report.answer(tables)
+    assert "longrope_search(budget=5) ×4 searched" in results.answer(tables)
     assert tables["searched"]["evaluations"].tolist() == [5, 5]
 
 
@@ -328,7 +328,7 @@ def test_a_named_longrope_gets_the_budget_of_all(config):
 
 def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(config, context):
     changes = {"tasks": ("copy",), "methods": "unscaled,pi,ntk,yarn", "search": 5}
-    tables = run(config(**changes), context)
+    tables = made(results, config(**changes), context)
     copies, searched = tables["copy_accuracy"], tables["searched"]
     of_arm = copies[copies["arm"] == "searched"]
     assert list(dict.fromkeys(of_arm["method"])) == ["pi", "ntk", "yarn", "longrope_search"]
@@ -339,7 +339,7 @@ def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(con
     assert searched["chosen"].str.match(r"(pi|ntk|yarn|longrope)\(").all()
     figures = draw(tables)
     assert {"copy_by_distance", "copy_by_distance_searched"} <= set(figures)
-    assert "searched" in report.answer(tables) or "not learned" in report.answer(tables)
+    assert "searched" in results.answer(tables) or "not learned" in results.answer(tables)
     plt.close("all")
 
 
@@ -378,7 +378,7 @@ def told(verdict: str, task: str = "copy") -> pd.DataFrame:
     ("verdict", "rivals"), [("yarn ×4", ""), ("~", ", not told from unscaled")]
 )
 def test_the_answer_follows_from_the_tables(verdict, rivals):
-    said = report.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
+    said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
     assert said.startswith(
         "Copying from 4096 tokens back, 2 times the trained length, in 8192 tokens: "
         f"yarn ×4 gets 0.95 right{rivals}; unscaled 0.02."
@@ -387,7 +387,7 @@ def test_the_answer_follows_from_the_tables(verdict, rivals):
 
 @pytest.mark.parametrize(("inside", "learned"), [(0.79, False), (0.8, True)])
 def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(inside, learned):
-    said = report.answer(
+    said = results.answer(
         {"nearer_accuracy": copied(inside), "comparisons": told("yarn ×4", "nearer")}
     )
     nothing = "Telling the nearer of two values was not learned inside 2048 tokens: no verdict"
@@ -396,7 +396,7 @@ def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(i
 
 
 def test_what_context_is_worth_is_said_before_the_methods(tables):
-    text = report.answer(tables)
+    text = results.answer(tables)
     last = tables["last_window"]
     plain = last[last["method"] == "unscaled"].set_index("context_tokens")["nll_nats_per_byte"]
     said = ", ".join(f"{plain[length]:.3f}" for length in (16, 32, 64))
@@ -405,10 +405,10 @@ def test_what_context_is_worth_is_said_before_the_methods(tables):
 
 
 def test_answer_and_summary_fit_a_real_run(tables):
-    assert "sliding window of the trained length" in report.answer(tables)
-    assert "Copying was not learned inside 64 tokens: no verdict on it." in report.answer(tables)
-    assert "comparisons tell the two apart" in report.answer(tables)
-    summary = report.summary(tables)
+    assert "sliding window of the trained length" in results.answer(tables)
+    assert "Copying was not learned inside 64 tokens: no verdict on it." in results.answer(tables)
+    assert "comparisons tell the two apart" in results.answer(tables)
+    summary = results.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
     assert len(summary.columns) <= 7
 
@@ -451,7 +451,7 @@ def test_a_bad_corpus_is_refused_before_anything_is_trained(tmp_path, config, co
         with pytest.raises(InputError, match=message):
             config(corpus=str(path)).inputs()
         with pytest.raises(InputError, match=message):
-            run(config(corpus=str(path)), context)
+            made(results, config(corpus=str(path)), context)
 
 
 def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
@@ -461,3 +461,17 @@ def test_ones_own_corpus_is_part_of_the_identity(tmp_path, config):
     file.write_text("other text " * 500)
     assert config(corpus=str(file), documents=2).inputs() != one
     assert set(config(tasks=("copy",)).inputs()) == {"corpus"}
+
+
+def test_pass_keys_are_asked_of_models_trained_here(config, context):
+    asked = config(tasks="text,passkey", methods="pi", train_len=512, test_len=1024, depths="0,100")
+    results.check(asked)
+    tables = made(results, asked, context)
+    keys = tables["passkey_accuracy"]
+    assert set(keys["method"]) == {"pi", "sliding_window"}
+    assert set(keys["depth_percent"]) == {0, 100}
+    assert "Finding the pass key was not learned inside 512 tokens" in results.answer(tables)
+    assert "passkey @1024" in results.summary(tables)
+    assert "passkey_depth_by_length" in draw(tables)
+    with pytest.raises(InputError, match="64 tokens are too few for passkey"):
+        results.check(config(tasks="passkey"))

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.plan import trainings
+from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.experiments.extrapolate.rows import trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, one_step

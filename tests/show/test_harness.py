@@ -16,7 +16,7 @@ from ropelab.show import export
 from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import find_runs
 
-REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "extrapolate"
+REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "evaluate"
 
 
 class Samples(BaseModel):
@@ -109,10 +109,10 @@ def test_several_files_are_not_printed(run):
 
 
 MANIFEST = {
-    "experiment": "extrapolate",
+    "experiment": "evaluate",
     "version": 4,
     "start": "2026-01-02T03:04:05+00:00",
-    "config": {"hf": "a/b", "dtype": "float32", "device": "cpu"},
+    "config": {"model": "a/b", "dtype": "float32", "device": "cpu"},
 }
 ROW = {"factor": 2.0, "arm": "zero_shot", "status": "ok"}
 KEYS = ["method", "depth_percent", "context_tokens", "sequences", "trials", "accuracy"]

@@ -17,7 +17,7 @@ def import_transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise InputError("--hf needs transformers: pip install 'ropelab[hf]'") from None
+        raise InputError("released models need transformers: pip install 'ropelab[hf]'") from None
     return transformers
 
 

@@ -47,7 +47,7 @@ def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
     table = ropelab.methods().set_index("method")
     assert list(table.index) == list(METHODS)
     assert table.loc["rerope", ["knobs", "acts_on", "usable_in"]].tolist() == [
-        "window=...", "attention", "extrapolate, extrapolate --hf",
+        "window=...", "attention", "extrapolate, evaluate",
     ]  # fmt: skip
     assert table.loc["yarn", "knobs"].startswith("factor=..., beta_fast=32, beta_slow=1")
     assert table.loc["dynamic_ntk", "knobs"] == "factor=1"

@@ -1,7 +1,7 @@
 """Which architectures of transformers can be served, and how that is known.
 
-    python -m tests.models.released.architectures            where docs/models.md differs from what is found now
-    python -m tests.models.released.architectures --write    put into docs/models.md what is found now
+    python -m tests.models.released.architectures            where docs/models.md differs
+    python -m tests.models.released.architectures --write    write docs/models.md
 
 A tiny random model of each is read by every method that transformers has, once behind our interface
 and once by transformers' own forward pass with the same method in its configuration.

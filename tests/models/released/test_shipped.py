@@ -10,7 +10,16 @@ from ropelab.models.released import passes
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.shipped import AS_SHIPPED
 from tests.models.released.architectures import DEEPSEEK
-from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, theirs, tokens, untouched
+from tests.models.released.tiny import (
+    TRAINED,
+    apart,
+    logits,
+    rope,
+    saved,
+    theirs,
+    tokens,
+    untouched,
+)
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 LONG = {

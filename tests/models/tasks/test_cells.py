@@ -12,19 +12,19 @@ from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical import retrieval as bases
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings import quality as encodings
-from ropelab.experiments.extrapolate import plan as extrapolate
-from ropelab.experiments.extrapolate.config import ExtrapolateConfig
-from ropelab.experiments.extrapolate.given import plan as given
-from ropelab.experiments.extrapolate.given.config import GivenConfig
+from ropelab.experiments.evaluate import EvaluateConfig
+from ropelab.experiments.evaluate import results as evaluate
+from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.experiments.extrapolate import rows as extrapolate
 from ropelab.experiments.frequencies import FrequenciesConfig
 from ropelab.experiments.frequencies import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.cells import Trained, ask_all, train_all
+from ropelab.models.tasks.cells import Trained, collected
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import Matched, Retrieval
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Context, Values, with_starts
 from ropelab.runs.config import build
 from tests.models.released.tiny import reader_of_bytes
 from tests.small import SMALL
@@ -40,6 +40,7 @@ LABS = {
             "test_len": 256,
             "head_dim": 16,
             "methods": "yarn",
+            "tasks": "text,copy,hidden,passkey",
             "arms": "zero_shot,finetuned",
             "finetune_steps": 1,
             "steps": 2,
@@ -100,10 +101,11 @@ OTHER = {
     "documents": 4,
     "sequences": 3,
     "search": 3,
+    "depths": "10,90",
     "dtype": "bfloat16",
 }
-NO_OWN_VALUE = {"device", "hf", "draws"}
-"""Where it is computed; a model given, whose config is another; what no model is asked."""
+# Where it is computed, and what is no task of a model.
+NO_OWN_VALUE = {"device", "draws"}
 
 
 def keys(config, questions) -> set[str]:
@@ -178,11 +180,11 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
         assert Matched(trial=asked).key != Matched(trial=other).key
 
 
-# A model given
+# A released model
 
-GIVEN = {"test_len": 256, "methods": "yarn", "device": "cpu", "tasks": "text,copy,passkey"}
-GIVEN_OTHER = {
-    "test_len": 320,
+RELEASED = {"context": 256, "methods": "yarn", "device": "cpu", "tasks": "text,copy,passkey"}
+RELEASED_OTHER = {
+    "context": 320,
     "methods": "yarn(beta_fast=8)",
     "tasks": "multiquery",
     "documents": 4,
@@ -203,33 +205,45 @@ def models(tmp_path_factory) -> tuple[str, str]:
     return reader_of_bytes(one), reader_of_bytes(two, initializer_range=0.03)
 
 
-def given_keys(values) -> set[str]:
-    config = build(GivenConfig, values)
-    return {str((c.kind, c.key)) for task in config.tasks for c in given.cells(config, task)}
+def released_keys(values) -> set[str]:
+    config = build(EvaluateConfig, values)
+    return {str((cell.kind, cell.key)) for cell in evaluate.cells(config)}
 
 
-@pytest.mark.parametrize("field", sorted(set(GivenConfig.model_fields) - WHERE_AND_WHETHER))
-def test_any_field_that_changes_a_value_of_a_model_given_changes_a_key(field, models, corpora):
-    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
-    other = {**GIVEN_OTHER, "hf": models[1], "corpus": corpora[1]}[field]
-    assert given_keys(values) != given_keys({**values, field: other})
+@pytest.mark.parametrize("field", sorted(set(EvaluateConfig.model_fields) - WHERE_AND_WHETHER))
+def test_any_field_that_changes_a_value_of_a_released_model_changes_a_key(field, models, corpora):
+    values = {**RELEASED, "model": models[0], "corpus": corpora[0]}
+    other = {**RELEASED_OTHER, "model": models[1], "corpus": corpora[1]}[field]
+    assert released_keys(values) != released_keys({**values, field: other})
 
 
 def test_another_model_or_another_text_is_asked_everything_anew(models, corpora):
-    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
-    assert not given_keys(values) & given_keys({**values, "hf": models[1]})
-    both = given_keys(values) & given_keys({**values, "corpus": corpora[1]})
+    values = {**RELEASED, "model": models[0], "corpus": corpora[0]}
+    assert not released_keys(values) & released_keys({**values, "model": models[1]})
+    both = released_keys(values) & released_keys({**values, "corpus": corpora[1]})
     assert {key.split("'")[1] for key in both} == {"given-copy"}
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
 def test_a_changed_file_of_a_model_is_another_model(name, models, corpora, tmp_path):
     copytree(models[0], tmp_path / "copy")
-    values = {**GIVEN, "hf": models[0], "corpus": corpora[0]}
-    same = given_keys({**values, "hf": str(tmp_path / "copy")})
-    assert same == given_keys(values)
+    values = {**RELEASED, "model": models[0], "corpus": corpora[0]}
+    same = released_keys({**values, "model": str(tmp_path / "copy")})
+    assert same == released_keys(values)
     (tmp_path / "copy" / name).write_text((tmp_path / "copy" / name).read_text() + "\n")
-    assert not same & given_keys({**values, "hf": str(tmp_path / "copy")})
+    assert not same & released_keys({**values, "model": str(tmp_path / "copy")})
+
+
+def test_what_a_pass_of_a_released_model_costs_is_known_from_its_files(models, corpora):
+    """Within a factor of three, as for models trained here."""
+    values = {**RELEASED, "tasks": "text,copy", "corpus": corpora[0], "documents": 3}
+    config = build(EvaluateConfig, {**values, "model": models[0], "methods": "pi"})
+    for task in config.tasks:
+        cell = next(cell for cell in evaluate.cells(config) if cell.trial.name == task)
+        with FlopCounterMode(display=False) as counter:
+            replace(cell, probe=None).tables(Context())
+        assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
+        assert cell.needs.alone
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -245,7 +259,7 @@ def test_what_is_sent_away_gives_the_same_values(corpora, tiny_preset):
     config_class, questions, values = LABS["extrapolate"]
     config = build(config_class, {**values, "corpus": corpora[0], "arms": "finetuned"})
     here, there = questions(config)[:1], pickle.loads(pickle.dumps(questions(config)[:1]))
-    tables = ask_all(here, Context()), ask_all(there, Context())
+    tables = [collected(cells, Values()) for cells in (here, there)]
     for name, table in tables[0]["text"].items():
         assert table.equals(tables[1]["text"][name])
 
@@ -260,7 +274,10 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, t
         lines.append(line)
         return Context().progress(line, total)
 
-    train_all(questions(config), Context(progress=progress))
+    context = Context(progress=progress)
+    for cell in with_starts(questions(config)).values():
+        if isinstance(cell, Trained):
+            context.compute(cell)
     # The model as it was trained; it without rotations, and three that are fine-tuned.
     of_models = [line for line in lines if line.endswith("model, seed 0")]
     assert of_models == ["training a model, seed 0", *["fine-tuning a model, seed 0"] * 4]
@@ -285,8 +302,7 @@ def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
         with FlopCounterMode(display=False) as counter:
             cell.tables(context)
         assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
-    assert trained.needs.awaited
-    assert not any(cell.needs.awaited for cell in first.values())
+    assert all(cell.starts[0].key == trained.key for cell in first.values())
 
 
 def test_cells_need_a_gpu_where_they_compute_on_one(corpora):

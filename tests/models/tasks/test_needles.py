@@ -9,11 +9,11 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.errors import InputError
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.tasks.answers import answered
-from ropelab.models.tasks.copying import Copying
+from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
-from ropelab.models.tasks.needles import WORDINGS, Needles, hide
-from ropelab.models.tasks.readers import AsShipped
+from ropelab.models.tasks.needles import WORDINGS, Needles, answered, hide
+from ropelab.models.tasks.readers import AsShipped, AsTrained
+from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from tests.models.released.tiny import reader_of_bytes, tokens
 from tests.models.tasks.certain import looking_back, matching
@@ -34,7 +34,7 @@ def text(corpora, model) -> TokenText:
 
 def needles(text: TokenText, name: str = "passkey", **changes) -> Needles:
     given = {"contexts": (CONTEXT, 2000), "depths": (0, 50, 100), "sequences": 2}
-    return Needles(name=name, text=text, **{**given, **changes})
+    return Needles(name=name, corpus=text, **{**given, **changes})
 
 
 def nothing(*_, **__) -> None:
@@ -124,7 +124,12 @@ def test_a_context_that_is_mostly_question_is_refused(text):
 
 def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
     asked = needles(text)
-    others = {"contexts": (900,), "depths": (10,), "sequences": 3, "text": replace(text, bos="no")}
+    others = {
+        "contexts": (900,),
+        "depths": (10,),
+        "sequences": 3,
+        "corpus": replace(text, bos="no"),
+    }
     assert set(others) | {"name"} == {field.name for field in fields(Needles)}
     for name, value in others.items():
         assert replace(asked, **{name: value}).key != asked.key
@@ -132,8 +137,8 @@ def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
 
 def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     place = Place(64, 256)
-    asked = Copying(places=(place,), sequences=3, text=text)
-    batch = asked.sequences_at(place)
+    asked = Retrieval(name="copy", places=(place,), sequences=3, corpus=text)
+    batch = asked.sequences_at(0, place, 3)
     assert batch.tokens.shape == (3, 256)
     assert (batch.tokens[:, 0] == 256).all()
     assert batch.tokens[:, 1:].max() < 256
@@ -143,4 +148,39 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     assert beside["correct"].sum() < found["trials"].sum() / 3
     for name, value in {"places": (Place(32, 256),), "sequences": 4}.items():
         assert replace(asked, **{name: value}).key != asked.key
-    assert replace(asked, text=replace(text, bos="no")).key != asked.key
+    assert replace(asked, corpus=replace(text, bos="no")).key != asked.key
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name, text):
+    place = Place(64, 256)
+    asked = Retrieval(name=name, places=(place,), sequences=3, corpus=text)
+    batch = asked.sequences_at(0, place, 3)
+    assert batch.tokens.shape == (3, 256)
+    assert (batch.tokens[:, 0] == 256).all()
+    assert not batch.scored[:, 0].any()
+    found = asked.measure(looking_back(64, VOCABULARY), AsShipped(), nothing)["trials"]
+    assert (found["correct"] == found["trials"]).all()
+    beside = asked.measure(looking_back(65, VOCABULARY), AsShipped(), nothing)["trials"]
+    assert beside["correct"].sum() < found["trials"].sum() / 3
+    if name == "hidden":
+        documents = text.documents(256, 3)[0]
+        assert torch.equal(batch.tokens[:, 1:128], documents[:, 1:128])
+
+
+@pytest.mark.parametrize("name", WORDINGS)
+def test_keys_can_be_hidden_in_bytes_for_a_model_trained_here(name, corpora):
+    corpus = CorpusRef.of(corpora[0], 1200)
+    asked = needles(corpus, name, contexts=(1100,))
+    needle = asked.needle(1100, 1)
+    said = bytes(needle.tokens[0].tolist()).decode()
+    for answer in needle.answers:
+        value = said[answer.start :][: answer.size].strip()
+        assert said.count(value) == 3
+    found = asked.measure(matching(7), AsTrained(), nothing)["answers"]
+    # Seven bytes before a digit do not always tell one name from another.
+    assert found["correct"].mean() > (0.99 if name == "passkey" else 0.4)
+    knowing, guessing = (asked.search_loss(m, AsTrained()) for m in (matching(7), looking_back(1)))
+    assert knowing < guessing
+    with pytest.raises(InputError, match="300 tokens are too few"):
+        asked.needle(300, 0)

@@ -34,20 +34,22 @@ def spelled(text: TokenText, row) -> str:
 
 def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
     text = TokenText.of(str(folder), model)
-    rows = text.windows(60, 10)
+    tokens, bytes_per_token = text.documents(60, 10)
     written = [path.read_text() for path in folder.iterdir()]
-    assert rows.tokens.shape == (10, 60)
-    assert (rows.tokens[:, 0] == BOS).all()
-    assert {spelled(text, row) for row in rows.tokens} == {each[:59] for each in written}
-    assert rows.bytes_per_token.tolist() == [1.0] * 10
-    assert {origin.kind for origin in rows.origins} == {"prose"}
-    assert {origin.name for origin in rows.origins} == {path.name for path in folder.iterdir()}
+    assert tokens.shape == (10, 60)
+    assert (tokens[:, 0] == BOS).all()
+    assert {spelled(text, row) for row in tokens} == {each[:59] for each in written}
+    assert bytes_per_token.tolist() == [1.0] * 10
+    assert {origin.kind for origin in text.origins(60, 10)} == {"prose"}
+    assert {origin.name for origin in text.origins(60, 10)} == {
+        path.name for path in folder.iterdir()
+    }
 
 
 def test_documents_come_in_an_order_that_follows_from_their_content(folder, model, tmp_path):
     text = TokenText.of(str(folder), model)
     contents = sorted((path.read_bytes() for path in folder.iterdir()), key=sha256)
-    first = [spelled(text, row) for row in text.windows(40, 3).tokens]
+    first = [spelled(text, row) for row in text.documents(40, 3)[0]]
     assert first == [content[:39].decode() for content in contents[:3]]
     for number, content in enumerate(contents):
         (tmp_path / f"renamed{number}.md").write_bytes(content)
@@ -66,7 +68,7 @@ def test_a_few_documents_are_of_several_kinds(tmp_path, model):
     drawn = [origin.kind for origin in text.origins(60, 8)]
     assert drawn == ["b", "a", "c", "b", "a", "b", "b", "b"]
     assert [origin.kind for origin in text.origins(60, 2)] == ["b", "a"]
-    assert len({spelled(text, row) for row in text.windows(60, 8).tokens}) == 8
+    assert len({spelled(text, row) for row in text.documents(60, 8)[0]}) == 8
 
 
 def sha256(content: bytes) -> bytes:
@@ -77,9 +79,9 @@ def test_a_single_file_is_cut_into_pieces_of_tokens_from_its_beginning(tmp_path,
     file = tmp_path / "one.txt"
     file.write_text("".join(f"{i} " for i in range(500)))
     text = TokenText.of(str(file), model, bos="no")
-    rows = text.windows(100, 10).tokens
+    rows = text.documents(100, 10)[0]
     assert "".join(spelled(text, row) for row in rows) == file.read_text()[:1000]
-    with_bos = TokenText.of(str(file), model).windows(100, 10).tokens
+    with_bos = TokenText.of(str(file), model).documents(100, 10)[0]
     assert "".join(spelled(text, row) for row in with_bos) == file.read_text()[:990]
 
 
@@ -87,17 +89,18 @@ def test_packed_documents_follow_one_another(folder, model):
     text = TokenText.of(str(folder), model, bos="no", packed=True)
     contents = sorted((path.read_bytes() for path in folder.iterdir()), key=sha256)
     whole = b"".join(contents).decode()
-    rows = text.windows(len(whole) // 4, 4)
-    assert "".join(spelled(text, row) for row in rows.tokens) == whole[: len(whole) // 4 * 4]
-    assert rows.origins == tuple((f"piece {n}", "packed") for n in range(4))
+    quarter = len(whole) // 4
+    rows = text.documents(quarter, 4)[0]
+    assert "".join(spelled(text, row) for row in rows) == whole[: quarter * 4]
+    assert text.origins(quarter, 4) == tuple((f"piece {n}", "packed") for n in range(4))
     assert text.stretch(1, 50) == text.ids(whole)[50:100]
     assert text.stretch(len(whole) // 50, 50) == text.stretch(0, 50)
 
 
 def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
     (tmp_path / "greek.txt").write_text("αβγδ" * 50)
-    plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").windows(80, 2)
-    assert plain.bytes_per_token.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
+    plain = TokenText.of(str(tmp_path / "greek.txt"), model, bos="no").documents(80, 2)[1]
+    assert plain.tolist() == pytest.approx([1.0, 1.0], abs=0.05)
 
 
 def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
@@ -106,14 +109,14 @@ def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
     whole = TokenText.ids
     monkeypatch.setattr(TokenText, "ids", lambda t, text: read.append(len(text)) or whole(t, text))
     text = TokenText.of(str(tmp_path / "long.txt"), model)
-    text.windows(20, 2)
+    text.documents(20, 2)
     text.stretch(0, 20)
     assert 0 < max(read) < 1000
 
 
 def test_too_little_text_is_refused_with_what_would_help(folder, model):
     with pytest.raises(InputError, match=r"has 1 documents of 850 tokens, 2 are needed.*--packed"):
-        TokenText.of(str(folder), model).windows(850, 2)
+        TokenText.of(str(folder), model).documents(850, 2)
     with pytest.raises(InputError, match="fewer than 100000 tokens"):
         TokenText.of(str(folder), model).stretch(0, 100_000)
 
@@ -123,13 +126,13 @@ def test_a_beginning_that_the_tokenizer_does_not_have_is_refused(folder, tmp_pat
     text = TokenText.of(str(folder), str(tmp_path))
     assert text.front == []
     with pytest.raises(InputError, match="no token that begins a text"):
-        replace(text, bos="yes").windows(10, 1)
+        replace(text, bos="yes").documents(10, 1)
 
 
 def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
     write_byte_tokenizer(saved(tmp_path, "llama", vocab_size=97))
     with pytest.raises(InputError, match=r"makes token \d+, and the model knows 97 tokens"):
-        TokenText.of(str(folder), str(tmp_path)).windows(10, 1)
+        TokenText.of(str(folder), str(tmp_path)).documents(10, 1)
 
 
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
@@ -138,9 +141,9 @@ def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     assert set(others) | {"path", "model"} == {field.name for field in fields(TokenText)}
     for name, value in others.items():
         assert replace(text, **{name: value}).key != text.key
-        assert replace(text, **{name: value}).stream_key != text.stream_key
+        assert replace(text, **{name: value}).stretch_key != text.stretch_key
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(folder, model):
     with pytest.raises(MachineError, match="changed while the run was going on"):
-        replace(TokenText.of(str(folder), model), fingerprint="another").windows(10, 1)
+        replace(TokenText.of(str(folder), model), fingerprint="another").documents(10, 1)
