@@ -58,8 +58,9 @@ def test_bare_command_shows_help(call):
 def test_every_field_is_a_flag_with_a_help_text(call, name):
     status, out, _ = call(name, "--help")
     assert status == 0
-    for field, info in experiments.load(name).config.model_fields.items():
-        assert flags.flag_of(field) in out
+    config = experiments.load(name).config
+    for field, info in config.model_fields.items():
+        assert (field.upper() if field == config.argument else flags.flag_of(field)) in out
         assert info.description, f"{name}.{field} has no help text"
 
 

@@ -50,8 +50,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         for id_ in needed:
             claim = find(id_)
             if claim.reads:
-                # The result of a released model (--hf) is no evidence about models trained here.
-                runs = tuple(run for run in stored(claim.reads) if not run.config.get("hf"))
+                runs = tuple(stored(claim.reads))
                 found[id_] = claim.evidence(runs=runs)
             else:
                 series = dict(values[_cell(claim, config)])

@@ -69,7 +69,7 @@ def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
     """Return documents by the path of their file below the folder of the export."""
     manifest = run.manifest
     config = manifest.get("config", {})
-    if config.get("hf"):
+    if manifest["experiment"] == "evaluate":
         return of_released_model(manifest, tables)
     experiment = manifest["experiment"]
     tasks = list(_every_line(experiment, tables))
@@ -169,10 +169,10 @@ def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, 
             for name, table in rows.items()
             if len(table)
         ]
-        called = f"{config['hf']} ({label})"
+        called = f"{config['model']} ({label})"
         about = {
             "model": "ropelab",
-            "model_args": f"pretrained={config['hf']},dtype={config['dtype']}",
+            "model_args": f"pretrained={config['model']},dtype={config['dtype']}",
             "batch_size": 1,
             "device": config["device"],
             "limit": None,

@@ -1,7 +1,6 @@
 """What a run of the ledger gives, and what the report and the figures make of it."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -140,17 +139,6 @@ def test_a_cell_of_a_claim_is_the_same_in_every_run_that_needs_it():
     assert names(id="decay-scores") < names()
     assert not names(id="decay-scores") & names(seed=1)
     assert names(id="three-forms") < names(seed=1)  # it draws nothing
-
-
-def test_a_released_model_is_no_evidence_about_models_trained_here():
-    released = Stored("extrapolate", {"hf": "a/model", "train_len": 64, "test_len": 256}, {}, "")
-    config = ClaimsConfig(id="plain-fails")
-    alone = run(config)
-    beside = run(config, stored=lambda experiment: [released])
-    pd.testing.assert_frame_equal(alone["claims"], beside["claims"])
-    ours = replace(released, config={**released.config, "hf": ""})
-    asked = run(config, stored=lambda experiment: [ours])
-    assert not asked["claims"].equals(alone["claims"])
 
 
 def test_run_asks_for_what_the_trained_claims_read():

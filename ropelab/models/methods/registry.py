@@ -101,12 +101,12 @@ def catalogue() -> "pd.DataFrame":
     for name in METHODS:
         method = method_class(name)
         if issubclass(method, Scaling):
-            acts_on, usable = "frequencies", "freqs, precision, extrapolate, extrapolate --hf"
+            acts_on, usable = "frequencies", "freqs, precision, extrapolate, evaluate"
         else:
             acts_on = method.acts_on
             usable = "extrapolate" if method.is_tunable else "extrapolate (zero_shot)"
             if acts_on == "attention":
-                usable = "extrapolate, extrapolate --hf"
+                usable = "extrapolate, evaluate"
         rows.append(
             {
                 "method": name,
