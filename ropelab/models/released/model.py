@@ -17,7 +17,7 @@ from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import SelfExtend
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm.memory import LIBRARIES
+from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released.attention import Attention
 from ropelab.models.released.exchange import Exchange, Positions, taken_apart
 from ropelab.models.released.facts import ModelShape, configuration, facts_of, shape_of
