@@ -107,9 +107,9 @@ def test_the_periods_of_claim_eight_and_the_code_of_claim_nine():
 
 def test_the_answer_says_what_collides_and_what_to_fix(small):
     said = body.answer(tables_of(length=131072))
-    assert "tell neighbours apart in float32, but not in float16 and bfloat16" in said
+    assert "distinguish neighbours in float32, but not in float16 and bfloat16" in said
     assert "cos alone: 755 pairs of neighbours collide in float32" in said
-    assert "all neighbours apart in float32, float16 and bfloat16" in said
+    assert "distinguish all neighbours in float32, float16 and bfloat16" in said
     assert "Fix angle first" in said
     assert len(body.summary(small)) == 8
 
@@ -185,7 +185,7 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_channels_is_said():
-    told = "One frequency has no vector beside its pair: --channels pair shows its code."
+    told = "One frequency has no vector beside its pair: --channels pair shows its encoding."
     for channels, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, channels=channels)
         assert (told in body.answer(tables)) == expected
@@ -325,11 +325,11 @@ def test_the_signal_says_where_no_score_changes():
 
 def test_the_answer_names_the_position_that_comes_back_and_what_a_token_changes():
     text = body.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
-    assert "Position 360 has the code of position 0 again" in text
-    assert "360 codes for 1000 positions" in text
+    assert "Position 360 has the encoding of position 0 again" in text
+    assert "360 distinct encodings for 1000 positions" in text
     slow = body.answer(tables_of(period=1e6, schemes=["single"]))
     assert "where the key is the query, every float32 score stays equal" in slow
-    assert "has the code of position 0 again" not in slow
+    assert "has the encoding of position 0 again" not in slow
 
 
 CHANGES = {

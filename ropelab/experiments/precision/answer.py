@@ -24,6 +24,8 @@ TITLES = {
     "rope": "Many frequencies",
     "sinusoidal": "The sinusoidal encoding",
 }
+# The kinds of rows in `casts` that are an implementation.
+IMPLEMENTED = ("preset", "cast")
 # Whole numbers that are missing in some rows: cells keep these as floats.
 WHOLE = ("first_collision_position", "returns_at_position")
 
@@ -74,19 +76,38 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def answer(tables: Tables) -> str:
-    """Say which neighbours stay distinct, and which cast to undo first."""
-    return " ".join((*_encodings(tables), *_returns(tables), *_signal(tables), *_casts(tables)))
+    """Say which neighbours stay distinct, what a token changes, and which cast to undo first."""
+    sentences: list[str] = []
+    if "resolution" in tables:
+        sentences += _distinct(tables["resolution"], set(tables["pairs"]["scheme"]))
+    if "signal" in tables:
+        sentences += _signal(tables["signal"])
+    return " ".join((*sentences, *_casts(tables["casts"])))
 
 
 def summary(tables: Tables) -> pd.DataFrame:
     """Return the collisions per component and format; without encodings, the casts."""
     if "resolution" in tables:
         return _collisions(tables["resolution"])
-    return _stage_to_fix(tables["casts"])
+    casts = tables["casts"]
+    plans = casts[casts["kind"].isin(IMPLEMENTED)]
+    if plans.empty:
+        plans = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
+    return pd.DataFrame(
+        {
+            "plan": plans["name"],
+            "worst_rad": plans["max_angle_error_rad"],
+            "wrong_from": plans["first_bad_position"],
+            "score_rms": plans["rms_score_error"],
+            "fix_first": pd.Series(
+                [_cure(casts, row)[0] for row in plans.to_dict("records")], plans.index, object
+            ),
+        }
+    ).reset_index(drop=True)
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
-    """Rows: scheme and channel; columns: formats; cells: share of neighbours that collide."""
+    """Rows: scheme and component; columns: formats; cells: share of neighbours that collide."""
     share = resolution["adjacent_collisions"] / (resolution["positions"] - 1).clip(lower=1)
     cells = resolution.assign(cell=[_percent(value) for value in share])
     formats = [name for name in resolution["format"].unique() if name != "float64"]
@@ -95,138 +116,81 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
 
 
-def _stage_to_fix(casts: pd.DataFrame) -> pd.DataFrame:
-    """Rows: implementations, else stages in bfloat16; with the stage to fix first."""
-    plans = _implementations(casts)
-    if plans.empty:
-        plans = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
-    fixes = [_first_fix(row, _repairs(casts, row["name"])) for row in plans.to_dict("records")]
-    return pd.DataFrame(
-        {
-            "plan": plans["name"],
-            "worst_rad": plans["max_angle_error_rad"],
-            "wrong_from": plans["first_bad_position"],
-            "score_rms": plans["rms_score_error"],
-            "fix_first": pd.Series(fixes, index=plans.index, dtype=object),
-        }
-    ).reset_index(drop=True)
-
-
 def _percent(share: float) -> str:
     if share == 0:
         return "none"
     return f"{share:.1%}" if share >= 0.001 else f"{share:.1e}"
 
 
-def _encodings(tables: Tables) -> Iterator[str]:
-    if "resolution" not in tables:
-        return
-    resolution = tables["resolution"]
+def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
+    """Say in which formats neighbours stay distinct, and where one frequency repeats."""
     coarse = [name for name in resolution["format"].unique() if name != "float64"]
     for scheme, title in TITLES.items():
         rows = resolution[(resolution["scheme"] == scheme) & resolution["format"].isin(coarse)]
-        whole = rows[rows["channel"].isin(["pair"] if scheme == "single" else ["vector"])]
+        whole = rows[rows["channel"] == ("pair" if scheme == "single" else "vector")]
         if whole.empty:
             continue
         kept = whole.loc[whole["adjacent_collisions"] == 0, "format"].tolist()
         lost = [name for name in coarse if name not in kept]
-        yield f"{title}: {_verdict(kept, lost)}{_cos_alone(rows)}."
-    if _is_asked_in_vain("single", tables):
-        yield "One frequency has no vector beside its pair: --channels pair shows its code."
-
-
-def _is_asked_in_vain(scheme: str, tables: Tables) -> bool:
-    """Whether a scheme was asked for, and has none of the channels that were."""
-    asked = set(tables["pairs"]["scheme"]) if "pairs" in tables else set()
-    return scheme in asked - set(tables["resolution"]["scheme"])
-
-
-def _verdict(kept: list[str], lost: list[str]) -> str:
-    if not lost:
-        return f"cos and sin together tell all neighbours apart in {_list(kept)}"
-    if not kept:
-        return f"neighbours collide in {_list(lost)} even with cos and sin together"
-    return f"cos and sin together tell neighbours apart in {_list(kept)}, but not in {_list(lost)}"
-
-
-def _cos_alone(rows: pd.DataFrame) -> str:
-    """What cos alone does in the finest format in which both together suffice."""
-    alone = rows[(rows["channel"] == "cos") & (rows["adjacent_collisions"] > 0)]
-    if alone.empty or rows["scheme"].iloc[0] != "single":
-        return ""
-    row = alone.iloc[0]
-    return (
-        f" (cos alone: {row['adjacent_collisions']} pairs of neighbours collide in "
-        f"{row['format']}, the first at position {int(row['first_collision_position'])})"
-    )
-
-
-def _returns(tables: Tables) -> Iterator[str]:
-    """Where the code of one frequency comes back, whatever format it is stored in."""
-    if "resolution" not in tables:
-        return
-    table = tables["resolution"]
-    rows = table[(table["scheme"] == "single") & (table["channel"] == "pair")]
-    for row in rows[rows["returns_at_position"].notna()].head(1).to_dict("records"):
+        found = f"cos and sin together distinguish neighbours in {_list(kept)}"
+        if not lost:
+            found = f"cos and sin together distinguish all neighbours in {_list(kept)}"
+        elif not kept:
+            found = f"neighbours collide in {_list(lost)} even with cos and sin together"
+        else:
+            found += f", but not in {_list(lost)}"
+        alone = rows[(rows["channel"] == "cos") & (rows["adjacent_collisions"] > 0)]
+        for row in alone.head(1).to_dict("records") if scheme == "single" else ():
+            found += (
+                f" (cos alone: {row['adjacent_collisions']} pairs of neighbours collide in "
+                f"{row['format']}, the first at position {int(row['first_collision_position'])})"
+            )
+        yield f"{title}: {found}."
+    single = resolution[resolution["scheme"] == "single"]
+    if "single" in asked and single.empty:
+        yield "One frequency has no vector beside its pair: --channels pair shows its encoding."
+    repeating = single[(single["channel"] == "pair") & single["returns_at_position"].notna()]
+    for row in repeating.head(1).to_dict("records"):
         yield (
-            f"Position {int(row['returns_at_position'])} has the code of position 0 again, apart "
-            f"from any rounding: {row['distinct_codes']} codes for {row['positions']} positions."
+            f"Position {int(row['returns_at_position'])} has the encoding of position 0 again, "
+            f"apart from any rounding: {row['distinct_codes']} distinct encodings for "
+            f"{row['positions']} positions."
         )
 
 
-def _signal(tables: Tables) -> Iterator[str]:
-    """What one token changes in a score, against its rounding and after softmax."""
-    if "signal" not in tables:
-        return
-    table = tables["signal"]
+def _signal(table: pd.DataFrame) -> Iterator[str]:
+    """Say what one token changes in a score, against its rounding and after softmax."""
     coarse = [name for name in table["format"].unique() if name != "float64"][:1]
     for scheme, title in TITLES.items():
         rows = table[(table["scheme"] == scheme) & table["format"].isin(coarse)]
+        aligned = rows[rows["vectors"] == "aligned at 0"]
+        equal = ""
+        if (aligned["unchanged_fraction"] == 1).any():
+            equal = f"; where the key is the query, every {coarse[0]} score stays equal"
         for row in rows[rows["vectors"] == "random"].to_dict("records"):
             yield (
                 f"{title}: one token on, a score of random vectors changes by "
                 f"{roughly(row['score_step'])}, {roughly(row['step_to_rounding'])} times its "
                 f"rounding in {row['format']}, and softmax gives one of two neighbours "
-                f"{roughly(100 * row['weight_change'])} % more weight{_equal(rows)}."
+                f"{roughly(100 * row['weight_change'])} % more weight{equal}."
             )
 
 
-def _equal(rows: pd.DataFrame) -> str:
-    """Whether no score changes at all where the key is the query."""
-    aligned = rows[rows["vectors"] == "aligned at 0"].iloc[0]
-    if aligned["unchanged_fraction"] < 1:
-        return ""
-    return f"; where the key is the query, every {aligned['format']} score stays equal"
-
-
-def _casts(tables: Tables) -> Iterator[str]:
-    casts = tables["casts"]
-    plans = _implementations(casts)
-    if plans.empty:
-        yield from _stages(casts[casts["kind"] == "stage"])
-        return
+def _casts(casts: pd.DataFrame) -> Iterator[str]:
+    """Say which implementations, or which stages in bfloat16, go wrong, and the cure."""
+    plans = casts[casts["kind"].isin(IMPLEMENTED)]
     fine = plans[plans["first_bad_position"].isna()]
     if not fine.empty:
         worst = fine["max_angle_error_rad"].max()
-        names = _list(fine["name"].tolist())
-        yield f"Angles stay right in {names} (within {worst:.2g} rad)."
+        yield f"Angles stay right in {_list(fine['name'].tolist())} (within {worst:.2g} rad)."
     for row in plans[plans["first_bad_position"].notna()].to_dict("records"):
         wrong = f"{row['name']}: angles are wrong from position {int(row['first_bad_position'])}"
-        yield f"{wrong}; {_cure(row, _repairs(casts, row['name']))}."
-
-
-def _implementations(casts: pd.DataFrame) -> pd.DataFrame:
-    return casts[casts["kind"].isin(["preset", "cast"])]
-
-
-def _repairs(casts: pd.DataFrame, name: str) -> pd.DataFrame:
-    return casts[(casts["kind"] == "repair") & (casts["name"] == name)]
-
-
-def _stages(stages: pd.DataFrame) -> Iterator[str]:
-    """Which stage goes wrong first in the format people train in, and which never does."""
-    rows = stages[stages["format"] == "bfloat16"].set_index("stage").loc[list(STAGES)]
-    bad = rows["first_bad_position"].dropna().astype(int).sort_values()
+        yield f"{wrong}; {_cure(casts, row)[1]}."
+    if not plans.empty:
+        return
+    # bfloat16 is the format that people train in.
+    stages = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
+    bad = stages.set_index("stage")["first_bad_position"].dropna().astype(int).sort_values()
     if bad.empty:
         yield "In bfloat16 no stage alone is wrong by more than the tolerance in this range."
         return
@@ -238,32 +202,21 @@ def _stages(stages: pd.DataFrame) -> Iterator[str]:
     )
 
 
-def _cure(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str:
-    """The stages of which each alone, made exact, would do; else the one that helps most."""
-    if cured := _cured(repairs):
-        return f"fixing {' or '.join(cured)} alone cures it"
-    best = _best(repairs)
+def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:
+    """Return the stage to fix first, and a clause about the effect."""
+    repairs = casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])]
+    if pd.isna(row["first_bad_position"]) or repairs.empty:
+        return None, ""
+    cured = repairs.loc[repairs["first_bad_position"].isna(), "stage"].tolist()
+    if cured:  # each of them alone is enough
+        return " or ".join(cured), f"fixing {' or '.join(cured)} alone cures it"
+    # The repair that delays the error longest; of equals, the one with the best scores.
+    order = ["first_bad_position", "rms_score_error"]
+    best = repairs.sort_values(order, ascending=[False, True]).iloc[0]
     then = int(best["first_bad_position"])
     delayed = then > row["first_bad_position"]
     effect = f"then from {then}" if delayed else "although that alone delays nothing"
-    return f"no single fix cures it, fix {best['stage']} first ({effect})"
-
-
-def _first_fix(row: Mapping[Any, Any], repairs: pd.DataFrame) -> str | None:
-    """The stage to fix first, in one word or two."""
-    if pd.isna(row["first_bad_position"]) or repairs.empty:
-        return None
-    return " or ".join(_cured(repairs)) or str(_best(repairs)["stage"])
-
-
-def _cured(repairs: pd.DataFrame) -> list[str]:
-    return repairs[repairs["first_bad_position"].isna()]["stage"].tolist()
-
-
-def _best(repairs: pd.DataFrame) -> pd.Series:
-    """The repair that delays the trouble longest; of equals, the one with the best scores."""
-    order = ["first_bad_position", "rms_score_error"]
-    return repairs.sort_values(order, ascending=[False, True]).iloc[0]
+    return best["stage"], f"no single fix cures it, fix {best['stage']} first ({effect})"
 
 
 def _list(names: list[str]) -> str:

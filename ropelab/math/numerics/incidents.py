@@ -1,9 +1,11 @@
 """Precision errors reported in issue trackers, with the printed numbers measured again."""
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +19,6 @@ from ropelab.math.numerics.formats import spacing
 from ropelab.math.numerics.resolution import take_census
 
 
-class Match(StrEnum):
-    """Whether a printed number was measured again."""
-
-    AGREES = "agrees"
-    DIFFERS = "differs"
-
-
 def agrees(printed: str, ours: float) -> bool:
     """Return True if ours rounds to a printed number, to within half of its last digit.
 
@@ -35,11 +30,11 @@ def agrees(printed: str, ours: float) -> bool:
     return abs(Decimal(ours) - digits) <= unit / 2 * Decimal("1.001")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Incident:
     """A report: the casts and positions that it is about, and the numbers that it prints.
 
-    printed: measure, its arguments (position, then pair), and the digits as printed.
+    printed: `measure`, what it is taken `at` (position, then pair), and the `digits` as printed.
     """
 
     source: str
@@ -48,7 +43,7 @@ class Incident:
     rotary_dim: int
     offset: int
     length: int
-    printed: tuple[tuple[str, tuple[int, ...], str], ...]
+    printed: Sequence[Mapping[str, Any]]
 
     @property
     def chain(self) -> Chain:
@@ -67,80 +62,8 @@ class Incident:
         return span(self.offset, self.offset + self.length)
 
 
-_BFLOAT16 = "all=bfloat16,frequencies=float32_pow"
-_MODALITIES = "https://github.com/Modalities/modalities/pull/462"
-_INV_FREQ = "position=float32,inv_freq=bfloat16,angle=float32,table=bfloat16"
-
-INCIDENTS = (
-    # "qwen2: build RoPE cos/sin tables in fp32": positions and frequencies cast to bfloat16. The
-    # neighbours of position 15962 are given as 15936 and 15968, 16 apart, with two cosines.
-    Incident(
-        "https://github.com/huggingface/candle/pull/3520", _BFLOAT16, 1e6, 128, 0, 32768,
-        (
-            ("stored_position", (15962,), "15936"),
-            ("stored_position", (15968,), "15968"),
-            ("position_step", (15962,), "16"),
-            ("exact_cos", (15962, 0), "-0.547"),
-            ("exact_cos", (15968, 0), "-0.882"),
-        ),
-    ),
-    # "Ideogram4MRoPE breaks under torch.autocast: all image positions collapse": image tokens start
-    # at position 65536 and the product runs in bfloat16; said to become 65536, up to 512 of them.
-    Incident(
-        "https://github.com/huggingface/diffusers/issues/13920", _BFLOAT16, 1e4, 128, 65536, 512,
-        (
-            ("position_step", (65536,), "512"),
-            ("stored_position", (65792,), "65536"),
-            ("stored_position", (65793,), "65536"),
-            ("distinct_positions", (), "1"),
-        ),
-    ),
-    # "RotaryEmbedding computation is wrong for certain position/feature pairs in reduced
-    # precision": positions, frequencies, angles and tables all in the model's float16.
-    Incident(
-        "https://github.com/EleutherAI/gpt-neox/issues/1003",
-        "all=float16,frequencies=float32_pow", 1e4, 32, 0, 2048,
-        (
-            ("exact_angle", (1857, 1), "1044.2678"),
-            ("stored_angle", (1857, 1), "1045."),
-            ("max_cos_error", (), "0.7819"),
-        ),
-    ),
-    # "Fix RoPE precision for long context (>262K)" says that with float16 rotation adjacent
-    # positions become identical there. They do not: the fast pairs keep them apart.
-    Incident(
-        "https://github.com/ml-explore/mlx-lm/pull/1076",
-        "position=float32,inv_freq=float32,angle=float32,table=float16,rotation=float16,"
-        "score=float16",
-        1e7, 64, 262144, 131072,
-        (("adjacent_collisions", (), "131071"),),
-    ),
-    # "Fix rotary frequency precision": inv_freq cast to bfloat16 before it is multiplied; the phase
-    # of the tables at two lengths, and after the fix, with only the table in bfloat16.
-    Incident(_MODALITIES, _INV_FREQ, 1e4, 128, 0, 512, (("max_phase_error", (), "6.2e-1"),)),
-    Incident(_MODALITIES, _INV_FREQ, 1e4, 128, 0, 2048, (("max_phase_error", (), "2.5"),)),
-    Incident(
-        _MODALITIES,
-        "position=float32,inv_freq=float32,angle=float32,frequencies=float32_pow,table=bfloat16",
-        1e4, 128, 0, 4096,
-        (("max_phase_error", (), "2.8e-3"),),
-    ),
-    # "Pin the float32 precision of the attention-plugin rotary table": inv_freq rounded to float32,
-    # everything else exact; "about a milliradian at 32k".
-    Incident(
-        "https://github.com/NVIDIA/TensorRT-LLM/pull/18774",
-        "inv_freq=float32", 1e4, 128, 0, 32768,
-        (("max_angle_error", (), "1e-3"),),
-    ),
-    # "RoPE corruption due to TF32": angles by a float32 matmul that the GPU ran in TF32.
-    Incident(
-        "https://github.com/huggingface/transformers/issues/48428",
-        "position=tf32,inv_freq=tf32,angle=float32,frequencies=float32_pow,"
-        "table=bfloat16,rotation=bfloat16,score=bfloat16",
-        1e6, 128, 0, 8192,
-        (("stored_position", (2048,), "2048"), ("stored_position", (2049,), "2048")),
-    ),
-)  # fmt: skip
+_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["incident"]
+INCIDENTS = tuple(Incident(**row) for row in _ROWS)
 
 
 def _at(position: int) -> np.ndarray:
@@ -201,19 +124,19 @@ def incidents() -> pd.DataFrame:
     """Return a row per printed number, ours beside it; takes about 0.04 s."""
     rows = []
     for incident in INCIDENTS:
-        for name, arguments, printed in incident.printed:
+        for row in incident.printed:
+            name, at, digits = row["measure"], row["at"], row["digits"]
             meaning, measure = MEASURES[name]
-            ours = measure(incident, *arguments)
-            inside = f"({','.join(map(str, arguments))})" if arguments else ""
+            ours = measure(incident, *at)
             rows.append(
                 {
                     "source": incident.source,
                     "plan": incident.chain.plan.label,
-                    "measure": f"{name}{inside}",
+                    "measure": f"{name}({','.join(map(str, at))})" if at else name,
                     "meaning": meaning,
-                    "reported": float(printed),
+                    "reported": float(digits),
                     "ours": ours,
-                    "verdict": str(Match.AGREES if agrees(printed, ours) else Match.DIFFERS),
+                    "verdict": "agrees" if agrees(digits, ours) else "differs",
                 }
             )
     return pd.DataFrame(rows)
