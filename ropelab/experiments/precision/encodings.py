@@ -26,7 +26,7 @@ from ropelab.math.numerics.encoding import (
 )
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, take_census
-from ropelab.math.numerics.scores import draw, sample_positions, scores, signals, unchanged
+from ropelab.math.numerics.scores import draw, sample_positions, score_steps, signals, unchanged
 from ropelab.runs.cell import Computation, Context, Needs
 from ropelab.runs.stats import Interval, proportion_interval
 
@@ -35,9 +35,10 @@ Row = dict[str, object]
 
 # Python with NumPy, SciPy, pandas and matplotlib.
 LIBRARIES_BYTES = 0.3e9
-# All components in four formats: 2^20 positions of 32 pairs took 1.6 s, of one frequency 0.5 s.
-SECONDS_PER_ANGLE = 5e-8
-SECONDS_PER_POSITION = 5e-7
+# All components in four formats: 2^20 positions took 0.3 s, with 32 pairs 0.6 s. Longer ranges,
+# whose hashes do not fit into a cache, take two to three times as long per position.
+SECONDS_PER_POSITION = 1e-6
+SECONDS_PER_ANGLE = 2e-8
 # A drawn pair of vectors at one distance, with the intermediate results of three rotations.
 SECONDS_PER_SCORE = 1e-7
 BYTES_PER_SCORE = 200.0
@@ -153,22 +154,22 @@ def encoding_tables(
         for fmt, census in zip(stored, counted, strict=True):
             key: Row = {"scheme": scheme, "format": fmt.name, "channel": channel}
             steps = neighbour_steps(encoding, fmt, sampled)
+            distinct, first = census.distinct, None
+            if repeating:
+                first, each = repeating
+                distinct = distinct_among(encoding, fmt, each)
             resolution.append(
                 {
                     **key,
                     "pairs": len(encoding.pairs),
                     "positions": census.positions,
-                    "distinct_codes": (
-                        distinct_among(encoding, fmt, repeating.positions)
-                        if repeating
-                        else census.distinct
-                    ),
+                    "distinct_codes": distinct,
                     "adjacent_collisions": census.adjacent_collisions,
                     "first_collision_position": census.first_collision,
-                    "returns_at_position": repeating.first if repeating else None,
+                    "returns_at_position": first,
                     "median_step_ulp": float(np.median(steps)),
                     "min_step_ulp": float(steps.min()),
-                    "status": _status(fmt, census, repeating),
+                    "status": _status(fmt, census, len(each) if repeating else None),
                 }
             )
             collisions += [key | row for row in _by_octave(census)]
@@ -198,16 +199,13 @@ def _encoding(spectrum: Spectrum, channel: str) -> PositionEncoding:
     return PositionEncoding(Chain(CastPlan(), spectrum), channel, pairs)
 
 
-@dataclass(frozen=True)
-class _Repeating:
-    """An encoding with a period: its first repetition, and one position per distinct value."""
+def _repeating(
+    encoding: PositionEncoding, offset: int, length: int
+) -> tuple[int, np.ndarray] | None:
+    """Return the first repetition within a range, and one position per distinct value.
 
-    first: int
-    positions: np.ndarray
-
-
-def _repeating(encoding: PositionEncoding, offset: int, length: int) -> _Repeating | None:
-    """Return the repetitions within a range, by exact arithmetic; None where there are none."""
+    By exact arithmetic; None where nothing repeats.
+    """
     if len(encoding.pairs) > 1 or encoding.component not in OF_ONE_FREQUENCY:
         return None
     period = whole_period(float(encoding.chain.spectrum.inv_freq[encoding.pairs.start]))
@@ -217,17 +215,18 @@ def _repeating(encoding: PositionEncoding, offset: int, length: int) -> _Repeati
     if offset + length <= first:
         return None
     found = distinct_positions(period, encoding.component, offset, length)
-    return None if len(found) == length else _Repeating(first, found.astype(np.float64))
+    return None if len(found) == length else (first, found.astype(np.float64))
 
 
-def _status(fmt: FloatFormat, census: Census, repeating: _Repeating | None) -> str:
+def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
+    """Return the counts in words; `repeating`: the distinct values of an encoding that repeats."""
     neighbours = "neighbours collide" if census.adjacent_collisions else ""
     if repeating is None:
         if census.distinct == census.positions:
             return "all distinct"
         return neighbours or "distant positions collide"
     # float64 distinguishes values that are equal in exact arithmetic, by the noise of its cosine.
-    noise = census.distinct - len(repeating.positions) if fmt.name == "float64" else 0
+    noise = census.distinct - repeating if fmt.name == "float64" else 0
     told = f"rounding in float64 tells {noise} more apart" if noise > 0 else ""
     return "; ".join(filter(None, ("comes back", told, neighbours)))
 
@@ -258,30 +257,29 @@ def _pairs(
     returns_at_position: the first position after 0 with the pair's encoding of 0, apart from
         rounding; missing where there is none.
     """
-    rows = []
-    inv_freq = spectrum.inv_freq
-    returns = [whole_period(theta) for theta in inv_freq.tolist()]
+    theta = spectrum.inv_freq
+    angle = theta * last
+    rotates = theta > 0
+    returns = pd.array([whole_period(each) for each in theta.tolist()], dtype="Int64")
+    tables = []
     for fmt in formats:
-        steps = spacing(inv_freq * last, fmt).tolist()
-        for pair, theta in enumerate(inv_freq.tolist()):
-            fits = theta * last <= fmt.largest
-            status = "ok" if fits else "angle overflows"
-            rows.append(
-                {
-                    "scheme": scheme,
-                    "pair": pair,
-                    "inv_freq_rad": theta,
-                    "wavelength_tokens": 2 * math.pi / theta if theta > 0 else None,
-                    "returns_at_position": returns[pair],
-                    "format": fmt.name,
-                    "angle_at_length_rad": theta * last,
-                    "angle_step_rad": steps[pair] if fits else None,
-                    "exceeds_tolerance": not fits or steps[pair] > tolerance,
-                    "token_step_ulp": theta / (fmt.epsilon / 2),
-                    "status": status if theta > 0 else "does not turn",
-                }
-            )
-    return pd.DataFrame(rows)
+        fits = angle <= fmt.largest
+        step = np.where(fits, spacing(angle, fmt), np.nan)
+        table = {
+            "scheme": scheme,
+            "pair": range(spectrum.pairs),
+            "inv_freq_rad": theta,
+            "wavelength_tokens": 2 * math.pi / np.where(rotates, theta, np.nan),
+            "returns_at_position": returns,
+            "format": fmt.name,
+            "angle_at_length_rad": angle,
+            "angle_step_rad": step,
+            "exceeds_tolerance": ~(step <= tolerance),
+            "token_step_ulp": theta / (fmt.epsilon / 2),
+            "status": np.where(rotates, np.where(fits, "ok", "angle overflows"), "does not turn"),
+        }
+        tables.append(pd.DataFrame(table))
+    return pd.concat(tables)
 
 
 def _scores(
@@ -297,32 +295,26 @@ def _scores(
     In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
     interval, keep the same stored score.
     """
-    exact = Chain(CastPlan(), spectrum)
     deltas = 2.0 ** np.arange(int(length - 1).bit_length())
-    zero = np.zeros_like(deltas)
-    rows = []
+    tables = []
     for alignment in ("random", "aligned"):
         drawn = draw(draws, spectrum.pairs, alignment, seed)
-        here, there = scores(exact, drawn, deltas, zero), scores(exact, drawn, deltas + 1, zero)
+        here, there = score_steps(spectrum, drawn, deltas)
         for fmt in formats:
-            steps = np.median(np.abs(there - here) / spacing(here, fmt), axis=0)
-            same = unchanged(here, there, fmt).sum(0).tolist()
-            for delta, step, count in zip(deltas.tolist(), steps.tolist(), same, strict=True):
-                share = _share(count, draws)
-                rows.append(
-                    {
-                        "scheme": scheme,
-                        "format": fmt.name,
-                        "alignment": alignment,
-                        "delta_tokens": int(delta),
-                        "draws": draws,
-                        "median_step_ulp": step,
-                        "unchanged_fraction": share.value,
-                        "ci_low": share.low,
-                        "ci_high": share.high,
-                    }
-                )
-    return pd.DataFrame(rows)
+            shares = [_share(n, draws) for n in unchanged(here, there, fmt).sum(0).tolist()]
+            table = {
+                "scheme": scheme,
+                "format": fmt.name,
+                "alignment": alignment,
+                "delta_tokens": deltas.astype(int),
+                "draws": draws,
+                "median_step_ulp": np.median(np.abs(there - here) / spacing(here, fmt), axis=0),
+                "unchanged_fraction": [share.value for share in shares],
+                "ci_low": [share.low for share in shares],
+                "ci_high": [share.high for share in shares],
+            }
+            tables.append(pd.DataFrame(table))
+    return pd.concat(tables)
 
 
 @cache  # most rows share a few counts, and an interval takes longer than all the rest of a row

@@ -54,8 +54,9 @@ STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "flo
 SCORED = 16
 WHOLE = ("worst_position", "worst_pair", "first_bad_position", "distinct_positions")
 
-# Per position and pair: counting the distinct encodings and searching the worst errors of a plan.
-SECONDS_PER_ANGLE = 1.3e-8
+# Per position and pair: counting the distinct tables of one phase, and all else of one plan.
+SECONDS_PER_TABLE = 2e-8
+SECONDS_PER_ANGLE = 2e-10
 # The bounds of a stretch of positions, per pair, and its place in the list.
 SECONDS_PER_BOUND = 1e-8
 BYTES_PER_BOUND = 24.0
@@ -124,7 +125,7 @@ def stage_cells(config: PrecisionConfig) -> list[Computation]:
         Advancing(
             kind="precision-casts",
             version=1,
-            title=f"which cast is wrong, {' and '.join(stages) or 'after the cosine'}",
+            title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
             function=measure_plans,
             inputs={
                 "plans": list(plans),
@@ -136,13 +137,20 @@ def stage_cells(config: PrecisionConfig) -> list[Computation]:
                 "seed": config.seed,
             },
             needs=Needs(
-                seconds=len(plans) * config.length * pairs * SECONDS_PER_ANGLE
+                seconds=config.length * pairs * _seconds_per_angle(list(plans))
                 + drawn * SECONDS_PER_SCORE,
                 memory_bytes=int(LIBRARIES_BYTES + memory + drawn * BYTES_PER_SCORE),
             ),
         )
         for stages, plans in groups.items()
     ]
+
+
+def _seconds_per_angle(labels: Sequence[str]) -> float:
+    plans = [parse_cast(label) for label in labels]
+    # Tables of exact angles, and exact tables, are counted without computing a cosine.
+    slow = {plan.phase for plan in plans if CastPlan() != plan.phase != plan.stored}
+    return len(plans) * SECONDS_PER_ANGLE + len(slow) * SECONDS_PER_TABLE
 
 
 def _bound_bytes(config: PrecisionConfig, length: int) -> float:
@@ -172,7 +180,16 @@ def measure_plans(
     for phase, members in by_phase.items():
         chain = Chain(phase, rope)
         octaves = worst_by_octave(chain, offset, length)
-        growth += [_growth(phase, octave) for octave in octaves]
+        growth += [
+            {
+                "phase": phase.label,
+                "position_start": octave.start,
+                "position_end": octave.stop - 1,
+                "max_angle_error_rad": octave.error_rad,
+                "status": "overflow" if octave.overflowed else "ok",
+            }
+            for octave in octaves
+        ]
         angles = _angle_errors(chain, octaves, tolerance)
         stored = list(dict.fromkeys(plan.stored for plan in members))
         table_errors = {plan: worst_table_error(Chain(plan, rope), octaves) for plan in stored}
@@ -192,16 +209,6 @@ def measure_plans(
         ]
         advance(len(members) / len(plans))
     return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth)}
-
-
-def _growth(phase: CastPlan, octave: Worst) -> Row:
-    return {
-        "phase": phase.label,
-        "position_start": octave.start,
-        "position_end": octave.stop - 1,
-        "max_angle_error_rad": octave.error_rad,
-        "status": "overflow" if octave.overflowed else "ok",
-    }
 
 
 def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> Row:
@@ -234,7 +241,7 @@ def _distinct(
 
 
 def grows(octaves: Sequence[Worst]) -> bool:
-    """Whether angle errors get worse with the position.
+    """Return True if angle errors get worse with the position.
 
     They are then more than twice those of the first octave that has any, or overflow.
     """

@@ -15,7 +15,9 @@ Two differences between real implementations are not casts and have fields of th
 frequencies are computed (`frequencies`) and how angles are (`angles`).
 """
 
+import tomllib
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ropelab.errors import InputError, unknown_name
@@ -139,88 +141,10 @@ class Preset:
     source: str
 
 
-_FLOAT32 = "position=float32,inv_freq=float32,angle=float32,frequencies=float32_pow"
-_BFLOAT16_AFTER = "table=bfloat16,rotation=bfloat16,score=bfloat16"
-
-# name, casts, models, source
-_PRESETS = (
-    ("float64", "", "everything in float64: the reference", "this project"),
-    (
-        "float32",
-        "all=float32,frequencies=float32_pow",
-        "a model run in float32 throughout",
-        "transformers LlamaRotaryEmbedding, dtype float32",
-    ),
-    (
-        "float32_pow",
-        "inv_freq=float32,frequencies=float32_pow",
-        "only 1/(base ** (2i/d)) in float32, everything after it exact",
-        "the line shared by transformers, torchtitan, nanochat and most others",
-    ),
-    (
-        "transformers_llama",
-        f"{_FLOAT32},{_BFLOAT16_AFTER}",
-        "angles in float32 by an elementwise product, cos and sin cast to the model's bfloat16, "
-        "rotation in bfloat16",
-        "transformers 5.23 modeling_llama.py, LlamaRotaryEmbedding.forward",
-    ),
-    (
-        "transformers_to_bfloat16",
-        f"{_FLOAT32},inv_freq=bfloat16,{_BFLOAT16_AFTER}",
-        "the same module after model.to(bfloat16): the inv_freq buffer is cast with the weights, "
-        "and .float() cannot bring the lost bits back",
-        "transformers#29496, sglang-jax#1472, modalities#462",
-    ),
-    (
-        "half_cache_float16",
-        "all=float16,frequencies=float32_pow",
-        "positions, frequencies, angles and cache all in the model's float16",
-        "EleutherAI/gpt-neox#1003, transformers#25681",
-    ),
-    (
-        "half_cache_bfloat16",
-        "all=bfloat16,frequencies=float32_pow",
-        "positions and frequencies cast to bfloat16 before the product; also the effect of "
-        "autocast on that product when it is a matmul",
-        "huggingface/candle#3520 (qwen2.rs), diffusers#13920",
-    ),
-    (
-        "positions_bfloat16",
-        f"{_FLOAT32},position=bfloat16,{_BFLOAT16_AFTER}",
-        "only the positions are built in the model's dtype",
-        "oarriaga/paz#415 (positions as a cumsum in the input dtype)",
-    ),
-    (
-        "tf32_matmul",
-        f"{_FLOAT32},position=tf32,inv_freq=tf32,{_BFLOAT16_AFTER}",
-        "angles as a float32 matmul that the GPU runs in TF32: both factors are rounded, the "
-        "product is not",
-        "transformers#48428 (up to 4.x; an elementwise product since), batch_invariant_ops#23",
-    ),
-    (
-        "nanochat",
-        f"{_FLOAT32},{_BFLOAT16_AFTER}",
-        "tables computed in float32 once and kept in bfloat16; rotates the other way, which "
-        "changes no score",
-        "karpathy/nanochat gpt.py, _precompute_rotary_embeddings",
-    ),
-    (
-        "torchtitan",
-        f"{_FLOAT32},table=float32,rotation=float32,score=bfloat16",
-        "complex64 table, rotation in float32, result cast back to bfloat16",
-        "pytorch/torchtitan models/common/rope.py, ComplexRoPE",
-    ),
-    (
-        "ggml",
-        "position=float32,inv_freq=float32,angle=float32,angles=recurrence,"
-        "table=float32,rotation=float32,score=float16",
-        "angle of the next pair = angle of this pair * theta_scale, all in float32; keys cached in "
-        "float16",
-        "ggml_rope_cache_init in ggml-cpu/ops.cpp (llama.cpp)",
-    ),
-)
-PRESETS: dict[str, Preset] = {
-    name: Preset(name, parse_cast(cast), models, source) for name, cast, models, source in _PRESETS
+_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["preset"]
+PRESETS = {
+    row["name"]: Preset(row["name"], parse_cast(row["cast"]), row["models"], row["source"])
+    for row in _ROWS
 }
 
 
