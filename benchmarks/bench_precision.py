@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from ropelab.experiments.precision.codes import code_tables, codes
-from ropelab.experiments.precision.config import PrecisionConfig
-from ropelab.experiments.precision.ladder import ladder_tables
-from ropelab.experiments.precision.plan import Plan, plan
-from ropelab.experiments.precision.run import run
 
+from ropelab.experiments.precision import PrecisionConfig
+from ropelab.experiments.precision.answer import cells, tables
+from ropelab.experiments.precision.encodings import frequencies_of, spectrum_of
 from ropelab.math.numerics.chain import span
-from ropelab.runs.cell import Context
+from ropelab.runs.cell import Context, Values
 
 LONG = 1 << 24
 
@@ -34,10 +32,10 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def one_pass(planned: Plan) -> Callable[[], object]:
+def one_pass(config: PrecisionConfig) -> Callable[[], object]:
     """cos and sin of every angle of the grid."""
-    inv_freq = planned.rope.inv_freq[:, None]
-    angles = inv_freq * span(planned.offset, planned.offset + planned.length)
+    inv_freq = spectrum_of(frequencies_of(config, "rope")).inv_freq[:, None]
+    angles = inv_freq * span(config.offset, config.offset + config.length)
     into = np.empty_like(angles)
 
     def work() -> None:
@@ -47,20 +45,27 @@ def one_pass(planned: Plan) -> Callable[[], object]:
     return work
 
 
-def compare(title: str, planned: Plan, work: Callable[[], object], repeats: int) -> None:
-    """Print the cost of some work in passes over the grid of a plan."""
-    reference = one_pass(planned)
+def compare(title: str, config: PrecisionConfig, work: Callable[[], object], repeats: int) -> None:
+    """Print the cost of some work in passes over the grid of a config."""
+    reference = one_pass(config)
     reference(), work()
     unit, cost = seconds(reference, 5), seconds(work, repeats)
-    grid = f"{planned.length} x {planned.rope.pairs}"
+    grid = f"{config.length} x {config.rotated // 2}"
     print(f"{title:44} {grid:>14} {1e3 * unit:8.1f} ms/pass {cost / unit:6.1f} passes")
 
 
+def compute(config: PrecisionConfig, kind: str) -> None:
+    """Compute the cells of one kind."""
+    for cell in cells(config):
+        if cell.kind == kind:
+            cell.tables(Context())
+
+
 def long_run() -> None:
-    """In a process of its own: the codes of 2^24 positions, and the memory they took."""
+    """In a process of its own: the encodings of 2^24 positions, and the memory they took."""
     config = PrecisionConfig(length=LONG, long_lengths=())
     start = time.perf_counter()
-    run(config, Context())
+    tables(config, Values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{'everything at 2^24 positions':44} {time.perf_counter() - start:8.1f} s {peak:6.2f} GiB"
@@ -69,14 +74,11 @@ def long_run() -> None:
 
 def main() -> None:
     """Print the table."""
-    config, silent = PrecisionConfig(), {"advance": lambda steps: None}
-    default = plan(config)
-    found = codes(default.spectra, default.channels)
-    compare("default run, all of it", default, lambda: run(config, Context()), 3)
-    compare("  the codes", default, lambda: code_tables(default, found, **silent), 3)
-    compare("  the ladder", default, lambda: ladder_tables(default, **silent), 3)
-    large = plan(PrecisionConfig(length=1 << 20))
-    compare("the codes, three formats", large, lambda: code_tables(large, found, **silent), 1)
+    config, large = PrecisionConfig(), PrecisionConfig(length=1 << 20)
+    compare("default run, all of it", config, lambda: tables(config, Values()), 3)
+    compare("  the encodings", config, lambda: compute(config, "precision-encoding"), 3)
+    compare("  the casts", config, lambda: compute(config, "precision-casts"), 3)
+    compare("the encodings, four formats", large, lambda: compute(large, "precision-encoding"), 1)
     subprocess.run([sys.executable, __file__, "long"], check=True)
 
 

@@ -1,4 +1,4 @@
-"""Which positions can a number format still distinguish, and which cast is the wrong one?
+"""Precision: the positions that a number format still distinguishes, and the cast that is wrong.
 
 Two position encodings are compared: one frequency (a single period), and the many frequencies of
 RoPE, each stored in several number formats, over a range of positions. Then every stage of a rotary
