@@ -54,6 +54,9 @@ def write_report(
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
+    missing = sum(not path.is_file() for run in ordered for path in _paths(run))
+    if missing:  # a second for two or three of them
+        say(f"{'drawing' if draw else 'left out:'} {missing} figures that are not stored")
     ledger = ledger_of(ordered)
     return write_page(
         path,
@@ -90,21 +93,21 @@ def _data(run: Shown) -> dict[str, Any]:
     }
 
 
+def _paths(run: Shown) -> list[Path]:
+    return [run.folder / figure for figure in run.manifest.get("figures") or ()]
+
+
 def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
     """Return the run's figures by name, stored or drawn again from its tables."""
-    paths = [run.folder / figure for figure in run.manifest.get("figures") or ()]
-    files = {path.name: read_regular(path) for path in paths if path.is_file()}
-    missing = [path.name for path in paths if path.name not in files]
-    if missing and draw:
-        files |= _drawn(run)
-    elif missing:
-        say(f"left out: {len(missing)} figures of {run.folder} that are not stored")
-    found = []
-    for path in paths:
-        picture = embedded(files[path.name], path) if path.name in files else ""
-        if picture:
-            found.append((path.stem.replace("_", " "), picture))
-    return found
+    files = {path.name: read_regular(path) for path in _paths(run) if path.is_file()}
+    if draw and len(files) < len(_paths(run)):
+        files = {**_drawn(run), **files}
+    found = [
+        (path.stem.replace("_", " "), embedded(files[path.name], path))
+        for path in _paths(run)
+        if path.name in files
+    ]
+    return [(name, picture) for name, picture in found if picture]
 
 
 def _drawn(run: Shown) -> dict[str, bytes]:
