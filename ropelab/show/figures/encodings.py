@@ -137,7 +137,7 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     end = ok["bucket_end_tokens"].max()
     means = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
     best = cost.set_index("encoding")["label"][means.idxmin()]
-    found = f"{best} reads best: {means.min():.2f} nats per byte"
+    found = f"{best} has the lowest loss: {means.min():.2f} nats per byte"
     headline(figure, f"Near {tokens_label(end)} tokens {found}")
     # Room above for the legends; lines that run away leave the picture.
     low, middle = ok["nll_nats_per_byte"].min(), ok["nll_nats_per_byte"].median()

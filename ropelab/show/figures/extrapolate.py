@@ -47,7 +47,7 @@ WORDS = {
 FOUND = {"passkey": "the pass key", "multiquery": "several keys"}
 HOW = {
     "zero_shot": "without fine-tuning",
-    SEARCHED: "knobs searched on this model",
+    SEARCHED: "parameters searched on this model",
     "finetuned": "after fine-tuning",
 }
 # Losses so far above the best (nats per byte) are named, not drawn: the rest would be one line.
@@ -201,13 +201,13 @@ def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) 
     ax.axhline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
-    who = f"{better[0]} reads" if len(better) == 1 else f"{len(better)} of {len(last)} read"
-    who = who if better else "no method reads"
+    who = f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
+    who = who if better else "no method has"
     end = tokens_label(rows["at_tokens"].max())
     ax.set(
         xlabel="position in the text (tokens, end of bucket)",
         ylabel="loss above the sliding window (nats per byte)",
-        title=f"At {end} {who} better than a sliding window ({HOW[arm]})",
+        title=f"At {end} {who} a lower loss than a sliding window ({HOW[arm]})",
     )
     ax.set_ylim(top=CEILING)
     _say_outside(ax, outside)
@@ -226,7 +226,7 @@ def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
         else:
             _line(ax, label, rows["context_tokens"], rows[NLL])
     ax.set(
-        xlabel="context read before the same final tokens (tokens)",
+        xlabel="context before the same final tokens (tokens)",
         ylabel="loss (nats per byte)",
         title=_context_title(table, HOW[arm]),
     )
@@ -241,16 +241,16 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
     methods = table[table["method"] != WINDOW]
     wide = methods.groupby([row_labels(methods), "context_tokens"])[NLL].mean().unstack()
     if trained not in wide or longest == trained:
-        return f"Loss of the same last tokens by what was read before them ({how})"
+        return f"Loss of the same last tokens by the length of their context ({how})"
     # The gain of a method that is far behind the best says nothing.
     readable = wide[wide[longest] <= wide[longest].min() + CEILING]
     gains = (readable[longest] - readable[trained]).dropna()
     span = f"{tokens_label(longest)} instead of {tokens_label(trained)}"
     helped = gains[gains < 0].sort_values()
     if helped.empty:
-        return f"Reading {span} helps no method with the same last tokens\n({how})"
+        return f"A context of {span} helps no method with the same last tokens\n({how})"
     gain = f"{helped.iloc[0]:+.3f} nats per byte"
-    return f"Reading {span} helps {helped.index[0]} most: {gain}\n({how})"
+    return f"A context of {span} helps {helped.index[0]} most: {gain}\n({how})"
 
 
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
@@ -282,12 +282,12 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
         for name, loss in losses.items()
         if name not in ("unscaled", AS_SHIPPED, WINDOW) and {trained, longest} <= set(loss.index)
     ]
-    title = "What a method costs where it is not needed, and what it brings"
+    title = "Loss at the trained length against the loss at the tested length"
     if scaled:
         cheapest = min(scaled, key=lambda found: found[0])[2]
         lowest = min(scaled, key=lambda found: found[1])[2]
         then = " and" if lowest == cheapest else f", {lowest}"
-        title = f"{cheapest} costs least at {inside}{then} reads {beyond} best"
+        title = f"{cheapest} costs least at {inside}{then} is best at {beyond}"
     ax.set(
         xlabel=f"short-context tax: loss at {inside} above {baseline}",
         ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
@@ -409,7 +409,7 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     after = sign * arms[shown]["finetuned"]["mean"]
     before = sign * arms[shown]["zero_shot"]["mean"].reindex(after.index)
     helped = f"Fine-tuning helps {(after < before).sum()} of {len(after)} methods"
-    headline(figure, f"{helped}; {after.idxmin()} then stands best")
+    headline(figure, f"{helped}; {after.idxmin()} is then best")
     return figure
 
 

@@ -37,7 +37,7 @@ function ntkBase({ rotaryDim, base }, factor) {
 
 const plain = (theta, attention = 1) => ({ theta, attention });
 
-// Every method: from a geometry {rotaryDim, base, trained}, its knobs, the length in the context and
+// Every method: from a geometry {rotaryDim, base, trained}, its parameters, the length in the context and
 // the unscaled frequencies to {theta, attention}. A stretch of 1 changes nothing.
 const METHODS = {
   unscaled: (geometry, knobs, length, theta) => plain(theta),
