@@ -1,12 +1,12 @@
-"""Carry out one experiment: validate, find a finished run or make one, store it, hand it over."""
+"""Make runs: validate configs, compute the union of their cells, store tables, hand them over."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
-from itertools import chain
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from ropelab.runs.cell import (
     Progress,
     Stored,
     Values,
+    estimate_of,
     name_of,
     silent,
     with_starts,
@@ -52,7 +53,7 @@ class Run:
     Attributes:
         tables: table name to DataFrame, full precision.
         answer: the finding in one or two sentences, computed from the tables.
-        folder: where it lies on disk; None if it was kept in memory.
+        folder: where it is stored; None if it was kept in memory.
         reused: True if it had been made before.
     """
 
@@ -68,18 +69,18 @@ class Run:
         return f"<Run of {self.experiment.name}{where}: {shorten(self.answer, 100)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: question, answer, the short table, the names of the tables."""
+        """Show question, answer, the short table and the names of the tables in a notebook."""
         from ropelab.show.terminal import format_value
 
         shown = self.summary().map(format_value).to_html(index=False, border=0)
         names = ", ".join(f"{name} ({len(table)} rows)" for name, table in self.tables.items())
         return (
-            f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p><p>{escape(self.answer)}</p>"
-            f"{shown}<p>tables: {escape(names)}</p>"
+            f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p>"
+            f"<p>{escape(self.answer)}</p>{shown}<p>tables: {escape(names)}</p>"
         )
 
     def summary(self) -> "pd.DataFrame":
-        """The short table that the terminal shows."""
+        """Return the short table that the terminal shows."""
         return self.experiment.summary(self.tables)
 
     def figures(self, style: str = "screen") -> "dict[str, Figure]":
@@ -103,11 +104,6 @@ class Plan:
     config: Config
     label: Label = field(default_factory=Label)
 
-    @property
-    def waits(self) -> bool:
-        """Whether the run reads the results of others."""
-        return bool(self.config.reads() or self.config.requires())
-
 
 @dataclass(frozen=True)
 class Work:
@@ -120,7 +116,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Lab:
-    """Where runs are kept and how their progress is shown.
+    """A place for runs, and the means to make them.
 
     Args:
         results: the folder of results; None keeps everything in memory.
@@ -168,14 +164,23 @@ class Lab:
         Runs that read the results of others, and repeated ones, follow when those are there.
 
         Raises:
+            InputError: a run cannot be made, or only beyond the limits; nothing was computed.
             RopelabError: a run failed; the others are finished.
         """
         failures: list[RopelabError] = []
-        first = [n for n, plan in enumerate(plans) if not plan.waits and plan not in plans[:n]]
-        yield from self._side_by_side({n: plans[n] for n in first}, failures)
-        for number in [n for n in range(len(plans)) if n not in first]:
-            required = [self.prepare(*wanted) for wanted in plans[number].config.requires()]
-            for _ in self._side_by_side(dict(enumerate(required)), failures):
+        first: dict[Plan, int] = {}
+        later: list[int] = []
+        for number, plan in enumerate(plans):
+            if plan in first or plan.config.reads() or plan.config.requires():
+                later.append(number)
+            else:
+                first[plan] = number
+        yield from self._side_by_side({n: plan for plan, n in first.items()}, failures)
+        for number in later:
+            # In memory no other run could read them.
+            required = plans[number].config.requires() if self.results else ()
+            needed = dict(enumerate(self.prepare(*wanted) for wanted in required))
+            for _ in self._side_by_side(needed, failures):
                 pass
             yield from self._side_by_side({number: plans[number]}, failures)
         if failures:
@@ -184,9 +189,9 @@ class Lab:
     def work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and what is left of them; nothing is computed."""
         cells = with_starts(plan.experiment.cells(plan.config))
-        left = {name: cell for name, cell in cells.items() if not context.is_finished(cell)}
+        left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
         known = plan.experiment.estimate(plan.config)
-        return Work(cells, left, cost_of(left.values()) if known is None else known)
+        return Work(cells, left, estimate_of(left.values()) if known is None else known)
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether a run is there and will be used; nothing is written."""
@@ -208,7 +213,7 @@ class Lab:
         """
         workers = workers_for(self.workers, cells)
         if self.limits:
-            refuse_beyond(estimate, workers, room_for(estimate))
+            refuse_beyond(estimate, workers, _room_for(estimate))
         if self.notice and (line := told(estimate, workers)):
             self.notice(line)
 
@@ -223,67 +228,67 @@ class Lab:
     def _side_by_side(
         self, plans: Mapping[int, Plan], failures: list[RopelabError]
     ) -> Iterator[tuple[int, Run]]:
-        """Make runs that read no other one; errors are added to `failures`."""
+        """Make runs that read no other one; errors of runs that fail are added to `failures`."""
         context, start = self.context(), _Start()
+        reused: dict[int, Run] = {}
         works: dict[int, Work] = {}
         for number, plan in plans.items():
-            try:
-                with naming(plan.label.origin):
-                    found = self._found(plan)
-            except RopelabError as error:
-                failures.append(error)
-                continue
-            if found:
-                yield number, found
-                continue
-            if self.results is not None:
-                store.check_writable(self.results)
-            works[number] = self.work(plan, context)
-        self._announce_all({plans[number]: work for number, work in works.items()})
+            with naming(plan.label.origin):
+                if run := self._found(plan):
+                    reused[number] = run
+                    continue
+                works[number] = self.work(plan, context)
+        left = {name: cell for work in works.values() for name, cell in work.left.items()}
+        self._announce_all({plans[number]: work for number, work in works.items()}, left)
+        if works and self.results is not None:
+            store.check_writable(self.results)
+        yield from reused.items()
 
-        missing = {name: cell for work in works.values() for name, cell in work.left.items()}
-        # Workers begin at once; runs that lack no cell are finished here meanwhile.
-        done = self.engine.compute(list(missing.values()), context)
         waiting = {number: set(work.left) for number, work in works.items()}
         errors: dict[int, list[Exception]] = {number: [] for number in works}
-        ready = [number for number, left in waiting.items() if not left]
-        for cell, failed in chain([(None, None)], done):
-            if cell is not None:
-                name = name_of(cell)
-                ready = [number for number, left in waiting.items() if name in left]
-            for number in ready:
-                if cell is not None:
-                    waiting[number].discard(name)
-                if failed and failed not in errors[number]:
-                    errors[number].append(failed)
-                if waiting[number] or errors[number]:
-                    continue
+
+        def made(numbers: Iterable[int]) -> Iterator[tuple[int, Run]]:
+            for number in numbers:
                 try:
                     with naming(plans[number].label.origin):
-                        yield number, self._make(plans[number], works[number], context, start)
-                except RopelabError as raised:
-                    failures.append(raised)
-        for number, raised_by in errors.items():
-            if raised_by:
-                failures.append(_one_error(raised_by, plans[number].label.origin))
+                        run = self._make(plans[number], works[number], context, start)
+                except RopelabError as error:
+                    failures.append(error)
+                else:
+                    yield number, run
 
-    def _announce_all(self, works: Mapping[Plan, Work]) -> None:
+        yield from made(number for number, missing in waiting.items() if not missing)
+        with closing(self.engine.compute(list(left.values()), context)) as finished:
+            for cell, error in finished:
+                name = name_of(cell)
+                concerned = [number for number, missing in waiting.items() if name in missing]
+                for number in concerned:
+                    waiting[number].remove(name)
+                    # What starts from a cell that failed ends with the same error.
+                    if error and error not in errors[number]:
+                        errors[number].append(error)
+                yield from made(n for n in concerned if not (waiting[n] or errors[n]))
+        for number, raised in errors.items():
+            if raised:
+                failures.append(_one_error(raised, plans[number].label.origin))
+
+    def _announce_all(self, works: Mapping[Plan, Work], left: Mapping[str, Cell]) -> None:
         """Say the cost of all runs together; refuse where a run, or all of them, cost too much."""
         for plan, work in works.items():
             with naming(plan.label.origin):
                 replace(self, notice=None).announce(work.estimate, list(work.left.values()))
-        left = {name: cell for work in works.values() for name, cell in work.left.items()}
         whole = [work.estimate for work in works.values() if not work.cells]
-        self.announce(sum(whole, cost_of(left.values())), list(left.values()))
-        # How training computes, so that a slow machine is no surprise.
-        configs = [plan.config.model_dump() for plan in works]
-        chosen = {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
-        for dtype, device in sorted(chosen):
-            if self.notice:
+        self.announce(sum(whole, estimate_of(left.values())), list(left.values()))
+        if self.notice:
+            # So that a slow machine is no surprise.
+            configs = [plan.config.model_dump() for plan in works]
+            for dtype, device in sorted(
+                {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
+            ):
                 self.notice(about_dtype(dtype, device))
 
     def _found(self, plan: Plan) -> Run | None:
-        """The finished run of a plan, its figures drawn; None where it is to be made."""
+        """Return the finished run of a plan, its figures drawn; None where it is to be made."""
         if self.results is None or self.force:
             return None
         identity = self._identity(plan)
@@ -307,7 +312,7 @@ class Lab:
         return run
 
     def _stored(self, plan: Plan, identity: store.Identity, folder: Path) -> Run | None:
-        """The finished run of a folder, None without one, DamagedError where it was changed."""
+        """Return the finished run of a folder, None without one; DamagedError if it was changed."""
         found = store.find(folder, identity)
         if found is None:
             return None
@@ -338,64 +343,50 @@ class Lab:
         if self.results is None:
             tables = _tables(plan, Values(context))
             return Run(experiment, config, tables, experiment.answer(tables))
-        results = self.results
         identity = self._identity(plan)
-        folder = identity.folder(results)
+        folder = identity.folder(self.results)
         with locked(folder, self.waiting):
             # Another process may have made it meanwhile.
-            found = None
             with suppress(DamagedError):
-                found = None if self.force else self._stored(plan, identity, folder)
-            if found is None:
-                values = Values(context, lambda name: _stored_runs(results, name))
-                self._save(plan, identity, folder, work, values, start)
-                found = self._stored(plan, identity, folder)
-                if found is None:
-                    raise DamagedError(f"what was just written to {folder} cannot be read back")
-                found = replace(found, reused=False)
-        return found
-
-    def _save(
-        self,
-        plan: Plan,
-        identity: store.Identity,
-        folder: Path,
-        work: Work,
-        values: Values,
-        start: "_Start",
-    ) -> None:
-        experiment, config = plan.experiment, plan.config
-        tables = _tables(plan, values)
-        run = Run(experiment, config, tables, experiment.answer(tables))
-        times = experiment.times(config, values)
-        counts = {"computed": len(work.left), "reused": len(work.cells) - len(work.left)}
-        about = {
-            **_optional(title=plan.label.title),
-            "question": config.asks(experiment.question),
-            "cannot_show": experiment.cannot_show,
-            "answer": run.answer,
-            "summary": store.to_records(run.summary()),
-            "command": store.command_of(identity),
-            "start": start.date.isoformat(timespec="seconds"),
-            "seconds": round(time.perf_counter() - start.clock, 3),
-            **_optional(
-                measurements=counts if work.cells else {},
-                times={name: store.to_records(table) for name, table in times.items()},
-            ),
-        }
-        store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
+                if not self.force and (run := self._stored(plan, identity, folder)):
+                    return run
+            values = Values(context, partial(_stored_runs, self.results))
+            tables = _tables(plan, values)
+            run = Run(experiment, config, tables, experiment.answer(tables))
+            times = experiment.times(config, values)
+            counts = {"computed": len(work.left), "reused": len(work.cells) - len(work.left)}
+            optional = {
+                "title": plan.label.title,
+                "measurements": counts if work.cells else {},
+                "times": {name: store.to_records(table) for name, table in times.items()},
+            }
+            about = {
+                "question": config.asks(experiment.question),
+                "cannot_show": experiment.cannot_show,
+                "answer": run.answer,
+                "summary": store.to_records(run.summary()),
+                "command": store.command_of(identity),
+                "start": start.date.isoformat(timespec="seconds"),
+                "seconds": round(time.perf_counter() - start.clock, 3),
+                **{name: entry for name, entry in optional.items() if entry},
+            }
+            store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
+            made = self._stored(plan, identity, folder)
+        if made is None:
+            raise DamagedError(f"what was just written to {folder} cannot be read back")
+        return replace(made, reused=False)
 
 
 @dataclass(frozen=True)
 class _Start:
-    """When work began."""
+    """The time at which work began."""
 
     date: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.perf_counter)
 
 
 def _tables(plan: Plan, values: Values) -> Tables:
-    """The tables of a run; those of experiments that the ledger judges end in `literature`."""
+    """Make the tables of a run; those of experiments that the ledger judges end in `literature`."""
     tables = dict(plan.experiment.tables(plan.config, values))
     if plan.experiment.name in JUDGED:
         # Imported here: the mathematics answers without torch, and the ledger is above them.
@@ -411,7 +402,7 @@ def _stored_runs(results: Path, name: str) -> list[Stored]:
 
 
 def _one_error(errors: Sequence[Exception], origin: str) -> RopelabError:
-    """One error for all cells that failed; one that is no user's business is raised as it is."""
+    """Make one error of those of all cells that failed; one that is a bug is raised unchanged."""
     first = next((error for error in errors if not isinstance(error, RopelabError)), errors[0])
     if not isinstance(first, RopelabError):
         raise first
@@ -419,13 +410,8 @@ def _one_error(errors: Sequence[Exception], origin: str) -> RopelabError:
     return type(first)(f"{f'{origin}: ' if origin else ''}{first}{more}")
 
 
-def cost_of(cells: Iterable[Cell]) -> Estimate:
-    """Add up what cells cost."""
-    return sum((cell.needs.cost() for cell in cells), Estimate())
-
-
 def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
-    """How many processes compute cells side by side, as the engine will decide."""
+    """Return the number of processes that compute cells side by side, as the engine will decide."""
     if asked == 1 or not cells:
         return 1
     from ropelab.runs.engine.capacity import machine_for
@@ -433,8 +419,8 @@ def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
     return machine_for(asked, [cell.needs for cell in cells]).workers
 
 
-def room_for(estimate: Estimate) -> float:
-    """Bytes that work may need; this machine is asked only where it could be too much."""
+def _room_for(estimate: Estimate) -> float:
+    """Return the bytes that work may need; this machine is asked only if it could be too much."""
     # With less memory free than an ordinary cell needs, one is tried anyway.
     ordinary = Needs().memory_bytes
     if estimate.bytes <= ordinary:
@@ -442,11 +428,6 @@ def room_for(estimate: Estimate) -> float:
     from ropelab.runs.engine.capacity import available_memory
 
     return available_memory()
-
-
-def _optional(**entries: Any) -> dict[str, Any]:
-    """Manifest entries that only some experiments have."""
-    return {name: entry for name, entry in entries.items() if entry}
 
 
 def run(

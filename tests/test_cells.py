@@ -3,12 +3,15 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from ropelab.runs.cells import CellName, Cells, Parcel
+
+SAME = CellName("eval", 1, {"seed": 0})
 
 
 class Maker:
@@ -25,8 +28,8 @@ class Maker:
 
 def test_a_finished_cell_is_read_back(tmp_path):
     make = Maker(0.1 + 0.2)
-    first = Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=make)
-    second = Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=make)
+    first = Cells(tmp_path).tables(CellName("eval", 1, {"seed": 0}), make)
+    second = Cells(tmp_path).tables(CellName("eval", 1, {"seed": 0}), make)
     assert make.calls == 1
     assert first["t"].x[0] == second["t"].x[0] == 0.1 + 0.2
 
@@ -34,9 +37,8 @@ def test_a_finished_cell_is_read_back(tmp_path):
 @pytest.mark.parametrize("changes", [{"version": 2}, {"key": {"seed": 1}}, {"kind": "other"}])
 def test_whatever_a_cell_depends_on_makes_another_cell(tmp_path, changes):
     make = Maker()
-    same = {"kind": "eval", "version": 1, "key": {"seed": 0}}
-    Cells(tmp_path).tables(**same, make=make)
-    Cells(tmp_path).tables(**{**same, **changes}, make=make)
+    Cells(tmp_path).tables(SAME, make)
+    Cells(tmp_path).tables(replace(SAME, **changes), make)
     assert make.calls == 2
 
 
@@ -45,51 +47,38 @@ def test_a_failing_cell_leaves_nothing(tmp_path):
         raise RuntimeError("diverged")
 
     with pytest.raises(RuntimeError):
-        Cells(tmp_path).tables(kind="eval", version=1, key={}, make=fail)
+        Cells(tmp_path).tables(CellName("eval", 1, {}), fail)
     make = Maker()
-    Cells(tmp_path).tables(kind="eval", version=1, key={}, make=make)
+    Cells(tmp_path).tables(CellName("eval", 1, {}), make)
     assert make.calls == 1
 
 
 def test_again_makes_each_cell_anew_once(tmp_path):
     make = Maker()
-    same = {"kind": "eval", "version": 1, "key": {}, "make": make}
-    Cells(tmp_path).tables(**same)
+    Cells(tmp_path).tables(SAME, make)
     forced = Cells(tmp_path, again="a run")
-    forced.tables(**same)
-    forced.tables(**same)
+    forced.tables(SAME, make)
+    forced.tables(SAME, make)
     assert make.calls == 2
 
 
 def test_a_directory_keeps_its_files_between_visits(tmp_path):
     for cells in (Cells(tmp_path), Cells(tmp_path)):
-        with cells.directory(kind="model", version=1, key={"seed": 0}) as folder:
+        with cells.directory(CellName("model", 1, {"seed": 0})) as folder:
             seen = (folder / "step").exists()
             (folder / "step").write_text("7")
     assert seen
-    with Cells(tmp_path, again="a run").directory(
-        kind="model", version=1, key={"seed": 0}
-    ) as folder:
+    with Cells(tmp_path, again="a run").directory(CellName("model", 1, {"seed": 0})) as folder:
         assert not (folder / "step").exists()
 
 
 def test_without_a_folder_cells_live_as_long_as_the_object():
     cells, make = Cells(), Maker()
-    cells.tables(kind="eval", version=1, key={}, make=make)
-    cells.tables(kind="eval", version=1, key={}, make=make)
+    cells.tables(CellName("eval", 1, {}), make)
+    cells.tables(CellName("eval", 1, {}), make)
     assert make.calls == 1
 
 
-def test_what_was_there_before_is_counted_apart(tmp_path):
-    Cells(tmp_path).tables(kind="eval", version=1, key={"seed": 0}, make=Maker())
-    cells = Cells(tmp_path)
-    assert cells.counts() == {}
-    for seed in (0, 1, 1):
-        cells.tables(kind="eval", version=1, key={"seed": seed}, make=Maker())
-    assert cells.counts() == {"computed": 1, "reused": 1}
-
-
-SAME = {"kind": "eval", "version": 1, "key": {"seed": 0}}
 SPOIL = {
     "a digit": lambda path: path.write_bytes(path.read_bytes().replace(b"1", b"2", 1)),
     "a cut": lambda path: path.write_bytes(path.read_bytes()[:-2]),
@@ -102,46 +91,46 @@ SPOIL = {
 @pytest.mark.parametrize("file", ["t.csv", "cell.json"])
 @pytest.mark.parametrize("spoil", SPOIL)
 def test_a_damaged_cell_is_computed_again_and_said(tmp_path, capsys, file, spoil):
-    whole = Cells(tmp_path).tables(**SAME, make=Maker(1.5))["t"]
+    whole = Cells(tmp_path).tables(SAME, Maker(1.5))["t"]
     (folder,) = (tmp_path / "eval").iterdir()
     spoilt = SPOIL[spoil]
     if (file, spoil) == ("cell.json", "a digit"):  # one that counts, not just any
         spoilt = lambda path: path.write_text(path.read_text().replace(": 0", ": 1"))  # noqa: E731
     spoilt(folder / file)
-    assert not Cells(tmp_path).finished(**SAME)
+    assert not Cells(tmp_path).finished(SAME)
     make = Maker(1.5)
-    pd.testing.assert_frame_equal(Cells(tmp_path).tables(**SAME, make=make)["t"], whole)
+    pd.testing.assert_frame_equal(Cells(tmp_path).tables(SAME, make)["t"], whole)
     assert make.calls == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert file in line
     assert line.endswith("computed again")
-    assert Cells(tmp_path).finished(**SAME)
+    assert Cells(tmp_path).finished(SAME)
 
 
 def test_a_cell_that_lies_under_another_name_is_not_taken_for_it(tmp_path, capsys):
-    Cells(tmp_path).tables(**SAME, make=Maker(1.0))
+    Cells(tmp_path).tables(SAME, Maker(1.0))
     (folder,) = (tmp_path / "eval").iterdir()
-    other = {**SAME, "key": {"seed": 1}}
-    Cells(tmp_path).tables(**other, make=Maker(2.0))
+    other = replace(SAME, key={"seed": 1})
+    Cells(tmp_path).tables(other, Maker(2.0))
     (copy,) = (path for path in (tmp_path / "eval").iterdir() if path != folder)
     shutil.rmtree(copy)
     shutil.copytree(folder, copy)
-    assert Cells(tmp_path).tables(**other, make=Maker(2.0))["t"].x[0] == 2.0
+    assert Cells(tmp_path).tables(other, Maker(2.0))["t"].x[0] == 2.0
     assert "computed again" in capsys.readouterr().err
 
 
 def test_cells_leave_no_lock_files(tmp_path):
-    Cells(tmp_path).tables(**SAME, make=Maker())
-    with Cells(tmp_path).directory(kind="model", version=1, key={}) as folder:
+    Cells(tmp_path).tables(SAME, Maker())
+    with Cells(tmp_path).directory(CellName("model", 1, {})) as folder:
         (folder / ".left by a dead process.new").touch()
-    with Cells(tmp_path).directory(kind="model", version=1, key={}):
+    with Cells(tmp_path).directory(CellName("model", 1, {})):
         pass
     files = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
     assert files == ["cell.json", "cell.json", "t.csv"]
 
 
 def test_a_cell_tells_what_it_is(tmp_path):
-    Cells(tmp_path).tables(**SAME, make=Maker())
+    Cells(tmp_path).tables(SAME, Maker())
     (file,) = (tmp_path / "eval").glob("*/cell.json")
     about = json.loads(file.read_text())
     assert (about["kind"], about["version"], about["key"]) == ("eval", 1, {"seed": 0})
@@ -153,17 +142,17 @@ def test_a_cell_travels_in_a_parcel_to_the_cells_of_another_machine(tmp_path):
     name = CellName("copy", 1, {"seed": 0})
     assert here.packed(name) is None
     table = pd.DataFrame({"seed": [0], "value": [0.1 + 0.2]})
-    here.tables(kind="copy", version=1, key={"seed": 0}, make=lambda: {"values": table})
+    here.tables(name, lambda: {"values": table})
     parcel = pickle.loads(pickle.dumps(here.packed(name)))
     there.unpack(parcel)
     assert there.packed(name) == parcel
-    assert there.finished(kind="copy", version=1, key={"seed": 0})
+    assert there.finished(name)
 
 
 def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
     cells = Cells(tmp_path)
     name = CellName("model", 1, {"seed": 0})
-    with cells.directory(kind="model", version=1, key={"seed": 0}) as folder:
+    with cells.directory(CellName("model", 1, {"seed": 0})) as folder:
         (folder / "checkpoint").write_text("half done")
         (folder / "leftover").write_text("old")
     described = cells.packed(name).files["cell.json"]
@@ -173,6 +162,6 @@ def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
 
 def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):
     name = CellName("copy", 1, {"seed": 0})
-    Cells(tmp_path).tables(kind="copy", version=1, key={"seed": 0}, make=dict)
+    Cells(tmp_path).tables(name, dict)
     assert Cells(tmp_path).packed(name) is not None
     assert Cells(tmp_path, again="a new run").packed(name) is None

@@ -20,6 +20,7 @@ FLOORS = (
     ("claims",),
     ("experiments",),
     ("lab",),
+    ("sweeps",),
     ("cli",),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}

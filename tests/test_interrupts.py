@@ -12,7 +12,8 @@ from ropelab.runs import interrupts
 
 LONG = """
 import hashlib, sys
-from ropelab import interrupts, outcome
+from ropelab.cli import outcome
+from ropelab.runs import interrupts
 
 def one_long_call():
     with interrupts.held() as arrived:
@@ -86,7 +87,7 @@ def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
 
 IN_EXEC = """
 import sys
-from ropelab import outcome
+from ropelab.cli import outcome
 sys.exit(outcome.status_of(lambda: exec("raise KeyboardInterrupt")))
 """
 

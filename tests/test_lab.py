@@ -7,18 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from ropelab.errors import InputError
-from ropelab.lab import Lab
+from ropelab import experiments
+from ropelab.errors import InputError, MachineError
+from ropelab.lab import Lab, Plan
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
+from ropelab.runs.engine import Here
 from ropelab.runs.manifest import read_manifest, write_manifest
-from tests.toy import Toy, ToyConfig, toy
+from tests.toy import Toy, ToyConfig, plan, toy
 
 
 class NamedConfig(Config):
@@ -29,7 +31,7 @@ class NamedConfig(Config):
 
 @pytest.fixture
 def lab(tmp_path):
-    Toy.runs = 0
+    Toy.runs = Toy.cells_computed = 0
     return Lab(tmp_path / "results")
 
 
@@ -38,7 +40,7 @@ def files(folder):
 
 
 def test_a_run_leaves_everything_that_describes_it(lab):
-    run = lab.carry_out(toy(), ToyConfig(base=5e5))
+    run = lab.run(plan(base=5e5))
     assert files(run.folder) == [
         "config.toml",
         "figures/toy.png",
@@ -59,26 +61,26 @@ def test_a_run_leaves_everything_that_describes_it(lab):
 
 
 def test_the_name_follows_from_the_config_alone(lab, tmp_path):
-    one = lab.carry_out(toy(), ToyConfig(base=5e5)).folder
-    two = Lab(tmp_path / "elsewhere").carry_out(toy(), ToyConfig(base=5e5)).folder
-    other = lab.carry_out(toy(), ToyConfig(base=5e5, seed=1)).folder
+    one = lab.run(plan(base=5e5)).folder
+    two = Lab(tmp_path / "elsewhere").run(plan(base=5e5)).folder
+    other = lab.run(plan(base=5e5, seed=1)).folder
     assert one.name == two.name != other.name
     assert one.name.startswith("base-500000-")
-    assert lab.carry_out(toy(), ToyConfig()).folder.name.startswith("default-")
+    assert lab.run(plan()).folder.name.startswith("default-")
 
 
 def test_a_finished_run_is_reused_and_force_makes_it_again(lab):
-    assert not lab.carry_out(toy(), ToyConfig()).reused
-    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert not lab.run(plan()).reused
+    assert lab.run(plan()).reused
     assert Toy.runs == 1
-    assert not replace(lab, force=True).carry_out(toy(), ToyConfig()).reused
+    assert not replace(lab, force=True).run(plan()).reused
     assert Toy.runs == 2
 
 
 def test_the_stored_config_reads_back_as_the_same_config(lab):
     from ropelab.runs.config import build, read_toml
 
-    run = lab.carry_out(toy(), ToyConfig(base=123.5, seed=3))
+    run = lab.run(plan(base=123.5, seed=3))
     name, values = read_toml(run.folder / "config.toml")
     assert name == "toy"
     assert build(ToyConfig, values) == run.config
@@ -86,7 +88,7 @@ def test_the_stored_config_reads_back_as_the_same_config(lab):
 
 @pytest.mark.parametrize("damage", ["version", "table", "missing table", "manifest"])
 def test_what_does_not_fit_any_more_is_not_reused(lab, damage):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     experiment = toy()
     if damage == "version":
         experiment = replace(experiment, version=2)
@@ -96,23 +98,23 @@ def test_what_does_not_fit_any_more_is_not_reused(lab, damage):
         (run.folder / "tables/toy.csv").unlink()
     else:
         (run.folder / "manifest.json").write_text("{")
-    again = lab.carry_out(experiment, ToyConfig())
+    again = lab.run(plan(experiment=experiment))
     assert not again.reused
     assert again.folder == run.folder
-    assert lab.carry_out(experiment, ToyConfig()).reused
+    assert lab.run(plan(experiment=experiment)).reused
 
 
 def test_changed_inputs_make_the_run_again(lab, monkeypatch):
-    lab.carry_out(toy(), ToyConfig())
+    lab.run(plan())
     monkeypatch.setattr(ToyConfig, "inputs", lambda self: {"corpus": "another"})
-    assert not lab.carry_out(toy(), ToyConfig()).reused
+    assert not lab.run(plan()).reused
 
 
 def test_a_failing_run_leaves_the_results_as_they_were(lab):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     before = files(lab.results)
     with pytest.raises(RuntimeError, match="unlucky"):
-        lab.carry_out(toy(), ToyConfig(seed=13))
+        lab.run(plan(seed=13))
     assert [f for f in files(lab.results) if not f.endswith(".lock")] == [
         f for f in before if not f.endswith(".lock")
     ]
@@ -120,34 +122,34 @@ def test_a_failing_run_leaves_the_results_as_they_were(lab):
 
 
 def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
-    one = lab.carry_out(toy(), ToyConfig()).folder
-    two = Lab(tmp_path / "elsewhere").carry_out(toy(), ToyConfig()).folder
+    one = lab.run(plan()).folder
+    two = Lab(tmp_path / "elsewhere").run(plan()).folder
     for name in ("tables/toy.csv", "config.toml", "figures/toy.png"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
 def test_figures_nobody_asked_for_are_drawn_when_somebody_does(lab):
-    plain = replace(lab, figures=False).carry_out(toy(), ToyConfig())
+    plain = replace(lab, figures=False).run(plan())
     assert not (plain.folder / "figures").exists()
     assert read_manifest(plain.folder)["figures"] is None
     tables = (plain.folder / "tables/toy.csv").read_bytes()
-    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert lab.run(plan()).reused
     assert read_manifest(plain.folder)["figures"] == ["figures/toy.png"]
     assert (plain.folder / "figures/toy.png").exists()
     assert (plain.folder / "tables/toy.csv").read_bytes() == tables
 
 
 def test_redraw_makes_only_the_figures_again(lab):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     (run.folder / "figures/toy.png").unlink()
-    assert replace(lab, redraw=True).carry_out(toy(), ToyConfig()).reused
+    assert replace(lab, redraw=True).run(plan()).reused
     assert (run.folder / "figures/toy.png").exists()
     assert Toy.runs == 1
 
 
 @pytest.mark.parametrize("damage", ["cut short", "a bit", "gone", "a folder"])
 def test_a_damaged_figure_is_drawn_again(lab, damage):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     figure = run.folder / "figures/toy.png"
     whole = figure.read_bytes()
     figure.unlink()
@@ -157,45 +159,45 @@ def test_a_damaged_figure_is_drawn_again(lab, damage):
         half = len(whole) // 2
         spoilt = {"cut short": whole[:-20], "a bit": whole[:half] + b"?" + whole[half + 1 :]}
         figure.write_bytes(spoilt[damage])
-    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert lab.run(plan()).reused
     assert figure.read_bytes() == whole
     assert Toy.runs == 1
 
 
 def test_a_damaged_table_is_said_and_the_run_made_again(lab, capsys):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     (run.folder / "tables/toy.csv").write_text("base,length_tokens\n1,1\n")
     assert store.stored_runs(lab.results, "toy", 1) == []
     assert "left out" in capsys.readouterr().err
-    assert lab.carry_out(toy(), ToyConfig()).tables["toy"].base[0] == 1e4
+    assert lab.run(plan()).tables["toy"].base[0] == 1e4
     assert capsys.readouterr().err.endswith("is not what was written: the run is made again\n")
 
 
 def test_reading_a_finished_run_writes_nothing(lab, monkeypatch):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
 
     def refuse(*_, **__):
         raise AssertionError("something was written")
 
     for name in ("mkdir", "touch", "rename", "unlink", "write_text"):
         monkeypatch.setattr(f"pathlib.Path.{name}", refuse)
-    again = lab.carry_out(toy(), ToyConfig())
+    again = lab.run(plan())
     assert again.reused
     assert again.tables["toy"].equals(run.tables["toy"])
 
 
 def test_a_run_without_figures_is_reused_where_none_can_be_drawn(lab, monkeypatch, capsys):
-    replace(lab, figures=False).carry_out(toy(), ToyConfig())
+    replace(lab, figures=False).run(plan())
 
     def read_only(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("pathlib.Path.touch", read_only)
-    assert lab.carry_out(toy(), ToyConfig()).reused
+    assert lab.run(plan()).reused
     assert "figures are not drawn: cannot write to the results folder" in capsys.readouterr().err
     for asked in (replace(lab, redraw=True), replace(lab, force=True)):
         with pytest.raises(InputError, match="Read-only file system"):
-            asked.carry_out(toy(), ToyConfig())
+            asked.run(plan())
 
 
 FOREIGN = ["[]", "{}", '{"experiment": "toy"}', "not JSON", "[" * 100_000, '{"tables": 3}', "\0"]
@@ -203,7 +205,7 @@ FOREIGN = ["[]", "{}", '{"experiment": "toy"}', "not JSON", "[" * 100_000, '{"ta
 
 @pytest.mark.parametrize("text", FOREIGN, ids=lambda text: text[:10])
 def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
-    whole = lab.carry_out(toy(), ToyConfig())
+    whole = lab.run(plan())
     foreign = lab.results / "toy" / "foreign" / "manifest.json"
     foreign.parent.mkdir()
     foreign.write_text(text)
@@ -214,7 +216,7 @@ def test_a_foreign_manifest_is_left_alone_and_said_once(lab, capsys, text):
 
 
 def test_names_in_a_manifest_stay_inside_its_folder(lab):
-    folder = lab.carry_out(toy(), ToyConfig()).folder
+    folder = lab.run(plan()).folder
     manifest = json.loads((folder / "manifest.json").read_text())
     for changes in ({"figures": ["../x.png"]}, {"tables": {"../x": manifest["tables"]["toy"]}}):
         write_manifest(folder, {**manifest, **changes})
@@ -235,19 +237,19 @@ CHANGES = {
 
 @pytest.mark.parametrize("entry", CHANGES)
 def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(lab, capsys, entry):
-    run = lab.carry_out(toy(), ToyConfig())
+    run = lab.run(plan())
     path = run.folder / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps({**manifest, entry: CHANGES[entry]}))
     assert read_manifest(run.folder) is None
     assert store.stored_runs(lab.results, "toy", 1) == []
     assert capsys.readouterr().err == f"left out: {path} is not what was written\n"
-    assert not lab.carry_out(toy(), ToyConfig()).reused
+    assert not lab.run(plan()).reused
     assert read_manifest(run.folder)["answer"] == run.answer
 
 
 def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
-    folder = lab.carry_out(toy(), ToyConfig()).folder
+    folder = lab.run(plan()).folder
     manifest = json.loads((folder / "manifest.json").read_text())
     assert list(manifest)[-1] == "sha256"
     (folder / "manifest.json").write_text(json.dumps(manifest, sort_keys=True))
@@ -274,11 +276,11 @@ def checkout(tmp_path):
     (tmp_path / "tracked").touch()
     git(tmp_path, "add", "tracked")
     git(tmp_path, "-c", "user.name=x", "-c", "user.email=x", "commit", "-m", "x")
-    shutil.copytree(Path(store.__file__).parent, tmp_path / "venv" / "ropelab")
+    shutil.copytree(Path(store.__file__).parents[1], tmp_path / "venv" / "ropelab")
     return tmp_path
 
 
-ASK = "from ropelab import store; print(store._commit())"
+ASK = "from ropelab.runs import store; print(store._commit())"
 
 
 def test_a_package_inside_another_repository_claims_no_commit(checkout):
@@ -290,7 +292,7 @@ def test_a_package_inside_another_repository_claims_no_commit(checkout):
 
 def test_the_commit_is_not_that_of_git_dir(checkout):
     head = ["git", "rev-parse", "HEAD"]
-    here = Path(store.__file__).parents[1]
+    here = Path(store.__file__).parents[2]
     ours = subprocess.run(head, cwd=here, capture_output=True, text=True).stdout.strip()
     environment = {**os.environ, "GIT_DIR": str(checkout / ".git"), "PYTHONPATH": str(here)}
     told = subprocess.run(
@@ -302,19 +304,19 @@ def test_the_commit_is_not_that_of_git_dir(checkout):
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(InputError, match="cannot write to the results folder"):
-        Lab(tmp_path / "results").carry_out(toy(), ToyConfig())
+        Lab(tmp_path / "results").run(plan())
 
 
 def test_without_results_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = Lab().carry_out(toy(), ToyConfig())
+    run = Lab().run(plan())
     assert run.folder is None
     assert list(tmp_path.iterdir()) == []
 
 
 def test_stored_runs_are_found_with_their_tables(lab):
-    lab.carry_out(toy(), ToyConfig(base=5e5))
-    lab.carry_out(toy(), ToyConfig(base=7e5))
+    lab.run(plan(base=5e5))
+    lab.run(plan(base=7e5))
     stored = store.stored_runs(lab.results, "toy", 1)
     assert [s.tables["toy"].base[0] for s in stored] == [5e5, 7e5]
     assert store.stored_runs(lab.results, "toy", 2) == []
@@ -331,11 +333,11 @@ def test_records_for_json_have_no_numbers_that_json_lacks():
 
 
 def test_a_run_is_called_after_its_config_file_and_found_under_any_name(lab):
-    first = lab.carry_out(toy(), ToyConfig(base=7.0), Label("three-seeds", "Seven"))
+    first = lab.run(plan(Label("three-seeds", "Seven"), base=7.0))
     assert first.folder.name.startswith("three-seeds-")
     assert read_manifest(first.folder)["title"] == "Seven"
     for label in (None, Label("another name")):
-        again = lab.carry_out(toy(), ToyConfig(base=7.0), label)
+        again = lab.run(plan(label, base=7.0))
         assert again.reused
         assert again.folder == first.folder
 
@@ -346,3 +348,118 @@ def test_a_config_file_may_have_a_title(tmp_path):
     assert (label.name, label.title, values) == ("three seeds", "Three seeds", {"base": 1})
     with pytest.raises(InputError, match="title must be text"):
         take_label(path, {"title": 3})
+
+
+class Engine(Here):
+    """Notes the cells that it computes, and whether it was left in good order."""
+
+    def __init__(self):
+        self.computed, self.is_open = [], False
+
+    def compute(self, cells, context):
+        self.computed += cells
+        self.is_open = True
+        try:
+            yield from super().compute(cells, context)
+        finally:
+            self.is_open = False
+
+
+def test_a_cell_of_several_runs_is_computed_once_and_counted_in_each_manifest(lab):
+    engine = Engine()
+    lab = replace(lab, engine=engine)
+    runs = dict(lab.run_all([plan(base=2.0), plan(base=3.0), plan(base=4.0, seed=1)]))
+    assert len(engine.computed) == Toy.cells_computed == 2
+    assert [runs[number].tables["toy"].base[0] for number in range(3)] == [2.0, 3.0, 4.0]
+    later = lab.run(plan(base=5.0, seed=1))
+    assert len(engine.computed) == 2
+    measured = [read_manifest(run.folder)["measurements"] for run in (runs[0], later)]
+    assert measured == [{"computed": 1, "reused": 0}, {"computed": 0, "reused": 1}]
+
+
+def test_the_same_run_asked_for_twice_is_made_once(lab):
+    runs = dict(lab.run_all([plan(), plan(label=Label("again")), plan(seed=1)]))
+    assert [runs[number].reused for number in range(3)] == [False, True, False]
+    assert Toy.runs == 2
+
+
+def test_a_run_that_fails_is_one_error_with_its_origin_and_the_others_are_kept(lab):
+    plans = [plan(), plan(Label(origin="x.toml, case 2"), seed=14), plan(seed=3)]
+    made = lab.run_all(plans)
+    assert {next(made)[0], next(made)[0]} == {0, 2}
+    with pytest.raises(MachineError) as error:
+        next(made)
+    assert str(error.value) == "x.toml, case 2: diverged"
+
+
+def test_cells_of_a_failed_run_are_not_computed_again(lab, monkeypatch):
+    monkeypatch.setattr(Toy, "answer", lambda self, tables: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        lab.run(plan())
+    monkeypatch.undo()
+    lab.run(plan())
+    assert Toy.cells_computed == 1
+
+
+def test_force_computes_cells_again_once_for_all_runs(lab):
+    lab.run(plan())
+    forced = replace(lab, force=True)
+    assert not any(run.reused for _, run in forced.run_all([plan(), plan(base=5.0)]))
+    assert Toy.cells_computed == 2
+
+
+def test_the_engine_is_left_when_nobody_wants_more_runs(lab):
+    engine = Engine()
+    made = replace(lab, engine=engine).run_all([plan(), plan(seed=1)])
+    next(made)
+    assert engine.is_open
+    made.close()
+    assert not engine.is_open
+
+
+class Reads(ToyConfig):
+    """A run that reads others and has one made first."""
+
+    def reads(self):
+        return ("toy",)
+
+    def requires(self):
+        return (("toy", {"base": 3.0}),)
+
+
+def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first(lab, monkeypatch):
+    monkeypatch.setattr(experiments, "load", lambda name: toy())
+    seen = []
+
+    class Reader(Toy):
+        def tables(self, config, values):
+            seen.extend(stored.tables["toy"].base[0] for stored in values.stored("toy"))
+            return super().tables(config, values)
+
+    reader = replace(toy(), name="reader")
+    reader = Reader(*(getattr(reader, each.name) for each in fields(reader)))
+    reading = Plan(reader, Reads(seed=1))
+    numbers = [number for number, _ in lab.run_all([reading, plan(base=7.0)])]
+    assert numbers == [1, 0]
+    assert sorted(seen) == [3.0, 7.0]
+    assert not Lab().run(reading).reused
+    assert Toy.runs == 4, "in memory nothing is required"
+
+
+TWICE = """
+import sys
+from pathlib import Path
+from ropelab.lab import Lab
+from tests.toy import plan
+run = Lab(Path(sys.argv[1])).run(plan(seed=5))
+print(run.reused, run.folder.name)
+"""
+
+
+def test_two_processes_that_make_the_same_run_agree(tmp_path):
+    command = [sys.executable, "-c", TWICE, str(tmp_path / "results")]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate(timeout=120)[0].split() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert told[0][1] == told[1][1]
+    assert len(list(store.finished(tmp_path / "results"))) == 1

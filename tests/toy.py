@@ -3,9 +3,11 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ropelab.errors import MachineError
 from ropelab.experiments import Experiment
-from ropelab.runs.config import Base, Config, Natural
-from ropelab.runs.estimate import Estimate
+from ropelab.lab import Plan
+from ropelab.runs.cell import Computation, Needs
+from ropelab.runs.config import Base, Config, Label, Natural
 
 
 class ToyConfig(Config):
@@ -15,21 +17,42 @@ class ToyConfig(Config):
     seed: Natural = 0
 
 
+def measured(seed):
+    """The only cell of a toy; it counts how often it is computed."""
+    Toy.cells_computed += 1
+    if seed == 13:
+        raise RuntimeError("unlucky")
+    if seed == 14:
+        raise MachineError("diverged")
+    return {"seed": pd.DataFrame({"length_tokens": [seed]})}
+
+
 class Toy(Experiment):
     """An experiment whose parts are here instead of in a folder; it counts its runs."""
 
-    runs = 0
+    runs = cells_computed = 0
 
-    def run(self, config, context):
-        """One row; the config decides its value."""
-        Toy.runs += 1
-        if config.seed == 13:
-            raise RuntimeError("unlucky")
-        return {"toy": pd.DataFrame({"base": [config.base], "length_tokens": [config.seed]})}
+    def check(self, config):
+        """All that can be asked for can be done."""
 
     def estimate(self, config):
-        """It is nothing."""
-        return Estimate()
+        """It is that of its cells."""
+
+    def cells(self, config):
+        """One, which does not depend on the base."""
+        needs = Needs(seconds=0.01)
+        about = {"kind": "toy", "version": 1, "title": "a toy", "needs": needs}
+        return [Computation(function=measured, inputs={"seed": config.seed}, **about)]
+
+    def tables(self, config, values):
+        """One row; the config decides its value."""
+        Toy.runs += 1
+        (cell,) = self.cells(config)
+        return {"toy": values[cell]["seed"].assign(base=config.base)[["base", "length_tokens"]]}
+
+    def times(self, config, values):
+        """Nothing is timed."""
+        return {}
 
     def answer(self, tables):
         """Say the base."""
@@ -48,4 +71,9 @@ class Toy(Experiment):
 
 def toy():
     """The experiment, as `experiments.load` would hand it out."""
-    return Toy("toy", "What is the base?", "anything else", 1, ToyConfig)
+    return Toy("toy", "What is the base?", "anything else", 1, ToyConfig, ())
+
+
+def plan(label=None, experiment=None, **values):
+    """A run of it."""
+    return Plan(experiment or toy(), ToyConfig(**values), label or Label())

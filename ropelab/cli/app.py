@@ -248,23 +248,25 @@ def run_files(
     combination is a run; each table [[case]] is a run. Such a file ends in one table and one
     figure of all its runs. What is finished is reused.
     """
-    from ropelab.runs.sweeps import command
-    from ropelab.show.gallery import check_name
-
     if not paths:
-        for line in builtin.told():
+        for line in builtin.lines():
             print_line(line)
         return
+    from ropelab.cli import files
+    from ropelab.show.gallery import check_name
+    from ropelab.sweeps.shares import read_shard
+
     check_name(index)
+    share = read_shard(shard) if shard else None
     draw_more = _more_figures(format, style)
     lab = replace(_lab(results, force, redraw, True, quiet), workers=workers, limits=not no_limits)
-    meant = [builtin.resolved(path) for path in paths]
-    request = command.Request(meant, lab, shard, print_line, draw_more, quiet)
+    found = [builtin.resolved(path) for path in paths]
     if dry_run:
-        command.tell(request)
-        return
-    with _engine(engine, workers, address) as started:
-        command.carry_out(request, started, index)
+        files.list_files(found, lab, share)
+    elif share:
+        files.run_share(found, lab, share, _engine(engine, workers, address))
+    else:
+        files.run_files(found, lab, _engine(engine, workers, address), draw_more, index, quiet)
 
 
 def _version(wanted: bool) -> None:

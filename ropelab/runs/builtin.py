@@ -26,7 +26,7 @@ def resolved(path: Path) -> Path:
     return next((option for option in options if option.exists()), path)
 
 
-def told() -> Iterator[str]:
+def lines() -> Iterator[str]:
     """A line for each config, with its first comment, folder by folder."""
     top = folder()
     files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from ropelab.runs.cells import CellName, Cells
+from ropelab.runs.cells import CellName, Cells, Named
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import fingerprint
 from ropelab.runs.machine import RATES, rate
@@ -90,7 +90,7 @@ class Needs:
         """A measure of the work that is the same on every machine, so that all shards agree."""
         return self.operations / RATES["float32"] + self.seconds
 
-    def cost(self) -> Estimate:
+    def estimate(self) -> Estimate:
         """Estimate a cell on one core; on a GPU without a time, as no rate was measured there."""
         if self.gpu:
             return Estimate(parts=1)
@@ -100,27 +100,12 @@ class Needs:
         return Estimate(seconds, self.memory_bytes, longest=seconds, parts=1)
 
 
-class Cell(Protocol):
+class Cell(Named, Protocol):
     """An independent piece of a run: one model trained, one evaluation, one piece of arithmetic.
 
     A small frozen dataclass that can be pickled: it may be computed in another process, or on
     another machine, and loads its inputs (a corpus, the weights of a model) there.
     """
-
-    @property
-    def kind(self) -> str:
-        """A name such as `extrapolate-text`; cells of a kind are kept together."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Raised when the numbers change their meaning."""
-        ...
-
-    @property
-    def key(self) -> Mapping[str, Any]:
-        """Everything its tables depend on, json-able."""
-        ...
 
     @property
     def title(self) -> str:
@@ -162,13 +147,7 @@ class Context:
 
     def compute(self, cell: Cell) -> Tables:
         """Return the tables of a cell, computed here if they are not there yet."""
-        return self.cells.tables(
-            kind=cell.kind, version=cell.version, key=cell.key, make=partial(cell.tables, self)
-        )
-
-    def is_finished(self, cell: Cell) -> bool:
-        """Whether the tables of a cell are there."""
-        return self.cells.finished(kind=cell.kind, version=cell.version, key=cell.key)
+        return self.cells.tables(cell, partial(cell.tables, self))
 
 
 def no_runs(experiment: str) -> list[Stored]:
@@ -197,9 +176,9 @@ def name_of(cell: Cell) -> str:
     return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
 
 
-def identity_of(cell: Cell) -> CellName:
-    """Return what names the folder of a cell."""
-    return CellName(cell.kind, cell.version, cell.key)
+def estimate_of(cells: Iterable[Cell]) -> Estimate:
+    """Add up what cells take."""
+    return sum((cell.needs.estimate() for cell in cells), Estimate())
 
 
 def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:

@@ -1,8 +1,7 @@
-"""Cells: one model, one method, one seed. Each is kept under the hash of its own small config.
+"""Finished cells on disk, each in a folder named by the hash of all that its values depend on.
 
-An interrupted experiment keeps the cells it finished, and a changed config repeats only the cells
-that changed. A cell carries the hash of every table; one that is not as it was written is computed
-again, and said.
+An interrupted run keeps the cells it finished, and a changed config repeats only those that
+changed. A cell carries the hash of every table; one that was changed is computed again.
 """
 
 import json
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -31,15 +30,33 @@ from ropelab.runs.folders import (
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError, read_tables, write_tables
 
+# Kind, version and key of a cell, which name its folder, and the hashes of its tables.
 FILE = "cell.json"
-"""Of each cell: kind, version and key, which name its folder, and the hashes of its tables."""
-LARGEST = 2**24
-"""Bytes that this may take."""
+LARGEST = 2**24  # bytes of this file
+
+
+class Named(Protocol):
+    """The part of a cell that identifies it."""
+
+    @property
+    def kind(self) -> str:
+        """A name such as `extrapolate-text`; cells of a kind are kept together."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Raised when the numbers change their meaning."""
+        ...
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Everything its tables depend on, json-able."""
+        ...
 
 
 @dataclass(frozen=True)
 class CellName:
-    """What identifies a cell: its kind, its version, and everything its values depend on."""
+    """A name alone, also of a folder that keeps other files than tables."""
 
     kind: str
     version: int
@@ -48,7 +65,7 @@ class CellName:
 
 @dataclass(frozen=True)
 class Parcel:
-    """The folder of a cell on its way to another machine: names of files and what is in them."""
+    """The folder of a cell on its way to another machine: the content of its files by name."""
 
     name: CellName
     files: Mapping[str, bytes]
@@ -69,137 +86,98 @@ class Cells:
         self.root = _temporary(self) if root is None else root
         self.again = again
         self._waiting = waiting
-        self._made: set[Path] = set()
-        self._computed = self._reused = 0
 
     def tables(
-        self,
-        *,
-        kind: str,
-        version: int,
-        key: Mapping[str, Any],
-        make: Callable[[], Mapping[str, pd.DataFrame]],
+        self, name: Named, make: Callable[[], Mapping[str, pd.DataFrame]]
     ) -> dict[str, pd.DataFrame]:
-        """The tables of one cell: read back if it was finished before, made otherwise.
+        """Return the tables of a cell: read back if it was finished before, made otherwise.
 
         Fresh tables are read back from disk too, so that both ways give the same values.
-
-        Args:
-            kind: what is measured, `copy-eval`; the folder's name.
-            version: raise it when the measurement changes its meaning.
-            key: the json-able config of this cell, everything its values depend on.
-            make: computes the tables.
         """
-        folder = self._folder(kind, version, key)
+        folder = self._folder(name)
         with locked(folder, self._waiting):
-            tables = self._read_again(folder)
-            if tables is not None:
-                self._reused += folder not in self._made
-                return tables
+            try:
+                found = self._read(folder)
+            except DamagedError as error:
+                say(f"{error}: computed again")
+                found = None
+            if found is not None:
+                return found
             made = make()
             with replaced(folder) as fresh:
                 hashes = write_tables(made, fresh)
-                tables = read_tables(fresh, hashes)
-                self._describe(fresh, kind, version, key, hashes)
-            self._note(folder)
-        return tables
+                found = read_tables(fresh, hashes)
+                self._describe(fresh, name, hashes)
+        return found
 
-    def finished(self, *, kind: str, version: int, key: Mapping[str, Any]) -> bool:
+    def finished(self, name: Named) -> bool:
         """Whether the tables of a cell are there, undamaged, and need not be made anew."""
         try:
-            return self._read(self._folder(kind, version, key)) is not None
+            return self._read(self._folder(name)) is not None
         except DamagedError:
             return False
 
-    def note_computed(self, *, kind: str, version: int, key: Mapping[str, Any]) -> None:
-        """Count a cell that another process computed for this one."""
-        self._note(self._folder(kind, version, key))
-
-    def _note(self, folder: Path) -> None:
-        self._made.add(folder)
-        self._computed += 1
-
-    def counts(self) -> dict[str, int]:
-        """How many cells were computed and how many were there before; empty if there were none."""
-        counts = {"computed": self._computed, "reused": self._reused}
-        return counts if any(counts.values()) else {}
-
     @contextmanager
-    def directory(self, *, kind: str, version: int, key: Mapping[str, Any]) -> Iterator[Path]:
-        """A locked folder of one cell that keeps its own files, such as training checkpoints.
+    def directory(self, name: Named) -> Iterator[Path]:
+        """Yield a locked folder that keeps other files, such as training checkpoints.
 
-        Whoever keeps files there sees for himself that they are read back as they were written.
+        These carry no hashes: their writer checks that they are read back unchanged.
         """
-        folder = self._folder(kind, version, key)
+        folder = self._folder(name)
         with locked(folder, self._waiting):
-            described = _described(folder)
-            if described is None or not self._is_current(described):
+            if not self._is_current(_description(folder)):
                 remove(folder if self.again or not folder.is_dir() else folder / FILE)
                 folder.mkdir(parents=True, exist_ok=True)
-                self._describe(folder, kind, version, key, {})
+                self._describe(folder, name, {})
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
 
-    def packed(self, name: CellName) -> Parcel | None:
-        """The folder of a cell as it is now; None if there is none that may be used."""
-        folder = self._folder(name.kind, name.version, name.key)
+    def packed(self, name: Named) -> Parcel | None:
+        """Return the folder of a cell; None if there is none that may be used."""
+        folder = self._folder(name)
         with locked(folder, self._waiting):
-            described = _described(folder)
-            if described is None or not self._is_current(described):
+            if not self._is_current(_description(folder)):
                 return None
             files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
             content = {path.name: path.read_bytes() for path in files if path.is_file()}
-        return Parcel(name, content)
+        return Parcel(CellName(name.kind, name.version, name.key), content)
 
     def unpack(self, parcel: Parcel) -> None:
         """Put the folder of a cell in its place, whole or not at all."""
-        name = parcel.name
-        folder = self._folder(name.kind, name.version, name.key)
+        folder = self._folder(parcel.name)
         with locked(folder, self._waiting), replaced(folder) as fresh:
             for file, content in parcel.files.items():
                 (fresh / file).write_bytes(content)
 
-    def _folder(self, kind: str, version: int, key: Mapping[str, Any]) -> Path:
-        return self.root / kind / fingerprint({"version": version, **key})
-
-    def _read_again(self, folder: Path) -> dict[str, pd.DataFrame] | None:
-        """The tables of a finished cell; what is damaged is said, and is to be made again."""
-        try:
-            return self._read(folder)
-        except DamagedError as error:
-            say(f"{error}: computed again")
-            return None
+    def _folder(self, name: Named) -> Path:
+        return self.root / name.kind / fingerprint({"version": name.version, **name.key})
 
     def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
-        """The tables of a finished cell that may be used, None where there is none.
+        """Return the tables of a finished cell that may be used, None where there is none.
 
         Raises:
             DamagedError: there is one, but not as it was written.
         """
         if not os.path.lexists(folder):
             return None
-        described = _described(folder)
-        if described is None:
+        description = _description(folder)
+        if description is None:
             raise DamagedError(f"{folder / FILE} is not what was written")
-        return read_tables(folder, described["tables"]) if self._is_current(described) else None
+        current = self._is_current(description)
+        return read_tables(folder, description["tables"]) if current else None
 
-    def _is_current(self, described: Mapping[str, Any]) -> bool:
+    def _is_current(self, description: Mapping[str, Any] | None) -> bool:
         """Whether a cell may be used: any may, unless this run makes all of them anew."""
-        return not self.again or described["again"] == self.again
+        if description is None:
+            return False
+        return not self.again or description["again"] == self.again
 
-    def _describe(
-        self,
-        folder: Path,
-        kind: str,
-        version: int,
-        key: Mapping[str, Any],
-        hashes: Mapping[str, str],
-    ) -> None:
+    def _describe(self, folder: Path, name: Named, hashes: Mapping[str, str]) -> None:
         about = {
-            "kind": kind,
-            "version": version,
-            "key": key,
+            "kind": name.kind,
+            "version": name.version,
+            "key": name.key,
             "again": self.again,
             "tables": hashes,
         }
@@ -208,8 +186,8 @@ class Cells:
             fresh.write_text(text + "\n", encoding="utf-8")
 
 
-def _described(folder: Path) -> dict[str, Any] | None:
-    """What a cell says of itself, None if that is not what was written for this folder."""
+def _description(folder: Path) -> dict[str, Any] | None:
+    """Return the content of a cell's file, None if it was not written for this folder."""
     try:
         about = json.loads(read_regular(folder / FILE, LARGEST))
         name = fingerprint({"version": about["version"], **about["key"]})
@@ -221,7 +199,7 @@ def _described(folder: Path) -> dict[str, Any] | None:
 
 
 def _temporary(owner: object) -> Path:
-    """A folder that goes when its owner goes."""
+    """Make a folder that goes when its owner goes."""
     folder = Path(tempfile.mkdtemp(prefix="ropelab-"))
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -6,7 +6,7 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.lab import Lab
-from ropelab.runs.sweeps.cases import MOST, read_sweep, read_sweeps
+from ropelab.sweeps.cases import MOST, read_sweep, read_sweeps
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture
@@ -20,7 +20,7 @@ def sweep(folder: Path, text: str):
 
 
 def configs(found):
-    return [config for _, config, _ in found.plans]
+    return [plan.config for plan in found.plans]
 
 
 def test_a_grid_is_every_combination(tmp_path):
@@ -58,7 +58,7 @@ def test_what_is_the_same_in_all_runs_is_no_key(tmp_path):
 
 
 def test_every_run_is_called_after_its_file_and_its_case(tmp_path):
-    label = sweep(tmp_path, "[grid]\nbase = [1e4, 1e5]\n").plans[1][2]
+    label = sweep(tmp_path, "[grid]\nbase = [1e4, 1e5]\n").plans[1].label
     assert label.name == "x_base=100000"
     assert label.origin == f"{tmp_path / 'x.toml'}, case 2 (base=100000)"
 

@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.lab import Lab
 from ropelab.runs import estimate
-from ropelab.runs.sweeps.cases import read_sweep
+from ropelab.sweeps.cases import read_sweep
 from tests.test_cli import call
 
 __all__ = ["call"]  # a fixture

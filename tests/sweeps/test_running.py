@@ -11,13 +11,14 @@ from ropelab.runs.lookahead import cells_ahead
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
-from ropelab.runs.cell import InThisProcess
+from ropelab.runs.cell import name_of
+from ropelab.runs.engine import Here
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.manifest import read_manifest
-from ropelab.runs.sweeps.ahead import look_ahead, name_of, share_of
-from ropelab.runs.sweeps.cases import read_sweeps
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.page.shown import find_runs
+from ropelab.sweeps.cases import read_sweeps
+from ropelab.sweeps.shares import look_ahead, share_of
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture
@@ -53,16 +54,15 @@ def files(corpora, tmp_path):
     return folder
 
 
-class CountedCells(InThisProcess):
+class CountedCells(Here):
     """Notes what it computes."""
 
     def __init__(self):
-        super().__init__()
         self.names = []
 
     def compute(self, cells, context):
         self.names += map(name_of, cells)
-        super().compute(cells, context)
+        yield from super().compute(cells, context)
 
 
 def tables_in(folder):
@@ -107,17 +107,14 @@ def test_a_dry_run_tells_what_is_finished(call, files):
 
 def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(files, tmp_path):
     lab = Lab(tmp_path / "r")
-    runs = look_ahead(read_sweeps([files], lab), lab, finished_too=True)
+    runs = look_ahead(read_sweeps([files / "trained.toml"], lab), lab)
     for of in (1, 2, 3, 7):
         shares = [share_of(runs, (number, of)) for number in range(1, of + 1)]
-        cells = [name_of(c) for share in shares for phase in share.phases for c in phase]
-        assert len(cells) == len(set(cells)) == CELLS
-        assert sum(len(share.plans) for share in shares) == 3
-        for share in shares:  # whoever asks a model has trained it
-            trained = {str(c.key) for c in share.phases[0]} if share.phases else set()
-            asked = [c for phase in share.phases[1:] for c in phase]
-            assert all(str(cell.key["model"]) in trained for cell in asked)
-    assert all(share.phases or share.plans for share in shares)
+        names = [name for share in shares for name in share]
+        assert len(names) == len(set(names)) == CELLS
+        for share in shares:  # the shard that evaluates a model has trained it
+            assert all(name_of(start) in share for cell in share.values() for start in cell.starts)
+    assert sum(map(bool, shares)) == 4, "one for each model"
 
 
 def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
@@ -125,11 +122,10 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
     sweeps = read_sweeps([files], lab)
 
     def named():
-        runs = look_ahead(sweeps, lab, finished_too=True)
-        return [name_of(c) for phase in share_of(runs, (1, 3)).phases for c in phase]
+        return list(share_of(look_ahead(sweeps, lab), (1, 3)))
 
     before = named()
-    lab.carry_out(*sweeps[1].plans[0])
+    lab.run(sweeps[1].plans[0])
     assert named() == before
 
 
@@ -181,7 +177,7 @@ def test_what_is_finished_is_not_computed_again(files, tmp_path):
     lab = Lab(tmp_path / "r", figures=False, engine=CountedCells())
     (sweep,) = read_sweeps([files / "trained.toml"], lab)
     for plan in sweep.plans:
-        lab.carry_out(*plan)
+        lab.run(plan)
     assert len(lab.engine.names) == len(set(lab.engine.names)) == CELLS
 
 
@@ -285,12 +281,3 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
 
 
 PAIRS = ((30.0, 0.5), (300.0, 0.75))
-
-
-def test_listing_stops_where_results_are_needed(tmp_path):
-    def run(config, context):
-        context.phase([1, 2])
-        for _ in context.phase([3]):
-            raise AssertionError("nothing was computed")
-
-    assert cells_ahead(run, None, Lab(tmp_path).context().cells) == [[1, 2], [3]]

@@ -122,7 +122,7 @@ class Training:
         model = self.untrained(context, device)
         doing = "training" if self.start is None else "fine-tuning"
         line = f"{doing} a model, seed {self.seed}"
-        with context.cells.directory(kind="model", version=VERSION, key=self.key) as folder:
+        with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
             progress = partial(context.progress, line)
             losses = train(
                 model, self.task.data(self.seed), self.recipe, folder, progress, self.dtype

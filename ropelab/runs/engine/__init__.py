@@ -4,8 +4,8 @@ One torch thread computes a cell wherever it is, so tables are the same, byte fo
 number of workers. Cells that are computed `alone` stay in the process that asked.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from ropelab.errors import RopelabError
@@ -13,14 +13,14 @@ from ropelab.runs.cell import Cell, Context, name_of
 from ropelab.runs.engine.board import Board
 from ropelab.runs.machine import one_thread
 
-Done = tuple[Cell, Exception | None]
-"""A cell that is finished, or the error that it ended with."""
+# Cells as they are finished, each with the error that it ended with.
+Finished = Generator[tuple[Cell, Exception | None], None, None]
 
 
 class Engine(Protocol):
     """Computes cells, wherever it likes, and keeps them in the context's cells."""
 
-    def compute(self, cells: Sequence[Cell], context: Context) -> Iterator[Done]:
+    def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
         """Compute cells and yield each when it is finished; one that fails stops no other.
 
         Args:
@@ -37,23 +37,23 @@ class Engine(Protocol):
 class Here:
     """Computes cells one after another, without any other process."""
 
-    def compute(self, cells: Sequence[Cell], context: Context) -> Iterator[Done]:
+    def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
         """See `Engine.compute`."""
         if cells:
             with Board(context.progress, cells, workers=1) as board:
                 yield from computed_here(range(len(cells)), cells, context, board, {})
 
     def stop(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: nothing runs elsewhere."""
 
 
 def computed_here(
-    numbers: Sequence[int],
+    numbers: Iterable[int],
     cells: Sequence[Cell],
     context: Context,
     board: Board,
     failed: dict[str, Exception],
-) -> Iterator[Done]:
+) -> Finished:
     """Compute some of the cells in this process, in their order.
 
     Args:
@@ -63,10 +63,9 @@ def computed_here(
         cell = cells[number]
         error = next((failed[s] for s in map(name_of, cell.starts) if s in failed), None)
         if error is None:
-            board.begin(number)
+            board.begin()
             try:
-                one = cell.needs.dtype and not cell.needs.alone
-                with one_thread() if one else nullcontext():
+                with threads_of(cell):
                     context.compute(cell)
             except RopelabError as raised:
                 error = raised
@@ -74,3 +73,8 @@ def computed_here(
             failed[name_of(cell)] = error
         board.finish(number)
         yield cell, error
+
+
+def threads_of(cell: Cell) -> AbstractContextManager[object]:
+    """Keep torch to one thread while a cell is computed, where it uses torch and is not alone."""
+    return one_thread() if cell.needs.dtype and not cell.needs.alone else nullcontext()

@@ -1,52 +1,14 @@
 """The order of cells: the most urgent whose starts are finished, as soon as there is room."""
 
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
+from collections import Counter
+from collections.abc import Mapping
 from typing import Protocol
 
+from ropelab.errors import MachineError
 from ropelab.runs.cell import Cell, Needs, name_of
-from ropelab.runs.cells import Parcel
 
-Outcome = tuple[Parcel, ...]
-"""The folders that a computed cell gives back; none, where they were written to disk at once."""
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """A cell on its way.
-
-    Attributes:
-        number: its place in the sequence of cells.
-        waits_for: numbers of the jobs that have to be done before.
-        awaited: whether other jobs wait for it.
-        outcome: done when the cell is.
-    """
-
-    number: int
-    cell: Cell
-    needs: Needs
-    waits_for: frozenset[int]
-    awaited: bool
-    outcome: "Future[Outcome]" = field(default_factory=Future)
-
-    @property
-    def urgency(self) -> tuple[bool, float, int]:
-        """The order: awaited ones first, then the longest, so that none of these ends last."""
-        return not self.awaited, -self.needs.size, self.number
-
-
-def jobs_for(cells: Sequence[Cell], numbers: Sequence[int]) -> list[Job]:
-    """Make a job of each cell of these numbers; a start that is not among them is finished."""
-    by_name = {name_of(cells[number]): number for number in numbers}
-    starts = {
-        number: frozenset(by_name[n] for n in map(name_of, cells[number].starts) if n in by_name)
-        for number in numbers
-    }
-    awaited = frozenset().union(*starts.values())
-    return [Job(n, cells[n], cells[n].needs, starts[n], n in awaited) for n in numbers]
+# A cell is begun so often when its worker is lost under it.
+TRIES = 3
 
 
 class Room(Protocol):
@@ -61,81 +23,81 @@ class Room(Protocol):
         ...
 
 
+class LostError(Exception):
+    """The process in which a cell was computed is gone."""
+
+
 class Schedule:
-    """Jobs that wait, and the rule by which they are begun; nothing is, until it is opened.
+    """The cells that wait and those that run.
 
     Args:
-        start: begins a job on a GPU of that number; its future ends when the job does.
+        cells: by number; a start that is not among them is finished.
     """
 
-    def __init__(
-        self, jobs: Sequence[Job], room: Room, start: Callable[[Job, int], "Future[Outcome]"]
-    ) -> None:
-        self._room, self._start = room, start
-        self._waiting = sorted(jobs, key=lambda job: job.urgency)
-        self._undone = {job.number for job in jobs}
-        self._failed: dict[int, BaseException] = {}
-        self._lock = threading.Lock()
-        self._open = False
+    def __init__(self, cells: Mapping[int, Cell], room: Room) -> None:
+        self._cells, self._room = cells, room
+        names = {name_of(cell): number for number, cell in cells.items()}
+        self._starts = {
+            number: {names[n] for n in map(name_of, cell.starts) if n in names}
+            for number, cell in cells.items()
+        }
+        awaited = set().union(*self._starts.values())
+        # First those that others wait for, then the longest, so that none of these ends last.
+        self._waiting = sorted(
+            cells, key=lambda number: (number not in awaited, -cells[number].needs.size, number)
+        )
+        self._running: dict[int, int] = {}
+        self._undone = set(cells)
+        self._lost: Counter[int] = Counter()
 
-    def open(self) -> None:
-        """From now on, begin what there is room for."""
-        self._open = True
-        self._begin()
+    @property
+    def is_done(self) -> bool:
+        """Whether every cell has ended."""
+        return not self._undone
 
-    def close(self, reason: BaseException) -> None:
-        """Begin nothing more: all that wait end with this error."""
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for job in waiting:
-            job.outcome.set_exception(reason)
-
-    def _begin(self) -> None:
-        while self._open and (taken := self._next()) is not None:
-            job, gpu = taken
-            try:
-                future = self._start(job, gpu)
-            except Exception as error:
-                future = Future()
-                future.set_exception(error)
-            future.add_done_callback(partial(self._ended, job, gpu))
-
-    def _next(self) -> tuple[Job, int] | None:
-        """The most urgent job and its place; one for a GPU does not stand in the way of others."""
-        with self._lock:
-            for passed, job in enumerate(self._waiting):
-                if job.waits_for & self._undone:
-                    continue
-                gpu = self._room.take(job.needs)
-                if gpu is not None:
-                    del self._waiting[passed]
-                    return job, gpu
-                if not job.needs.gpu:
-                    return None
+    def begin(self) -> tuple[int, int] | None:
+        """Return the next cell that there is room for, and the number of its GPU."""
+        # Of cells that were lost together only one may be too large: the last try is made alone.
+        last = [number for number in self._waiting if self._lost[number] == TRIES - 1]
+        if any(self._lost[number] == TRIES - 1 for number in self._running):
+            return None
+        first = [number for number in self._waiting if number not in last]
+        for number in [*first, *([] if self._running else last)]:
+            if self._starts[number] & self._undone:
+                continue
+            needs = self._cells[number].needs
+            gpu = self._room.take(needs)
+            if gpu is not None:
+                self._waiting.remove(number)
+                self._running[number] = gpu
+                return number, gpu
+            # One that waits for a GPU does not stand in the way of others, one for memory does.
+            if not needs.gpu:
+                return None
         return None
 
-    def _ended(self, job: Job, gpu: int, future: "Future[Outcome]") -> None:
-        with self._lock:
-            self._room.give_back(job.needs, gpu)
-        self._settle(job, future.exception(), future)
-        self._begin()
+    def end(self, number: int, error: Exception | None) -> dict[int, Exception | None]:
+        """Note the end of a cell; return all cells that end with it, by number.
 
-    def _settle(
-        self, job: Job, error: BaseException | None, future: "Future[Outcome] | None" = None
-    ) -> None:
-        """End a job, and with the same error all that would start from it."""
-        with self._lock:
-            dropped = []
-            if error is None:
-                self._undone.discard(job.number)
-            else:
-                self._failed[job.number] = error
-                dropped = [other for other in self._waiting if job.number in other.waits_for]
-                self._waiting = [other for other in self._waiting if other not in dropped]
-        if error is None:
-            assert future is not None
-            job.outcome.set_result(future.result())
-        else:
-            job.outcome.set_exception(error)
-        for other in dropped:
-            self._settle(other, error)
+        Those that start from one that failed end with the same error. A lost cell waits again, and
+        nothing ends, unless it was lost too often.
+        """
+        self._room.give_back(self._cells[number].needs, self._running.pop(number))
+        if isinstance(error, LostError):
+            self._lost[number] += 1
+            if self._lost[number] < TRIES:
+                self._waiting.insert(0, number)
+                return {}
+            error = MachineError(
+                f"the process computing '{self._cells[number].title}' ended {TRIES} times without "
+                "a result, as it does when memory runs out; try fewer --workers"
+            )
+        ended: dict[int, Exception | None] = {number: error}
+        if error is not None:
+            # Starts come before what starts from them.
+            for other in sorted(self._waiting):
+                if self._starts[other] & ended.keys():
+                    ended[other] = error
+                    self._waiting.remove(other)
+        self._undone -= ended.keys()
+        return ended

@@ -4,24 +4,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from ropelab.runs.engine.messages import Board, Message
-from ropelab.runs.forecast import Forecast
 
 from ropelab.runs import estimate
 from ropelab.runs.cell import Context, Needs
-from ropelab.runs.cells import Cells
-from ropelab.runs.engine.schedule import Job
-from ropelab.runs.machine import rate
-from tests.engine.cells_of_tests import Sum
+from ropelab.runs.engine import Here
+from ropelab.runs.engine.board import Board, Message
+from tests.runs.cells_of_tests import Sum
 
 
 @dataclass(frozen=True)
-class Weighs(Sum):
-    operations: float = 0.0
+class Takes(Sum):
+    seconds: float = 0.0
 
     @property
     def needs(self):
-        return Needs(self.operations)
+        return Needs(seconds=self.seconds)
 
 
 class Shown:
@@ -44,7 +41,12 @@ class Shown:
         self.open.remove(description)
 
 
-WHOLE = "2 models and measurements"
+WHOLE = "2 pieces of work"
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_of_known_speed(monkeypatch):
+    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
 
 
 @pytest.fixture
@@ -54,11 +56,9 @@ def shown():
 
 @pytest.fixture
 def board(shown):
-    forecast = Forecast(workers=2)
-    cells = [Weighs(0, operations=30.0), Weighs(1, operations=10.0)]
-    with Board(shown, cells) as board:
-        for ticket, cell in enumerate(cells):
-            board.expect(Job(ticket, cell, cell.needs, Cells()), forecast)
+    """A tenth of a second is added to each."""
+    cells = [Takes(0, seconds=29.9), Takes(1, seconds=9.9)]
+    with Board(shown, cells, workers=2) as board:
         yield board
     assert shown.open == []
 
@@ -68,27 +68,26 @@ def test_the_whole_moves_with_every_cell_by_its_share_of_the_work(board, shown):
     board.take(Message(1, "open", ("short", 4)))
     assert shown.open == [WHOLE, "long", "short"]
     board.take(Message(0, "advance", (50, "loss 2")))
-    assert shown.far == {WHOLE: 0.75, "long": 50, "short": 0}
+    assert shown.far == pytest.approx({WHOLE: 15, "long": 50, "short": 0})
     board.take(Message(1, "advance", (1, "")))
-    assert shown.far[WHOLE] == 0.75 + 0.125
+    assert shown.far[WHOLE] == pytest.approx(15 + 2.5)
     board.take(Message(1, "close"))
-    board.finished(1)
+    board.finish(1)
     assert shown.open == [WHOLE, "long"]
-    assert shown.far[WHOLE] == 0.75 + 0.5
+    assert shown.far[WHOLE] == pytest.approx(15 + 10)
     assert shown.notes[WHOLE] == "1 finished"
-    board.finished(0)
-    assert shown.far[WHOLE] == 2.0
+    board.finish(0)
+    assert shown.far[WHOLE] == pytest.approx(40)
 
 
 def test_a_cell_that_is_begun_again_does_not_move_the_whole_twice(board, shown):
-    board.take(Message(0, "open", ("long", 100)))
-    board.take(Message(0, "advance", (100, "")))
-    board.take(Message(0, "open", ("long", 100)))
-    board.take(Message(0, "advance", (100, "")))
-    assert shown.far[WHOLE] == 1.5
-    for ticket in (0, 1):
-        board.finished(ticket)
-    assert shown.far[WHOLE] == 2.0
+    for _ in range(2):
+        board.take(Message(0, "open", ("long", 100)))
+        board.take(Message(0, "advance", (100, "")))
+    assert shown.far[WHOLE] == pytest.approx(30)
+    board.finish(0)
+    board.finish(1)
+    assert shown.far[WHOLE] == pytest.approx(40)
 
 
 def test_a_line_without_a_total_moves_nothing_but_itself(board, shown):
@@ -97,34 +96,33 @@ def test_a_line_without_a_total_moves_nothing_but_itself(board, shown):
     assert shown.far == {WHOLE: 0.0, "searching": 3}
 
 
-def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown, monkeypatch):
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
-    hour = 3600 * rate("float32")
-    cells = [Weighs(0, operations=hour), Weighs(1, operations=hour)]
-    forecast = Forecast(workers=2)
-    with Board(shown, cells) as board:
-        for ticket, cell in enumerate(cells):
-            board.expect(Job(ticket, cell, cell.needs, Cells()), forecast)
-            board.take(Message(ticket, "started", (1,)))
-            board.take(Message(ticket, "open", ("training", 10_000)))
+def test_a_message_that_comes_after_the_end_of_its_cell_is_let_go(board, shown):
+    board.finish(0)
+    board.take(Message(0, "advance", (3, "")))
+    assert shown.far[WHOLE] == pytest.approx(30)
+
+
+def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown):
+    cells = [Takes(0, seconds=3600), Takes(1, seconds=3600)]
+    with Board(shown, cells, workers=2) as board:
+        for number in range(2):
+            board.take(Message(number, "started", (1,)))
+            board.take(Message(number, "open", ("training", 10_000)))
         board.take(Message(0, "advance", (0.01, "")))
     assert shown.left[WHOLE] == pytest.approx(3600, rel=0.05)
     assert shown.left["training"] is None
 
 
-def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_others(
-    shown, monkeypatch
-):
-    monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
-    hour = 3600 * rate("float32")
+def test_in_one_process_cells_that_took_no_time_correct_what_is_expected_of_others(shown):
     told = []
 
-    class Noted(Weighs):
+    class Noted(Takes):
         def tables(self, context):
             told.append(shown.left.get(WHOLE))
             return super().tables(context)
 
-    Context(progress=shown).phase([Noted(seed, operations=hour) for seed in range(2)])
+    cells = [Noted(seed, seconds=3600) for seed in range(2)]
+    assert [error for _, error in Here().compute(cells, Context(progress=shown))] == [None, None]
     assert told[0] is None
     assert told[1] < 600
     assert shown.left[WHOLE] == 0.0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits
 
 from ropelab.cli.app import main
 from ropelab.errors import InputError, MachineError
@@ -23,7 +24,6 @@ from ropelab.runs.cells import CellName, Cells
 from ropelab.runs.config import build
 from ropelab.runs.engine.connection import check_joinable, check_ray
 from ropelab.runs.engine.on_ray import OnRay
-from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits
 from tests.small import SMALL
 
 pytestmark = [

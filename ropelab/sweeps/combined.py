@@ -18,11 +18,11 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label
 from ropelab.runs.folders import locked
 from ropelab.runs.manifest import read_manifest
-from ropelab.runs.sweeps.cases import Sweep, plain
 from ropelab.runs.tables import DamagedError, Tables, sha256_of
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.terminal import format_value
+from ropelab.sweeps.cases import Sweep, plain
 
 EXPERIMENT, VERSION = "sweep", 1
 SHOWN = 24

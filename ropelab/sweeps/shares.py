@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropelab.errors import InputError, naming
-from ropelab.lab import Lab, Plan, Work, cost_of, workers_for
-from ropelab.runs.cell import Cell, name_of
+from ropelab.lab import Lab, Plan, Work, workers_for
+from ropelab.runs.cell import Cell, estimate_of, name_of
 from ropelab.runs.estimate import Estimate, duration, size
 from ropelab.runs.folders import fingerprint
-from ropelab.runs.sweeps.cases import Sweep
+from ropelab.sweeps.cases import Sweep
 
 MOST_SHARDS = 10_000
 
@@ -44,7 +44,7 @@ def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
     every = {name for run in unfinished for name in run.work.cells}
     left = {name: cell for run in unfinished for name, cell in run.work.left.items()}
     whole = [run.work.estimate for run in unfinished if not run.work.cells]
-    estimate = sum(whole, cost_of(left.values()))
+    estimate = sum(whole, estimate_of(left.values()))
     text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
     if every:
         text += f", {count_of(len(every), 'cell')} ({len(every) - len(left)} finished)"
@@ -61,18 +61,18 @@ def lines_of_share(cells: Mapping[str, Cell], lab: Lab) -> Iterator[str]:
     yield from _cells(cells, left)
     text = f"{count_of(len(cells), 'cell')} ({len(cells) - len(left)} finished)"
     workers = workers_for(lab.workers, list(left.values()))
-    yield f"in all {text}: {_words(cost_of(left.values()), workers)}"
+    yield f"in all {text}: {_words(estimate_of(left.values()), workers)}"
 
 
 def _cells(cells: Mapping[str, Cell], left: Mapping[str, Cell]) -> Iterator[str]:
     for name, cell in cells.items():
         title = cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
-        yield f"{title}: {_words(cell.needs.cost()) if name in left else 'finished'}"
+        yield f"{title}: {_words(cell.needs.estimate()) if name in left else 'finished'}"
 
 
 def _left(cells: Mapping[str, Cell], lab: Lab) -> dict[str, Cell]:
     context = lab.context()
-    return {name: cell for name, cell in cells.items() if not context.is_finished(cell)}
+    return {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
 
 
 def _state(run: Ahead) -> str:
@@ -161,7 +161,7 @@ def compute(cells: Mapping[str, Cell], lab: Lab) -> dict[str, int]:
         How many cells were computed and how many were there before.
     """
     left = _left(cells, lab)
-    lab.announce(cost_of(left.values()), list(left.values()))
+    lab.announce(estimate_of(left.values()), list(left.values()))
     errors = [e for _, e in lab.engine.compute(list(left.values()), lab.context()) if e]
     if errors:
         raise errors[0]

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.errors import MachineError
-from ropelab.runs.cell import Context, Needs
+from ropelab.runs.cell import Cell, Context, Needs
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Sum:
     """Adds up random numbers with torch, whose threads would change the last digits."""
 
     seed: int
+    starts: tuple[Cell, ...] = ()
     kind: str = "sum"
     version: int = 1
 
@@ -33,7 +34,7 @@ class Sum:
 
     @property
     def needs(self) -> Needs:
-        return Needs()
+        return Needs(dtype="float32")
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         import torch
@@ -75,6 +76,19 @@ class Killed(Sum):
 
 
 @dataclass(frozen=True)
+class Slow(Sum):
+    """Takes longer than `Killed` needs to kill its worker, and leaves a file when it begins."""
+
+    folder: str = ""
+    kind: str = "slow"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        (Path(self.folder) / f"slow-{time.monotonic_ns()}").touch()
+        time.sleep(1.5)
+        return Sum.tables(self, context)
+
+
+@dataclass(frozen=True)
 class Sleeps(Sum):
     """Tells its process id in a file and does not end by itself."""
 
@@ -84,6 +98,39 @@ class Sleeps(Sum):
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         (Path(self.folder) / f"pid-{os.getpid()}").touch()
         time.sleep(600)
+        return Sum.tables(self, context)
+
+
+@dataclass(frozen=True)
+class Steps(Sum):
+    """Is inside of a step that may not be cut in two; leaves a file when it has ended whole."""
+
+    folder: str = ""
+    kind: str = "steps"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        from ropelab.runs.interrupts import held
+
+        with held() as interrupted:
+            (Path(self.folder) / f"pid-{os.getpid()}").touch()
+            end = time.monotonic() + 100
+            while not interrupted() and time.monotonic() < end:
+                time.sleep(0.05)
+            time.sleep(0.3)
+            (Path(self.folder) / f"whole-{self.seed}").touch()
+        raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class Chatters(Sum):
+    """Sends far more messages than fit into a pipe."""
+
+    kind: str = "chatters"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        for number in range(2000):
+            with context.progress(f"line {number} " + "x" * 100, 1) as advance:
+                advance(1)
         return Sum.tables(self, context)
 
 
@@ -134,3 +181,29 @@ class Within(Sum):
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         return context.compute(Noted(99, folder=self.folder))
+
+
+@dataclass(frozen=True)
+class Sequel(Sum):
+    """Adds one to the sums of the cells that it starts from."""
+
+    kind: str = "sequel"
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        sums = [context.compute(start)["sums"]["sum"][0] for start in self.starts]
+        about = {"seed": [self.seed], "sum": [sum(sums) + 1], "process": [os.getpid()]}
+        return {"sums": pd.DataFrame(about)}
+
+
+@dataclass(frozen=True)
+class Alone(Sum):
+    """Notes the process that computes it."""
+
+    kind: str = "alone"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(alone=True)
+
+    def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
+        return {"sums": pd.DataFrame({"sum": [1.0], "process": [os.getpid()]})}

@@ -1,0 +1,285 @@
+"""Cells in this process and in workers: the same tables, whatever happens to a worker."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ropelab.errors import MachineError
+from ropelab.runs.cell import Context
+from ropelab.runs.cells import Cells
+from ropelab.runs.engine import Here, local
+from ropelab.runs.engine.local import Workers
+from ropelab.runs.engine.schedule import TRIES
+from tests.runs.cells_of_tests import (
+    Alone,
+    Chatters,
+    Disk,
+    Fails,
+    Killed,
+    Sequel,
+    Sleeps,
+    Slow,
+    Sum,
+    Within,
+)
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    """Workers import the cells of the tests from the root of the repository."""
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+
+
+@pytest.fixture
+def workers():
+    engine = Workers(2)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(params=["here", "workers"])
+def engine(request):
+    engine = Here() if request.param == "here" else Workers(2)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def context(tmp_path):
+    return Context(cells=Cells(tmp_path / "cells"))
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A folder in which cells note that they were begun."""
+    folder = tmp_path / "begun"
+    folder.mkdir()
+    return folder
+
+
+def computed(engine, cells, context):
+    """The errors of cells, by cell."""
+    return dict(engine.compute(cells, context))
+
+
+def bytes_of(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*.csv")}
+
+
+def test_tables_are_the_same_here_and_with_any_number_of_workers(tmp_path):
+    cells = [Sum(seed) for seed in range(5)]
+    for name, engine in (("here", Here()), ("one", Workers(1)), ("two", Workers(2))):
+        found = computed(engine, cells, Context(cells=Cells(tmp_path / name)))
+        assert found == dict.fromkeys(cells)
+        assert bytes_of(tmp_path / name) == bytes_of(tmp_path / "here")
+
+
+def test_nothing_is_started_for_no_cells(workers, context):
+    before = psutil.Process().children(recursive=True)
+    assert computed(workers, [], context) == {}
+    assert psutil.Process().children(recursive=True) == before
+
+
+def test_an_engine_computes_again_and_again(engine, context):
+    for cell in (Sum(0), Sum(1)):
+        assert computed(engine, [cell], context) == {cell: None}
+
+
+def test_a_cell_comes_after_those_that_it_starts_from(engine, context):
+    first = Sum(0)
+    second = Sequel(1, starts=(first,))
+    third = Sequel(2, starts=(second, first))
+    assert list(engine.compute([first, second, third], context)) == [
+        (first, None),
+        (second, None),
+        (third, None),
+    ]
+    one, two, three = (context.compute(c)["sums"]["sum"][0] for c in (first, second, third))
+    assert (two, three) == (one + 1, two + one + 1)
+
+
+def test_a_failing_cell_ends_those_that_start_from_it_and_no_others(engine, context):
+    fails, other = Fails(7), Sum(1)
+    after = Sequel(2, starts=(fails,))
+    last = Sequel(3, starts=(after, other))
+    found = computed(engine, [fails, other, after, last], context)
+    assert found[other] is None
+    assert "diverged under seed 7" in str(found[fails])
+    assert found[after] is found[last] is found[fails]
+
+
+def test_cells_computed_alone_and_all_that_starts_from_them_stay_in_this_process(engine, context):
+    alone, far = Alone(0), Sum(1)
+    near = Sequel(2, starts=(alone, far))
+    assert computed(engine, [alone, far, near], context) == dict.fromkeys([alone, far, near])
+    for cell in (alone, near):
+        assert context.compute(cell)["sums"]["process"][0] == os.getpid()
+
+
+def test_a_full_disk_in_a_worker_is_told_as_one_here(workers, context):
+    found = computed(workers, [Disk(0), Sum(0)], context)
+    assert isinstance(found[Disk(0)], OSError)
+    assert found[Disk(0)].errno == errno.ENOSPC
+    assert found[Sum(0)] is None
+
+
+def test_cells_that_lock_another_inside_of_their_own_do_not_block_each_other(
+    workers, context, begun
+):
+    cells = [Within(seed, folder=str(begun)) for seed in range(4)]
+    computed(workers, cells, context)
+    assert len({context.compute(cell)["sums"]["sum"][0] for cell in cells}) == 1
+    assert len(list(begun.iterdir())) == 1
+
+
+def test_a_killed_worker_costs_nothing_but_time(workers, context, begun):
+    killed = Killed(0, folder=str(begun))
+    cells = [killed, *(Sum(seed) for seed in range(4)), Sequel(5, starts=(killed,))]
+    assert computed(workers, cells, context) == dict.fromkeys(cells)
+    assert len(list(begun.iterdir())) == 2
+
+
+def test_a_cell_that_always_kills_its_worker_is_given_up_and_takes_no_other_with_it(
+    workers, context, begun
+):
+    killed = Killed(0, folder=str(begun), times=99)
+    beside, after = Slow(1, folder=str(begun)), Sequel(2, starts=(killed,))
+    found = computed(workers, [killed, beside, after], context)
+    assert "'sum 0' ended 3 times" in str(found[killed])
+    assert "fewer --workers" in str(found[killed])
+    assert found[after] is found[killed]
+    assert found[beside] is None
+    assert len(list(begun.glob("begun-*"))) == TRIES
+
+
+def test_workers_that_cannot_start_are_an_error(workers, context, monkeypatch):
+    monkeypatch.setattr(local, "begin_work", _refuse)
+    error = computed(workers, [Sum(0)], context)[Sum(0)]
+    assert isinstance(error, MachineError)
+    assert "ended 3 times without a result" in str(error)
+
+
+def _refuse(*arguments: object) -> None:
+    raise RuntimeError("no worker today")
+
+
+def test_workers_go_on_while_finished_cells_are_looked_at(workers, context):
+    """More is told and computed than any pipe or queue between them holds."""
+    cells = [Sum(0), Chatters(1), Chatters(2), Sum(3)]
+    finished = workers.compute(cells, context)
+    next(finished)
+    deadline = time.monotonic() + 60
+    while not all(map(context.cells.finished, cells)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert all(map(context.cells.finished, cells))
+    assert len(list(finished)) == 3
+
+
+def test_nothing_runs_any_more_when_nobody_wants_the_rest(workers, context, begun):
+    cells = [Sum(0), Sleeps(1, folder=str(begun))]
+    with closing(workers.compute(cells, context)) as finished:
+        assert next(finished) == (Sum(0), None)
+        deadline = time.monotonic() + 60
+        while not (pids := list(begun.glob("pid-*"))) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert pids
+    assert all_gone_within([int(path.name.removeprefix("pid-")) for path in pids], 20)
+
+
+AS_ON_WINDOWS = """
+from ropelab.runs.engine import local
+local.CAN_INTERRUPT = False
+"""
+WORKING = """
+import signal
+import sys
+from pathlib import Path
+# A shell that starts the tests in the background has Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from ropelab.runs.cell import Context
+from ropelab.runs.cells import Cells
+from ropelab.runs.engine.local import Workers
+from tests.runs import cells_of_tests
+folder, kind = sys.argv[1:]
+cell = getattr(cells_of_tests, kind)
+cells = [cell(0, folder=folder), cell(1, folder=folder)]
+list(Workers(2).compute(cells, Context(cells=Cells(Path(folder) / "cells"))))
+"""
+
+
+@pytest.fixture
+def working(tmp_path, request):
+    """A process whose two workers are inside of a cell, and their process ids."""
+    before, kind = request.param
+    command = [sys.executable, "-c", before + WORKING, str(tmp_path), kind]
+    process = subprocess.Popen(command)
+    deadline = time.monotonic() + 120
+    while len(pids := list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(pids) == 2
+    yield process, [int(path.name.removeprefix("pid-")) for path in pids]
+    process.kill()
+    process.wait()
+
+
+def all_gone_within(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(_alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+SLEEPING = pytest.mark.parametrize("working", [("", "Sleeps")], ids=[""], indirect=True)
+
+
+@SLEEPING
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_its_parent(working, which):
+    process, pids = working
+    os.kill(process.pid, which)
+    assert all_gone_within(pids, 20)
+    assert process.wait(timeout=20) != 0
+
+
+@pytest.mark.parametrize("working", [("", "Steps")], ids=[""], indirect=True)
+def test_a_training_step_may_end_after_an_interrupt(working, tmp_path):
+    process, pids = working
+    os.kill(process.pid, signal.SIGINT)
+    assert all_gone_within(pids, 20)
+    assert len(list(tmp_path.glob("whole-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    "working", [(AS_ON_WINDOWS, "Sleeps")], ids=["as on Windows"], indirect=True
+)
+def test_workers_end_where_processes_cannot_be_interrupted(working):
+    process, pids = working
+    os.kill(process.pid, signal.SIGINT)
+    assert all_gone_within(pids, 20)
+    assert process.wait(timeout=20) != 0
+
+
+def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
+    looks = iter([True, True, False])
+    monkeypatch.setattr(local, "SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(local.psutil, "pid_exists", lambda _: next(looks))
+    monkeypatch.setattr(local.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        local._end_without(os.getppid())
+    assert end.value.code == 1
+    assert next(looks, None) is None
