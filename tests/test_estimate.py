@@ -5,15 +5,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from ropelab.runs.outlook import outlook
 
-from ropelab import experiments
 from ropelab.errors import InputError
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
-from ropelab.runs.cell import Context, Needs
-from ropelab.runs.config import build
+from ropelab.runs.cell import Needs
 from ropelab.runs.engine import capacity
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness, told
 from tests.test_cli import call, visible
@@ -43,7 +40,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("base --context 1e12", "of memory, and 8.0 GB are free"),
         ("base --context 15e8 --head-dim 1280", "hours, more than a day"),
         ("precision --length 1e12", "of memory"),
-        ("precision --length 4e10", "hours, more than a day"),
+        ("precision --length 4e10", "days, more than a day"),
         ("precision --samples 1e12", "of memory"),
         ("precision --draws 9e15", "of memory"),
         ("precision --long-lengths 9e15", "of memory"),
@@ -72,7 +69,7 @@ def test_work_beyond_the_limits_is_refused_in_one_line(call, corpora, command, s
 
 
 def test_work_of_minutes_is_told_at_the_start_and_quick_work_is_not(call, monkeypatch):
-    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(720, 2 * GB))
+    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(720, 2 * GB))
     assert "about 12 minutes, 2.0 GB\n" in call("freqs")[2]
     monkeypatch.undo()
     assert call("freqs", "--base", "5e5")[2] == ""
@@ -80,7 +77,7 @@ def test_work_of_minutes_is_told_at_the_start_and_quick_work_is_not(call, monkey
 
 def test_what_is_finished_is_used_whatever_it_cost(call, monkeypatch):
     assert call("freqs", "--quiet")[0] == 0
-    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(2 * DAY))
+    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(2 * DAY))
     assert call("freqs", "--quiet")[0] == 0
     assert call("freqs", "--force", "--quiet")[0] == 2
     assert call("freqs", "--force", "--quiet", "--no-limits")[0] == 0
@@ -89,7 +86,7 @@ def test_what_is_finished_is_used_whatever_it_cost(call, monkeypatch):
 def test_python_refuses_too_and_has_a_word_that_allows_it(monkeypatch):
     import ropelab
 
-    monkeypatch.setattr(experiments.Experiment, "estimate", lambda *_: Estimate(2 * DAY))
+    monkeypatch.setattr(Needs, "estimate", lambda _: Estimate(2 * DAY))
     with pytest.raises(InputError, match="about 2 days"):
         ropelab.freqs()
     assert len(ropelab.freqs(limits=False).tables["pairs"]) == 64
@@ -115,39 +112,23 @@ def test_the_calibration_measures_a_time():
 
 
 def test_only_what_is_left_is_counted(corpora, tmp_path):
-    experiment = experiments.load("base-empirical")
     values = {"bases": (30.0, 300.0), "steps": 2, "documents": 2, "corpus": corpora[0]}
-    config = build(experiment.config, {**values, "tasks": "copy", "sequences": 1})
     lab = Lab(tmp_path, figures=False)
-    before = outlook(experiment, config, lab.context())
-    assert [len(phase) for phase in before.phases] == [2, 2]
-    assert len(before.left) == before.estimate.parts == 4
+    plan = lab.prepare("base-empirical", {**values, "tasks": "copy", "sequences": 1})
+    before = lab.work(plan, lab.context())
+    assert len(before.cells) == len(before.left) == before.estimate.parts == 4
     assert not list(tmp_path.iterdir())
-    train_one(before.phases[0][0], lab.context())
-    assert len(outlook(experiment, config, lab.context()).left) == 3
-    lab.carry_out(experiment, config)
-    after = outlook(experiment, config, lab.context())
+    first = next(iter(before.left.values()))
+    list(lab.engine.compute([first], lab.context()))
+    assert len(lab.work(plan, lab.context()).left) == 3
+    lab.run(plan)
+    after = lab.work(plan, lab.context())
     assert (len(after.left), after.estimate) == (0, Estimate())
 
 
-def train_one(cell, context: Context):
-    context.phase([cell])
-
-
-def test_all_cells_of_a_run_with_several_phases_are_listed(corpora, tmp_path):
-    experiment = experiments.load("extrapolate")
-    values = {"train_len": 128, "test_len": 256, "documents": 2, "corpus": corpora[0]}
-    asked = {"methods": "unscaled,yarn", "arms": "zero_shot,finetuned"}
-    config = build(experiment.config, {**values, **asked})
-    ahead = outlook(experiment, config, Lab(tmp_path).context())
-    kinds = [sorted({cell.kind for cell in phase}) for phase in ahead.phases]
-    assert kinds == [["training"], ["training"], ["copy", "hidden", "matched", "text"]]
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_cell_on_a_gpu_has_no_time_because_no_rate_was_measured():
-    assert Needs(1e20, gpu=True).cost().seconds == 0
-    assert Needs(1e20).cost().seconds > 0
+    assert Needs(1e20, gpu=True).estimate().seconds == 0
+    assert Needs(1e20).estimate().seconds > 0
 
 
 def test_bfloat16_without_matrix_units_takes_longest(monkeypatch):
@@ -167,12 +148,15 @@ def test_stages_count_the_steps_of_each_window(steps, window, first):
     assert +told_ahead == counted
 
 
-@pytest.mark.parametrize("name", ["freqs", "base", "precision", "claims"])
-def test_what_is_computed_as_a_whole_knows_its_cost_at_every_size(name):
-    experiment = experiments.load(name)
-    grown = {"base": "context", "precision": "length", "freqs": "head_dim"}.get(name)
+@pytest.mark.parametrize(
+    ("name", "grown"),
+    [("freqs", "head_dim"), ("base", "context"), ("precision", "length"), ("claims", "")],
+)
+def test_arithmetic_knows_its_cost_at_every_size(name, grown):
     others = {"windows_up_to": 2**20} if name == "base" else {}
-    values = [{grown: 2**k, **others} if grown else {} for k in range(10, 20)]
-    costs = [experiment.estimate(build(experiment.config, each)) for each in values]
+    costs = []
+    for power in range(10, 20):
+        plan = Lab().prepare(name, {grown: 2**power, **others} if grown else {})
+        costs.append(Lab().work(plan, Lab().context()).estimate)
     assert all(cost.seconds > 0 and cost.bytes > 0 for cost in costs)
     assert all(a.seconds <= b.seconds for a, b in pairwise(costs))

@@ -67,6 +67,8 @@ def _machine_failure(error: OSError) -> int:
         with suppress(OSError, ValueError):  # so that nothing is written there at the exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    if error.errno is None and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # matplotlib wraps the reason why a file cannot be read
     if error.errno is None:
         raise error
     where = f" ({error.filename})" if error.filename else ""

@@ -13,17 +13,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.engine.cells_of_tests import Disk, Fails, Killed, Sum, Waits
 
 from ropelab.cli.app import main
 from ropelab.errors import InputError, MachineError
-from ropelab.experiments.encodings import EncodingsConfig, quality
-from ropelab.models.tasks.cells import ask_all, train_all
-from ropelab.runs.cell import Context
+from ropelab.lab import Lab
+from ropelab.runs.cell import Context, with_starts
 from ropelab.runs.cells import CellName, Cells
-from ropelab.runs.config import build
+from ropelab.runs.engine import Here
 from ropelab.runs.engine.connection import check_joinable, check_ray
 from ropelab.runs.engine.on_ray import OnRay
+from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
 
 pytestmark = [
@@ -81,54 +80,61 @@ def bytes_of(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*.csv")}
 
 
-def trained_and_asked(folder: Path, corpus: str, **engine) -> dict[str, bytes]:
-    """A tiny run of two models, each trained and asked: the tables of all cells."""
-    values = {**SMALL, "dtype": "float32", "encodings": "nope,rope", "corpus": corpus}
-    config = build(EncodingsConfig, values)
-    asked, context = quality.questions(config), Context(cells=Cells(folder), **engine)
-    train_all(asked, context)
-    ask_all(asked, context)
-    return bytes_of(folder)
+def computed(engine, cells, root: Path):
+    """The errors of cells, by cell."""
+    return dict(engine.compute(cells, Context(cells=Cells(root))))
 
 
-def test_models_are_trained_and_asked_as_in_one_process(tmp_path, corpora, engine):
-    here = trained_and_asked(tmp_path / "here", corpora[0])
-    assert here == trained_and_asked(tmp_path / "there", corpora[0], engine=engine)
-    assert len(here) > 4
-    assert len(list((tmp_path / "there" / "model").glob("*/checkpoint.safetensors"))) == 2
+def test_models_are_trained_and_evaluated_as_in_one_process(tmp_path, corpora, engine):
+    values = {**SMALL, "dtype": "float32", "encodings": "nope,rope", "corpus": corpora[0]}
+    plan = Lab().prepare("encodings", values)
+    every = with_starts(plan.experiment.cells(plan.config)).values()
+    cells = [cell for cell in every if not cell.needs.alone]
+    here, there = tmp_path / "here", tmp_path / "there"
+    for one, root in ((Here(), here), (engine, there)):
+        errors = [error for _, error in one.compute(cells, Context(cells=Cells(root)))]
+        assert errors == [None] * len(cells)
+    assert bytes_of(here) == bytes_of(there)
+    assert len(bytes_of(here)) > 4
+    assert len(list((there / "model").glob("*/checkpoint.safetensors"))) == 2
 
 
-def test_failing_cells_are_one_error_and_the_others_are_kept(tmp_path, engine):
-    context = Context(cells=Cells(tmp_path), engine=engine)
-    with pytest.raises(MachineError, match=r"diverged under seed \d+ \(and 1 more failed\)"):
-        context.phase([Fails(7), Sum(0), Fails(8), Sum(1)])
-    assert context.unfinished([Sum(0), Sum(1)]) == []
+def test_a_cell_is_sent_all_that_it_starts_from_and_fails_with_it(tmp_path, engine):
+    first, fails = Sum(0), Fails(7)
+    second = Sequel(1, starts=(first,))
+    third, after = Sequel(2, starts=(second,)), Sequel(3, starts=(fails, first))
+    found = computed(engine, [first, fails, second, third, after], tmp_path)
+    assert (found[first], found[second], found[third]) == (None, None, None)
+    assert "diverged under seed 7" in str(found[fails])
+    assert found[after] is found[fails]
+    one, three = (Cells(tmp_path).tables(cell, dict)["sums"]["sum"][0] for cell in (first, third))
+    assert three == one + 2
 
 
 def test_a_full_disk_on_a_worker_is_told_as_one_here(tmp_path, engine):
-    context = Context(cells=Cells(tmp_path), engine=engine)
-    with pytest.raises(OSError, match="No space left") as caught:
-        context.phase([Disk(0), Sum(0)])
-    assert caught.value.errno == errno.ENOSPC
-    assert context.unfinished([Sum(0)]) == []
+    found = computed(engine, [Disk(0), Sum(0)], tmp_path)
+    assert isinstance(found[Disk(0)], OSError)
+    assert found[Disk(0)].errno == errno.ENOSPC
+    assert found[Sum(0)] is None
 
 
 def test_a_killed_worker_costs_nothing_but_time(tmp_path, engine):
     begun = tmp_path / "begun"
     begun.mkdir()
-    context = Context(cells=Cells(tmp_path / "cells"), engine=engine)
-    assert len(context.phase([Killed(0, folder=str(begun)), Sum(1)])) == 2
+    cells = [Killed(0, folder=str(begun)), Sum(1)]
+    assert computed(engine, cells, tmp_path / "cells") == dict.fromkeys(cells)
     assert len(list(begun.iterdir())) == 2
 
 
 def test_a_cell_that_always_kills_its_worker_is_given_up_in_one_sentence(tmp_path, engine):
     begun = tmp_path / "begun"
     begun.mkdir()
-    context = Context(cells=Cells(tmp_path / "cells"), engine=engine)
-    with pytest.raises(MachineError, match="lost 3 times with its worker"):
-        context.phase([Killed(0, folder=str(begun), times=99), Sum(1)])
+    killed = Killed(0, folder=str(begun), times=99)
+    found = computed(engine, [killed, Sum(1)], tmp_path / "cells")
+    assert isinstance(found[killed], MachineError)
+    assert "lost 3 times with its worker" in str(found[killed])
     assert len(list(begun.iterdir())) == 3
-    assert context.unfinished([Sum(1)]) == []
+    assert found[Sum(1)] is None
 
 
 def test_a_node_that_is_lost_in_the_middle_costs_nothing_but_time(tmp_path, cluster, engine):
@@ -143,10 +149,10 @@ def test_a_node_that_is_lost_in_the_middle_costs_nothing_but_time(tmp_path, clus
 
     loss = threading.Thread(target=lose_it)
     loss.start()
-    Context(cells=Cells(tmp_path / "there"), engine=engine).phase(cells)
+    assert computed(engine, cells, tmp_path / "there") == dict.fromkeys(cells)
     loss.join()
     assert len(begun(tmp_path)) == 4
-    Context(cells=Cells(tmp_path / "here")).phase(cells)
+    computed(Here(), cells, tmp_path / "here")
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "here")
 
 
@@ -168,15 +174,17 @@ import sys
 from pathlib import Path
 # A shell that starts the tests in the background has Ctrl-C ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from ropelab.cells import Cells
-from ropelab.context import Context
-from ropelab.engine.connection import check_joinable, check_ray
-from ropelab.engine.on_ray import OnRay
-from tests.engine.cells_of_tests import Sleeps, Sum
+from ropelab.runs.cell import Context
+from ropelab.runs.cells import Cells
+from ropelab.runs.engine.on_ray import OnRay
+from tests.runs.cells_of_tests import Sleeps, Sum
 folder = sys.argv[1]
-context = Context(cells=Cells(Path(folder) / "cells"), engine=OnRay(count=2))
-context.phase([Sum(0)])
-context.phase([Sleeps(0, folder=folder), Sleeps(1, folder=folder)])
+context, engine = Context(cells=Cells(Path(folder) / "cells")), OnRay(count=2)
+try:
+    for cells in ([Sum(0)], [Sleeps(0, folder=folder), Sleeps(1, folder=folder)]):
+        list(engine.compute(cells, context))
+finally:
+    engine.stop()
 """
 
 
@@ -241,10 +249,10 @@ def test_without_ray_its_extra_is_named(monkeypatch):
 
 
 def test_a_worker_with_another_version_is_one_clear_error(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr("ropelab.runs.engine.fleet.VERSION", "0.0.1")
-    context = Context(cells=Cells(tmp_path), engine=engine)
-    with pytest.raises(MachineError, match=r"this is 0\.0\.1; install the same version"):
-        context.phase([Sum(0)])
+    monkeypatch.setattr("ropelab.runs.engine.on_ray.VERSION", "0.0.1")
+    error = computed(engine, [Sum(0)], tmp_path)[Sum(0)]
+    assert isinstance(error, MachineError)
+    assert "this is 0.0.1; install the same version" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
-from ropelab.runs.cell import Context, Needs
+from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.cells import CellName
 from ropelab.runs.config import Base, Config
-from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import replaced_file
 
 NAME = "bench"
@@ -39,6 +39,7 @@ class Square:
 
     base: float
     place: int
+    starts: tuple[Cell, ...] = ()
     kind: str = "square"
     version: int = 1
 
@@ -55,7 +56,7 @@ class Square:
         return Needs()
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        with context.cells.directory(kind="steps", version=1, key=self.key) as folder:
+        with context.cells.directory(CellName("steps", 1, self.key)) as folder:
             path = folder / "steps.json"
             done = json.loads(path.read_text()) if path.exists() else []
             while len(done) < STEPS:
@@ -72,14 +73,20 @@ class Bench(Experiment):
         """All that can be asked for can be done."""
 
     def estimate(self, config):
-        """It costs nothing."""
-        return Estimate()
+        """It is that of its cells."""
 
-    def run(self, config, context):
+    def cells(self, config):
+        """Two of them."""
+        return [Square(config.base, place) for place in (0, 1)]
+
+    def tables(self, config, values):
         """The tables of the cells, one below the other."""
-        cells = [Square(config.base, place) for place in (0, 1)]
-        tables = [tables["square"] for tables in context.phase(cells)]
+        tables = [values[cell]["square"] for cell in self.cells(config)]
         return {"bench": pd.concat(tables, ignore_index=True)}
+
+    def times(self, config, values):
+        """Nothing is timed."""
+        return {}
 
     def answer(self, tables):
         """The largest value."""
@@ -98,7 +105,7 @@ class Bench(Experiment):
 
 def install() -> None:
     """Make it an experiment like the others, in this process; commands are built once."""
-    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig)
+    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig, ())
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
     cli._add_command(bench)

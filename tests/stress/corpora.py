@@ -4,10 +4,10 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ropelab.experiments.base_empirical import BaseEmpiricalConfig
+from ropelab import lab
 from ropelab.models.lm.corpus import LARGEST
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
@@ -157,15 +157,13 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
 
 def one(what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")) -> Trial:
     """A command with that corpus: refused in one line, or its corpus is used."""
-    from ropelab import lab
-
     used: list[str] = []
 
-    def stop(self: object, experiment: object, config: BaseEmpiricalConfig, *_: object) -> None:
-        used.append(config.inputs()["corpus"])
+    def stop(self: object, plans: Sequence[lab.Plan]) -> None:
+        used.append(plans[0].config.inputs()["corpus"])
         sys.exit(0)
 
-    before, lab.Lab.carry_out = lab.Lab.carry_out, stop  # type: ignore[method-assign]
+    before, lab.Lab.run_all = lab.Lab.run_all, stop  # type: ignore[method-assign]
     problems: list[str] = []
     try:
         short = ("--train-len", "256", "--documents", "2", "--results", "/nowhere/at/all")
@@ -177,5 +175,5 @@ def one(what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")) 
     except Exception as failure:
         problems.append(f"{type(failure).__name__}: {failure}")
     finally:
-        lab.Lab.carry_out = before  # type: ignore[method-assign]
+        lab.Lab.run_all = before  # type: ignore[method-assign]
     return Trial(what, "; ".join(problems))

@@ -104,15 +104,15 @@ def checked_only() -> Iterator[None]:
     def stop(*_: object, **__: object) -> None:
         sys.exit(0)
 
-    before = lab.Lab.carry_out, corpora.read
+    before = lab.Lab.run_all, corpora.read
     library = corpora.read("", 4097)
-    lab.Lab.carry_out = stop  # type: ignore[method-assign]
+    lab.Lab.run_all = stop  # type: ignore[method-assign]
     corpora.read = lambda path, piece: before[1](path, piece) if path else library
     try:
         with warnings.catch_warnings(action="error"):
             yield
     finally:
-        lab.Lab.carry_out, corpora.read = before  # type: ignore[method-assign]
+        lab.Lab.run_all, corpora.read = before  # type: ignore[method-assign]
 
 
 def one(arguments: tuple[str, ...], what: str) -> Trial:

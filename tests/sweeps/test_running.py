@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ropelab.runs.lookahead import cells_ahead
 
-from ropelab.experiments import Experiment
+from ropelab.errors import MachineError
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
-from ropelab.runs.cell import name_of
+from ropelab.runs.cell import Needs, name_of
 from ropelab.runs.engine import Here
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.manifest import read_manifest
@@ -35,8 +34,10 @@ tokens_per_step = 512
 [grid]
 steps = [2, 3]
 """
+# Two bases for each number of steps: a model and two questions each.
 CELLS = 12
-"""Two bases for each number of steps: a model and two questions each."""
+# With one of each run of arithmetic.
+ALL_CELLS = 15
 ARITHMETIC = 'experiment = "freqs"\nhead_dim = 16\n[grid]\nbase = [1e4, 1e5, 1e6]\n'
 
 
@@ -81,10 +82,15 @@ def test_a_dry_run_lists_runs_and_cells_with_costs_and_leaves_nothing(call, file
     assert status == 0
     assert not Path("results").exists()
     lines = out.splitlines()
-    assert f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, about 1 second" in lines[0]
+    assert (
+        f"{files / 'freqs.toml'}, case 1 (base=10000): freqs, to do, 1 of 1 cells, about 1 s"
+        in lines[0]
+    )
     assert sum(": base-empirical, to do, 6 of 6 cells, about" in line for line in lines) == 2
     assert sum(line.startswith("    training: base 30,") for line in lines) == 2
-    assert lines[-1].startswith(f"in all 5 runs (0 finished), {CELLS} cells (0 finished): about")
+    assert lines[-1].startswith(
+        f"in all 5 runs (0 finished), {ALL_CELLS} cells (0 finished): about"
+    )
     assert lines[-1].endswith("on 2 workers, 3.0 GB each")
     assert "not known" not in out
 
@@ -140,7 +146,7 @@ def test_shards_in_one_folder_or_in_several_give_the_tables_of_a_run_without_the
     assert len(whole) > 15
     for results in ("shared", "copied"):
         out = call("run", files, "--results", results, "--dry-run", "--workers", 1)[1]
-        assert f"{CELLS} cells ({CELLS} finished)" in out
+        assert f"{ALL_CELLS} cells ({ALL_CELLS} finished)" in out
         assert call("run", files, "--results", results, "--quiet", "--workers", 1)[0] == 0
         assert all_tables(Path(results)) == whole
 
@@ -162,15 +168,10 @@ def test_force_does_not_go_with_shards(call, files):
 
 
 def test_what_is_not_known_before_is_said(call, files, monkeypatch):
-    estimated = Experiment.estimate
-
-    def unknown(self, config):
-        return Estimate(parts=1) if getattr(config, "base", 0) == 1e5 else estimated(self, config)
-
-    monkeypatch.setattr(Experiment, "estimate", unknown)
+    monkeypatch.setattr(Needs, "estimate", lambda needs: Estimate(parts=1))
     lines = call("run", files / "freqs.toml", "--dry-run")[1].splitlines()
-    assert lines[1].endswith("case 2 (base=100000): freqs, to do, time not known before")
-    assert lines[3].endswith("about 2 seconds, 200 MB, and what is not known before")
+    assert lines[0].endswith("freqs, to do, 1 of 1 cells, time not known before")
+    assert lines[-1].endswith("3 cells (0 finished): time not known before")
 
 
 def test_what_is_finished_is_not_computed_again(files, tmp_path):
@@ -247,17 +248,16 @@ def test_shares_written_for_reading_are_numbers_in_the_table(call, tmp_path):
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):
-    from ropelab.errors import MachineError
-    from ropelab.experiments.freqs import run
+    from ropelab.experiments.freqs import pairs
 
-    original = run._scaling
+    original = pairs.tables
 
-    def fails(planned):
-        if planned.geometry.base == 1e5:
+    def fails(config, values):
+        if config.base == 1e5:
             raise MachineError("no space left")
-        return original(planned)
+        return original(config, values)
 
-    monkeypatch.setattr(run, "_scaling", fails)
+    monkeypatch.setattr(pairs, "tables", fails)
     status, _, err = call("run", files / "freqs.toml", "--quiet")
     assert status == 1
     assert err == f"ropelab: {files / 'freqs.toml'}, case 2 (base=100000): no space left\n"

@@ -6,11 +6,12 @@ number of workers. Cells that are computed `alone` stay in the process that aske
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Protocol
 
 from ropelab.errors import RopelabError
 from ropelab.runs.cell import Cell, Context, name_of
-from ropelab.runs.engine.board import Board
+from ropelab.runs.engine.board import Board, unless_quick
 from ropelab.runs.machine import one_thread
 
 # Cells as they are finished, each with the error that it ended with.
@@ -40,6 +41,7 @@ class Here:
     def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
         """See `Engine.compute`."""
         if cells:
+            context = replace(context, progress=unless_quick(context.progress, cells))
             with Board(context.progress, cells, workers=1) as board:
                 yield from computed_here(range(len(cells)), cells, context, board, {})
 

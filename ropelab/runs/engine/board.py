@@ -9,13 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from ropelab.runs.cell import Advance, Cell, Progress
+from ropelab.runs.cell import Advance, Cell, Progress, silent
 
 # A worker speaks at most so often about one line.
 SECONDS_BETWEEN = 0.2
 # Expected costs are right within a factor of about two, and the first steps of a cell take longer
 # than the rest; so at first the expectation counts for more than the clock.
 TRUSTED_SECONDS = 120.0
+# Arithmetic that is expected to take less shows no progress.
+QUICK_SECONDS = 3.0
+
+
+def unless_quick(progress: Progress, cells: Sequence[Cell]) -> Progress:
+    """Return a progress for cells: silence where they are quick arithmetic."""
+    seconds = sum(cell.needs.estimate().on(1) for cell in cells)
+    models = any(cell.needs.dtype or cell.needs.alone for cell in cells)
+    return progress if models or seconds >= QUICK_SECONDS else silent
 
 
 class Message(NamedTuple):

@@ -5,6 +5,10 @@ killed costs its cell and nothing else. Workers end when the process that starte
 it ended.
 """
 
+# The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a worker that
+# is killed ends the whole call with an error, whatever else was still to do; it knows no cell that
+# waits for another, and neither memory nor GPUs as room.
+
 import os
 import signal
 import threading
@@ -66,10 +70,7 @@ class Workers(SideBySide):
 
 
 class Processes:
-    """Worker processes, and the queue on which they tell how far they are.
-
-    The executor is loky's, since its workers can be replaced when one is killed.
-    """
+    """Worker processes, and the queue on which they send their progress."""
 
     def __init__(self, count: int, kept: Cells, board: Board) -> None:
         self._count, self._kept, self._board = count, kept, board

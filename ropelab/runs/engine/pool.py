@@ -3,11 +3,12 @@
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ropelab.runs.cell import Cell, Context, name_of
 from ropelab.runs.engine import Finished, computed_here
-from ropelab.runs.engine.board import Board
+from ropelab.runs.engine.board import Board, unless_quick
 from ropelab.runs.engine.schedule import Room, Schedule
 
 # How long a pool is waited for before the loop looks whether it shall stop.
@@ -47,6 +48,8 @@ class SideBySide:
         """See `Engine.compute`."""
         if not cells:
             return
+        context = replace(context, progress=unless_quick(context.progress, cells))
+        # What starts from a cell that is computed alone can only follow it.
         alone: dict[int, str] = {}
         for number, cell in enumerate(cells):
             starts = {name_of(start) for start in cell.starts}
