@@ -5,9 +5,9 @@ killed costs its cell and nothing else. Workers end when the process that starte
 it ended.
 """
 
-# The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a worker that
-# is killed ends the whole call with an error, whatever else was still to do; it knows no cell that
-# waits for another, and neither memory nor GPUs as room.
+# The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a killed
+# worker ends the whole call with an error, whatever else was still to do, and it knows neither
+# cells that wait for others nor memory and GPUs as room.
 
 import os
 import signal
