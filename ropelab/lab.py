@@ -111,7 +111,11 @@ class Work:
 
     cells: Mapping[str, Cell]
     left: Mapping[str, Cell]
-    estimate: Estimate
+
+    @property
+    def estimate(self) -> Estimate:
+        """The cost of what is to be computed."""
+        return estimate_of(self.left.values())
 
 
 @dataclass(frozen=True)
@@ -190,8 +194,7 @@ class Lab:
         """Return the cells of a run, and what is left of them; nothing is computed."""
         cells = with_starts(plan.experiment.cells(plan.config))
         left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
-        known = plan.experiment.estimate(plan.config)
-        return Work(cells, left, estimate_of(left.values()) if known is None else known)
+        return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether a run is there and will be used; nothing is written."""
@@ -203,15 +206,13 @@ class Lab:
         except DamagedError:
             return False
 
-    def announce(self, estimate: Estimate, cells: Sequence[Cell]) -> None:
-        """Say the cost of work that takes more than a minute.
+    def announce(self, cells: Sequence[Cell]) -> None:
+        """Say the cost of computing cells if it takes more than a minute.
 
-        Args:
-            cells: those that are still to be computed.
         Raises:
             InputError: it takes more than a day, or more memory than is free.
         """
-        workers = workers_for(self.workers, cells)
+        estimate, workers = estimate_of(cells), workers_for(self.workers, cells)
         if self.limits:
             refuse_beyond(estimate, workers, _room_for(estimate))
         if self.notice and (line := told(estimate, workers)):
@@ -276,9 +277,8 @@ class Lab:
         """Say the cost of all runs together; refuse where a run, or all of them, cost too much."""
         for plan, work in works.items():
             with naming(plan.label.origin):
-                replace(self, notice=None).announce(work.estimate, list(work.left.values()))
-        whole = [work.estimate for work in works.values() if not work.cells]
-        self.announce(sum(whole, estimate_of(left.values())), list(left.values()))
+                replace(self, notice=None).announce(list(work.left.values()))
+        self.announce(list(left.values()))
         if self.notice:
             # So that a slow machine is no surprise.
             configs = [plan.config.model_dump() for plan in works]

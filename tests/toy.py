@@ -35,9 +35,6 @@ class Toy(Experiment):
     def check(self, config):
         """All that can be asked for can be done."""
 
-    def estimate(self, config):
-        """It is that of its cells."""
-
     def cells(self, config):
         """One, which does not depend on the base."""
         needs = Needs(seconds=0.01)
@@ -71,7 +68,7 @@ class Toy(Experiment):
 
 def toy():
     """The experiment, as `experiments.load` would hand it out."""
-    return Toy("toy", "What is the base?", "anything else", 1, ToyConfig, ())
+    return Toy("toy", "What is the base?", "anything else", 1, ToyConfig, "")
 
 
 def plan(label=None, experiment=None, **values):

@@ -43,8 +43,7 @@ def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
             yield from (f"    {line}" for line in _cells(run.work.cells, run.work.left))
     every = {name for run in unfinished for name in run.work.cells}
     left = {name: cell for run in unfinished for name, cell in run.work.left.items()}
-    whole = [run.work.estimate for run in unfinished if not run.work.cells]
-    estimate = sum(whole, estimate_of(left.values()))
+    estimate = estimate_of(left.values())
     text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
     if every:
         text += f", {count_of(len(every), 'cell')} ({len(every) - len(left)} finished)"
@@ -161,7 +160,7 @@ def compute(cells: Mapping[str, Cell], lab: Lab) -> dict[str, int]:
         How many cells were computed and how many were there before.
     """
     left = _left(cells, lab)
-    lab.announce(estimate_of(left.values()), list(left.values()))
+    lab.announce(list(left.values()))
     errors = [e for _, e in lab.engine.compute(list(left.values()), lab.context()) if e]
     if errors:
         raise errors[0]

@@ -72,9 +72,6 @@ class Bench(Experiment):
     def check(self, config):
         """All that can be asked for can be done."""
 
-    def estimate(self, config):
-        """It is that of its cells."""
-
     def cells(self, config):
         """Two of them."""
         return [Square(config.base, place) for place in (0, 1)]
@@ -105,7 +102,7 @@ class Bench(Experiment):
 
 def install() -> None:
     """Make it an experiment like the others, in this process; commands are built once."""
-    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig, ())
+    bench = Bench(NAME, "What is the largest value?", "anything else", 1, BenchConfig, "")
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
     cli._add_command(bench)

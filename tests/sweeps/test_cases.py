@@ -36,7 +36,7 @@ def test_cases_may_change_what_stands_above_them_and_have_titles(tmp_path):
         'title = "T"\nbase = 1e5\n[[case]]\nfactor = 2\n[[case]]\nbase = 1e6\ntitle = "large"\n',
     )
     assert [(c.base, c.factor) for c in configs(found)] == [(1e5, 2.0), (1e6, 4.0)]
-    assert [label.title for *_, label in found.plans] == ["T: factor=2", "large"]
+    assert [plan.label.title for plan in found.plans] == ["T: factor=2", "large"]
     assert found.keys == ("factor", "base")
 
 
