@@ -121,29 +121,25 @@ def _read(cursor: _Cursor) -> Header:
 
 
 def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
+    """Read a value; of an array only the length is kept, its content is stepped over."""
     if kind in SCALARS:
         return cursor.scalar(SCALARS[kind])
     if kind == STRING:
         return cursor.text()
     if kind != ARRAY or depth > MOST_DEPTH:
         raise cursor.fail(f"unknown value type {kind}")
-    return _array(cursor, depth)
-
-
-def _array(cursor: _Cursor, depth: int) -> Length:
-    """Step over an array; keep its length only."""
-    kind, count = cursor.scalar("I"), cursor.scalar("Q")
-    if kind in SCALARS:
-        cursor.skip(count * struct.calcsize(SCALARS[kind]))
+    inner, count = cursor.scalar("I"), cursor.scalar("Q")
+    if inner in SCALARS:
+        cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
-    smallest = 8 if kind == STRING else 12
-    if count * smallest > cursor.left():
+    # A string begins with its length, an array with a type and a length.
+    if count * (8 if inner == STRING else 12) > cursor.left():
         raise cursor.fail("an array is longer than the file")
     for _ in range(count):
-        if kind == STRING:
+        if inner == STRING:
             cursor.skip(cursor.scalar("Q"))
         else:
-            _value(cursor, kind, depth + 1)
+            _value(cursor, inner, depth + 1)
     return Length(count)
 
 

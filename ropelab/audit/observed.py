@@ -83,21 +83,14 @@ def from_tables(
     """
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
-    width = cos.shape[1]
-    doubled = width % 2 == 0 and width != pairs and _doubled(cos, sin)
+    width, half = cos.shape[1], cos.shape[1] // 2
     partner: Partner = "unknown"
-    if doubled:
-        halves = np.array_equal(cos[:, : width // 2], cos[:, width // 2 :], equal_nan=True)
-        step = slice(0, width // 2) if halves else slice(0, width, 2)
-        cos, sin, partner = cos[:, step], sin[:, step], "half" if halves else "adjacent"
+    if width % 2 == 0 and width != pairs:
+        if all(np.array_equal(t[:, :half], t[:, half:]) for t in (cos, sin)):
+            cos, sin, partner = cos[:, :half], sin[:, :half], "half"
+        elif all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin)):
+            cos, sin, partner = cos[:, 0::2], sin[:, 0::2], "adjacent"
     return Observed(positions, cos, sin, partner, 2 * cos.shape[1])
-
-
-def _doubled(cos: Float[np.ndarray, "n width"], sin: Float[np.ndarray, "n width"]) -> bool:
-    half = cos.shape[1] // 2
-    first, second = (cos[:, :half], sin[:, :half]), (cos[:, half:], sin[:, half:])
-    by_half = all(map(np.array_equal, first, second))
-    return by_half or all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin))
 
 
 def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
@@ -106,23 +99,19 @@ def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observ
     Raises:
         InputError: the result has another shape, or features mix in a way that does not pair them.
     """
-    images = np.stack([_image(rotate, head_dim, int(position)) for position in positions])
-    turning = images[positions > 0]
-    if not len(turning):
+    images = []  # row j of an image: the j-th unit vector, rotated
+    for position in positions.tolist():
+        image = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
+        if image.shape != (head_dim, head_dim):
+            raise InputError(f"rotating {head_dim} vectors of {head_dim} gave shape {image.shape}")
+        images.append(image)
+    stacked = np.stack(images)
+    if not (positions > 0).any():
         raise InputError("no position above 0 to look at")
-    first, second, partner = _pairs(np.abs(turning).max(axis=0))
-    cos = images[:, first, first]
-    sin = images[:, first, second]
+    first, second, partner = _pairs(np.abs(stacked[positions > 0]).max(axis=0))
+    cos, sin = stacked[:, first, first], stacked[:, first, second]
     sign = -1 if np.median(sin[positions == 1]) < 0 else 1
     return Observed(positions, cos, sign * sin, partner, 2 * len(first), sign)
-
-
-def _image(rotate: Rotate, head_dim: int, position: int) -> Float[np.ndarray, "from to"]:
-    """Return in row j the image of the j-th unit vector at that position."""
-    result = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
-    if result.shape != (head_dim, head_dim):
-        raise InputError(f"rotating {head_dim} vectors of {head_dim} gave shape {result.shape}")
-    return result
 
 
 def _pairs(
@@ -147,16 +136,15 @@ def _pairs(
 
 
 def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
-    """Return radians per token, from the smallest positions on and refined at larger ones.
-
-    At every further position the angle is known up to whole turns, and the frequency so far says
-    how many, as long as its error times the position stays below half a turn.
-    """
+    """Return radians per token, from the smallest positions on and refined at larger ones."""
     order = np.argsort(observed.positions)
     angles = np.arctan2(observed.sin, observed.cos)[order]
     places = observed.positions[order].astype(np.float64)
     start = int(np.flatnonzero(places == 1)[0])
     found = angles[start].copy()
+    # At every further position the angle is known up to whole rotations, and the frequency so far
+    # says how many, as long as its error times the position stays below half a rotation: its error
+    # in bfloat16 is 2^-8, so below 2^6 rad.
     for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
         turns = np.round((found * place - angle) / (2 * np.pi))
         refined = (angle + 2 * np.pi * turns) / place
@@ -187,30 +175,25 @@ def from_file(path: Path, spec: RopeSpec) -> Observed:
     try:
         check_regular(path)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            found = {name: _real(name, stored[name]) for name in stored.files}
+            found = {}
+            for name in stored.files:
+                array = stored[name]
+                if array.dtype.kind not in "fiub":
+                    raise ValueError(f"{name} holds {array.dtype}, not real numbers")
+                found[name] = np.asarray(array, np.float64)
     except UNREADABLE as error:
         raise InputError(f"cannot read {path}: {error}") from None
     if "cos" not in found or "sin" not in found:
         raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(found) or 'none'}")
     count = len(found["cos"]) if found["cos"].ndim else 0
-    positions = _whole(path, found.get("positions", np.arange(count, dtype=np.float64)))
-    if 1 not in positions:
-        raise InputError(f"{path} has no row for position 1")
-    return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
-
-
-def _real(name: str, array: np.ndarray) -> Float[np.ndarray, "..."]:
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} holds {array.dtype}, not real numbers")
-    return np.asarray(array, np.float64)
-
-
-def _whole(path: Path, places: Float[np.ndarray, "..."]) -> Positions:
-    """Return positions as integers; nothing else is taken for one."""
+    places = found.get("positions", np.arange(count, dtype=np.float64))
     exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
     if places.ndim != 1 or not exact.all():
         raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
-    return places.astype(np.int64)
+    positions = places.astype(np.int64)
+    if 1 not in positions:
+        raise InputError(f"{path} has no row for position 1")
+    return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
 
 
 def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
@@ -222,8 +205,13 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
             raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
         if required(made) != 1:
             return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
-        cos, sin = _two(name, call(made, positions))
-        return from_tables(positions, cos, sin, spec.rotary_dim // 2)
+        answer = call(made, positions)
+        try:
+            cos, sin = answer
+        except (TypeError, ValueError):
+            kind = type(answer).__name__
+            raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
+        return from_tables(positions, as_array(cos), as_array(sin), spec.rotary_dim // 2)
 
 
 def _made(module: str, factory: str) -> Any:
@@ -234,16 +222,6 @@ def _made(module: str, factory: str) -> Any:
         raise InputError(f"cannot load {module}:{factory}: {error}") from None
     finally:
         sys.path.pop(0)
-
-
-def _two(name: str, answer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return cos and sin, if the answer is two arrays."""
-    try:
-        cos, sin = answer
-    except (TypeError, ValueError):
-        kind = type(answer).__name__
-        raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
-    return as_array(cos), as_array(sin)
 
 
 @contextmanager
@@ -313,9 +291,8 @@ def rotary_module(folder: Path) -> Any:
     try:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     except ImportError:
-        raise InputError(
-            "checking a model folder needs transformers: pip install '.[hf]'"
-        ) from None
+        problem = "checking a model folder needs transformers: pip install '.[hf]'"
+        raise InputError(problem) from None
     _, text = language_part(load(str(folder)).config)
     kind = str(text.get("model_type"))
     if kind not in CONFIG_MAPPING:
@@ -324,10 +301,8 @@ def rotary_module(folder: Path) -> Any:
     package = config_class.__module__.rpartition(".configuration_")
     classes = importlib.import_module(f"{package[0]}.modeling_{package[2]}")
     for name, found in vars(classes).items():
-        if (
-            name.endswith("RotaryEmbedding")
-            and getattr(found, "__module__", "") == classes.__name__
-        ):
+        own = getattr(found, "__module__", "") == classes.__name__
+        if own and name.endswith("RotaryEmbedding"):
             try:
                 return found(config=config_class.from_dict(dict(text)))
             except (KeyError, ValueError, TypeError, RuntimeError) as error:

@@ -25,9 +25,9 @@ from ropelab.audit.runtimes.reader import (
     magnitude,
     mscale_ratio,
     mscale_yarn,
+    of_alpha,
     of_share,
     one_table,
-    other_base,
     ramp,
     unscaled,
     width_of,
@@ -205,11 +205,6 @@ class TensorRt(Reader):
                 return width_of(head_dim, whole(given, name) / head_dim)
         share, _ = trace.first(("rotary_pct", "partial_rotary_factor"), 1.0)
         return width_of(head_dim, number(share, "share"))
-
-
-def of_alpha(settings: Settings) -> Made:
-    """Hunyuan's alpha; the factor is not used."""
-    return other_base(settings.number("alpha")), 1.0, settings.longest
 
 
 def table_by_limit(settings: Settings) -> Made:

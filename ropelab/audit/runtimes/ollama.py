@@ -74,25 +74,20 @@ def real(trace: Trace, path: str) -> float:
     return float(np.float32(given))
 
 
-def word(trace: Trace, path: str) -> str:
-    """Return a string; empty where it is missing."""
-    value = trace.get(path, status="ignored")
-    if value is not None and not isinstance(value, str):
-        trace.mark(path, "refused")
-        raise RefusedError(f"{path} must be a string, not {short(value)}")
-    return value or ""
-
-
 def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
     """Return the scaling type under one of its two names, marked by its effect there."""
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
-    kind = word(trace, f"{BLOCK}.{name}")
+    path = f"{BLOCK}.{name}"
+    kind = trace.get(path, status="ignored")
+    if kind is not None and not isinstance(kind, str):
+        trace.mark(path, "refused")
+        raise RefusedError(f"{path} must be a string, not {short(kind)}")
     if kind in known:
-        trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
+        trace.mark(path, "translated", "written into the file")
     elif kind:
-        trace.mark(f"{BLOCK}.{name}", "ignored", note)
-    return kind
+        trace.mark(path, "ignored", note)
+    return kind or ""
 
 
 def head_width(trace: Trace, *heads: str) -> int:
@@ -105,18 +100,12 @@ def head_width(trace: Trace, *heads: str) -> int:
     return hidden // count
 
 
-def base_of(trace: Trace) -> float:
-    """Return rope_theta at top level, 0 where it is missing."""
+def base_of(trace: Trace, always: bool = True) -> float:
+    """Return rope_theta at top level; a converter that writes it ``always`` writes 0 without it."""
     base = real(trace, "rope_theta")
     if base:
         trace.mark("rope_theta", "translated", "written as rope.freq_base")
-    return base
-
-
-def written_base(trace: Trace) -> float:
-    """Return the base for a converter that writes it in any case."""
-    base = base_of(trace)
-    if not base:
+    elif always:
         raise NotModelledError("rope_theta is not at top level, and a base of 0 is written")
     return base
 
@@ -145,7 +134,7 @@ def llama(trace: Trace) -> Fields:
         "attention.key_length": head_dim,
         "rope.dimension_count": width,
     }
-    if base := base_of(trace):
+    if base := base_of(trace, always=False):
         fields["rope.freq_base"] = base
     older = typed(trace, "type", ("linear",), "only linear is read under this name")
     newer = typed(trace, "rope_type", ("llama3",), "only llama3 is read under this name")
@@ -189,7 +178,7 @@ def qwen2(trace: Trace) -> Fields:
     return {
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
-        "rope.freq_base": written_base(trace),
+        "rope.freq_base": base_of(trace),
     }
 
 
@@ -205,7 +194,7 @@ def phi3(trace: Trace) -> Fields:
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
         "rope.dimension_count": width,
-        "rope.freq_base": written_base(trace),
+        "rope.freq_base": base_of(trace),
         LONG: table(trace, "long_factor"),
         SHORT: table(trace, "short_factor"),
     }
@@ -242,7 +231,7 @@ def gptoss(trace: Trace) -> Fields:
     fields: Fields = {
         "context_length": length,
         "attention.key_length": size(trace, "head_dim"),
-        "rope.freq_base": written_base(trace),
+        "rope.freq_base": base_of(trace),
         "rope.scaling.type": kind or "yarn",
         "rope.scaling.factor": at_top or inside,
         "rope.scaling.original_context_length": trained,

@@ -344,6 +344,11 @@ def dynamic(settings: Settings) -> Made:
     return DynamicNtk(factor=factor), 1.0, settings.longest
 
 
+def of_alpha(settings: Settings) -> Made:
+    """Hunyuan's alpha, a larger base at every length; the factor is not used."""
+    return other_base(settings.number("alpha")), 1.0, settings.longest
+
+
 def llama3(settings: Settings) -> Made:
     """Kept, blended and divided by rotations in the original length."""
     trained = settings.original()

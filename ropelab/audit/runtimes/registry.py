@@ -19,19 +19,18 @@ from ropelab.errors import InputError, unknown_name
 class Runtime:
     """One runtime at one version, with the evidence for its reader.
 
-    ``read_from`` names the source files; ``reads`` the kinds of documents it takes. ``proof``:
-    "run" if the reader is compared with computed values of that version, "parts" if with its
-    converter's output and its kernel's rotations, "read" if only the source was read; ``compared``
-    are the model types of the comparison.
+    ``proof``: "run" if the reader is compared with computed values of that version, "parts" if with
+    its converter's output and its kernel's rotations, "read" if only the source was read (the
+    reader's file names it); ``compared`` are the model types of the comparison. ``reads``: the
+    kinds of documents it takes.
     """
 
     name: str
     version: str
-    read_from: str
     proof: Literal["run", "parts", "read"]
     read: Callable[[Trace], dict[str, RopeSpec]]
-    reads: tuple[str, ...] = ("config", "params")
     compared: frozenset[str] = frozenset()
+    reads: tuple[str, ...] = ("config", "params")
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -72,96 +71,39 @@ ASKED = _types(
 )
 LLAMA_LIKE = _types("llama qwen2 qwen3 mistral mixtral phi3 olmo2 granite deepseek_v2 deepseek_v3")
 
-_ROPE_UTILS = "src/transformers/modeling_rope_utils.py and the classes of the models"
-
 
 def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtime:
     reader.absent = ASKED - compared
     name = f"transformers-{version.rsplit('.', 1)[0]}"
-    return Runtime(name, version, _ROPE_UTILS, "run", reader.read, compared=compared)
+    return Runtime(name, version, "run", reader.read, compared)
 
+
+# What a converter does not take, or a release does not have, was not compared.
+_IN_451 = ASKED - _types("deepseek_v2 gpt_oss smollm3")
+_IN_448 = _IN_451 - _types("deepseek_v3 gemma3_text qwen3")
+_IN_MLX = ASKED - _types("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3")
+_CONVERTED = ASKED - _types("cohere glm gpt_neox granite gemma2 smollm3")
+_FIRST = {"truncate": False, "phi3_share": False}
 
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
-        Runtime(
-            "transformers-5", "5.23.0", _ROPE_UTILS, "run", Transformers5().read, compared=ASKED
-        ),
+        Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
         _v4("4.57.1", ASKED, Transformers4("factor", "switch")),
         _v4("4.55.4", ASKED, Transformers4("ratio", "switch")),
-        _v4(
-            "4.51.3",
-            ASKED - _types("deepseek_v2 gpt_oss smollm3"),
-            Transformers4("ratio", "switch", truncate=False),
-        ),
-        _v4(
-            "4.48.3",
-            ASKED - _types("deepseek_v2 deepseek_v3 gemma3_text gpt_oss qwen3 smollm3"),
-            Transformers4("maximum", "short", truncate=False, phi3_share=False),
-        ),
-        _v4(
-            "4.44.2",
-            _types("llama"),
-            Transformers4("maximum", "static", truncate=False, phi3_share=False),
-        ),
+        _v4("4.51.3", _IN_451, Transformers4("ratio", "switch", truncate=False)),
+        _v4("4.48.3", _IN_448, Transformers4("maximum", "short", **_FIRST)),
+        _v4("4.44.2", _types("llama"), Transformers4("maximum", "static", **_FIRST)),
+        Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
+        Runtime("sglang", "0.5.23", "run", Sglang().read, LLAMA_LIKE | {"gpt_oss"}),
+        Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX),
+        Runtime("exllamav3", "1.6.5", "run", Exllama().read, LLAMA_LIKE),
         Runtime(
-            "vllm",
-            "0.33.0",
-            "model_executor/layers/rotary_embedding, config/model.py",
-            "run",
-            Vllm().read,
-            compared=ASKED,
+            "llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, ("config", "params", "gguf")
         ),
-        Runtime(
-            "sglang",
-            "0.5.23",
-            "srt/layers/rotary_embedding, srt/models/llama.py",
-            "run",
-            Sglang().read,
-            compared=LLAMA_LIKE | {"gpt_oss"},
-        ),
-        Runtime(
-            "mlx-lm",
-            "0.32.2",
-            "mlx_lm/models/rope_utils.py and the model files",
-            "run",
-            Mlx().read,
-            compared=ASKED - _types("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3"),
-        ),
-        Runtime(
-            "exllamav3",
-            "1.6.5",
-            "exllamav3/util/rope.py, model/config.py, architecture/*.py",
-            "run",
-            Exllama().read,
-            compared=LLAMA_LIKE,
-        ),
-        Runtime(
-            "llama.cpp",
-            "0c1e570",
-            "src/llama-context.cpp, src/llama-model.cpp, conversion/*.py",
-            "parts",
-            llamacpp.read,
-            reads=("config", "params", "gguf"),
-            compared=ASKED - _types("cohere glm gpt_neox granite gemma2 smollm3"),
-        ),
-        Runtime(
-            "tensorrt-llm",
-            "2026",
-            "_torch/attention_backend/interface.py",
-            "read",
-            TensorRt().read,
-        ),
-        Runtime("tgi", "db931fc", "server/.../layers/rotary.py", "read", Tgi().read),
-        Runtime(
-            "ollama",
-            "fb30760",
-            "convert/convert.go, convert_llama.go, convert_qwen2.go, convert_phi3.go, "
-            "convert_gptoss.go",
-            "read",
-            ollama.read,
-            reads=("config",),
-        ),
+        Runtime("tensorrt-llm", "2026", "read", TensorRt().read),
+        Runtime("tgi", "db931fc", "read", Tgi().read),
+        Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",)),
     )
 }
 

@@ -21,6 +21,7 @@ from ropelab.audit.runtimes.reader import (
     magnitude,
     mscale_ratio,
     mscale_yarn,
+    of_alpha,
     of_share,
     other_base,
     ramp,
@@ -196,15 +197,10 @@ def longrope(settings: Settings) -> Made:
     return tables(short, long, ratio, attention), attention, trained
 
 
-def of_alpha(settings: Settings) -> Made:
-    """Hunyuan's alpha, a larger base."""
-    settings.take("alpha")
-    return other_base(settings.number("alpha")), 1.0, settings.longest
-
-
 def vllm_dynamic(settings: Settings) -> Made:
     """Static, and without `max_trained_positions` its multiplier is 1: nothing is scaled."""
     if "alpha" in settings.values:
+        settings.take("alpha")
         return of_alpha(settings)
     longest, factor = settings.longest, settings.number("factor")
     trained = whole(settings.get("max_trained_positions", longest), "max_trained_positions")
@@ -217,6 +213,7 @@ def vllm_dynamic(settings: Settings) -> Made:
 def sglang_dynamic(settings: Settings) -> Made:
     """Static: the base of the longest sequence from position 0 on."""
     if "alpha" in settings.values:
+        settings.take("alpha")
         return of_alpha(settings)
     settings.take("factor")
     factor = settings.number("factor")
