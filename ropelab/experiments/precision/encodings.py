@@ -65,7 +65,8 @@ def frequencies_of(config: PrecisionConfig, scheme: str) -> dict[str, Any]:
         "rotary_dim": config.rotated,
         "method": config.method,
         "train_len": config.train_len,
-        "tokens": config.offset + config.length,  # some methods depend on the sequence
+        # Some methods depend on the length of the sequence.
+        "tokens": config.offset + config.length,
     }
 
 
@@ -143,6 +144,7 @@ def encoding_tables(
     """
     spectrum = spectrum_of(frequencies)
     stored = [FORMATS[name] for name in formats]
+    # Without the last position, whose neighbour is not in the range.
     sampled = sample_positions(offset, max(length - 1, 1), samples)
     resolution, collisions = [], []
     for channel in channels:
@@ -209,7 +211,7 @@ def _repeating(
     if len(encoding.pairs) > 1 or encoding.component not in OF_ONE_FREQUENCY:
         return None
     period = whole_period(float(encoding.chain.spectrum.inv_freq[encoding.pairs.start]))
-    if period is None or min(period, length) > HELD:
+    if period is None or min(period, length) > HELD:  # too many to list
         return None
     first = first_repeat(period, encoding.component)
     if offset + length <= first:
@@ -227,13 +229,14 @@ def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
         return neighbours or "distant positions collide"
     # float64 distinguishes values that are equal in exact arithmetic, by the noise of its cosine.
     noise = census.distinct - repeating if fmt.name == "float64" else 0
-    told = f"rounding in float64 tells {noise} more apart" if noise > 0 else ""
-    return "; ".join(filter(None, ("comes back", told, neighbours)))
+    rounding = f"rounding in float64 tells {noise} more apart" if noise > 0 else ""
+    return "; ".join(filter(None, ("comes back", rounding, neighbours)))
 
 
 def _by_octave(census: Census) -> Iterator[Row]:
     last = census.by_octave[-1][1] - 1
     for start, stop, count in census.by_octave:
+        # The last position of the range has no neighbour in it.
         neighbours = min(stop, last) - start
         if neighbours > 0:
             yield {

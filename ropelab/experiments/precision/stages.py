@@ -213,6 +213,7 @@ def measure_plans(
 
 def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> Row:
     """Return the columns about angles: the worst error, or the first overflow if there is one."""
+    # An overflow is nan, which max would pass over or not, depending on its place.
     overflow = next((found for found in octaves if found.overflowed), None)
     bad = overflow or max(octaves, key=lambda found: found.error_rad)
     return {
@@ -246,6 +247,7 @@ def grows(octaves: Sequence[Worst]) -> bool:
     They are then more than twice those of the first octave that has any, or overflow.
     """
     errors = [found.error_rad for found in octaves if found.error_rad != 0]
+    # `not ... <=`, for an overflow is nan.
     return bool(errors) and not max(errors) <= 2 * errors[0]
 
 
@@ -383,6 +385,7 @@ def cast_tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFra
         }
     )
     whole = dict.fromkeys(WHOLE, "Int64")
+    # Missing values make whole numbers floats in CSV, and columns of several dtypes do not concat.
     plans = pd.concat([tables["plans"].astype(whole) for tables in measured])
     casts = keys.merge(plans, on="plan", how="left", validate="many_to_one")
     further = [values[cell]["casts"] for cell in long_cells(config)]

@@ -140,7 +140,7 @@ class _Counter:
     def _equal(
         self, positions: Floats, keys: Int[np.ndarray, "features n"]
     ) -> Bool[np.ndarray, " n-1"]:
-        """Return for each position but the last whether all of its encoding is that of the next."""
+        """Return for each position but the last whether its whole encoding equals the next one."""
         equal = (keys[:, 1:] == keys[:, :-1]).all(0)
         rest = range(self.encoding.leading(self.fmt).stop, self.encoding.pairs.stop)
         if not rest or not equal.any():
