@@ -30,7 +30,7 @@ test: lint             ## lint, types, tests
 
 stress: $(READY)       ## break everything on purpose (docs/promises.md), then property tests on more examples
 	OMP_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python -m tests.stress
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/math tests/numerics
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --hypothesis-profile=hunt tests/math
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m stress tests/audit
 
 lint: $(READY)         ## lint, format and type checks
