@@ -11,7 +11,6 @@ from matplotlib.text import Annotation
 import ropelab
 from ropelab import experiments
 from ropelab.errors import InputError
-from ropelab.lab import Run
 from ropelab.runs.store import tables_of
 from ropelab.show import drawn
 from ropelab.show.figures.style import label_points, token_axis, use_style
@@ -32,8 +31,7 @@ def test_titles_stay_inside(folder):
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
         pytest.skip(f"the reference of {experiment.name} is of an earlier version")
-    run = Run(experiment, experiment.config(), tables_of(folder, manifest), "")
-    for figure in run.figures().values():
+    for figure in drawn.finished(experiment.draw, tables_of(folder, manifest)).values():
         figure.draw_without_rendering()
         ax = figure.axes[0]
         titles = [figure._suptitle] if figure.get_suptitle() else [ax._left_title, ax.title]
