@@ -1,4 +1,4 @@
-"""What configurations mean: read them as runtimes do, write them, check code against them.
+"""Configurations of models: read as runtimes read them, written, and code checked against them.
 
 document, gguf   a configuration from disk, within bounds
 runtimes/        one reader per runtime: configuration to `RopeSpec` per layer type

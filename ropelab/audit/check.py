@@ -1,4 +1,4 @@
-"""Does a rotary code compute what its configuration says, and if not, what explains the difference?
+"""Compare a rotary code with its configuration, and explain the difference.
 
 The stages of the code are looked at in their order: numbers, pairing, frequencies, the factor on
 cos and sin, casts. The first that is wrong is the answer.

@@ -47,7 +47,7 @@ class Observed:
     """cos and sin of every pair at some positions, gain included, as a float64 array.
 
     ``partner``: which features form a pair; unknown where only tables were seen. ``rotated``: how
-    many features turn. ``sign``: +1 if a pair turns from its first feature to its second.
+    many features rotate. ``sign``: +1 if a pair rotates from its first feature to its second.
     """
 
     positions: Positions
@@ -120,8 +120,8 @@ def _pairs(
     """Return first and second features of the pairs; features that mix with none are unrotated."""
     off = mixed - np.diag(np.diag(mixed))
     partners = off.argmax(axis=1)
-    turns = off.max(axis=1) > ZERO
-    first = np.array([j for j in np.flatnonzero(turns) if partners[j] > j], dtype=int)
+    rotated = off.max(axis=1) > ZERO
+    first = np.array([j for j in np.flatnonzero(rotated) if partners[j] > j], dtype=int)
     second = partners[first]
     if not len(first):
         raise InputError("nothing turns: the result is its input")
@@ -143,11 +143,11 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     start = int(np.flatnonzero(places == 1)[0])
     found = angles[start].copy()
     # At every further position the angle is known up to whole rotations, and the frequency so far
-    # says how many, as long as its error times the position stays below half a rotation: its error
-    # in bfloat16 is 2^-8, so below 2^6 rad.
+    # says how many, as long as its error times the position stays below half a rotation: below
+    # 2^6 rad, as its relative error is about 2^-8 where tables are in bfloat16.
     for place, angle in zip(places[start + 1 :], angles[start + 1 :], strict=True):
-        turns = np.round((found * place - angle) / (2 * np.pi))
-        refined = (angle + 2 * np.pi * turns) / place
+        rotations = np.round((found * place - angle) / (2 * np.pi))
+        refined = (angle + 2 * np.pi * rotations) / place
         sure = np.abs(found) * place < 2**6
         found = np.where(sure, refined, found)
     return found

@@ -1,1 +1,1 @@
-"""What serving and training codes make of a configuration: one reader per runtime."""
+"""One reader per runtime: from a configuration to the rotation of each layer type."""
