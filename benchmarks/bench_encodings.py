@@ -1,4 +1,4 @@
-"""What every encoding costs in time, against the model without positions in the same run.
+"""The cost of every encoding in time, against the model without positions in the same run.
 
 Beside the measured ratios stand those of the matrix products that `ropelab encodings` counts,
 which are the same on every machine.
@@ -7,18 +7,18 @@ which are the same on every machine.
 """
 
 import argparse
+import math
 
 import torch
 
-from ropelab.experiments.encodings.config import EncodingsConfig
+from ropelab.experiments.encodings import EncodingsConfig, times
 from ropelab.experiments.encodings.cost import costs
-from ropelab.experiments.encodings.times import times
-from ropelab.runs.cell import silent
+from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 
 
 def arguments() -> argparse.Namespace:
-    """What was typed."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="Time every encoding against NoPE.")
     parser.add_argument("--train-len", type=int, default=512)
     parser.add_argument("--test-len", type=int, default=2048)
@@ -40,17 +40,15 @@ def main() -> None:
         f"{'encoding':<17}{'tokens/s':>9}{'train time':>12}{'(products)':>12}"
         f"{'ms/token':>10}{'decode time':>13}{'(products)':>12}{'at tokens':>11}"
     )
-    with silent("times") as advance:
-        for row in times(config, typed.rounds, advance):
-            train, decode = counted.loc[
-                row["encoding"], ["train_flops_ratio", "decode_flops_ratio"]
-            ]
-            print(
-                f"{row['encoding']:<17}{row['training_tokens_per_second']:>9,.0f}"
-                f"{row['training_time_ratio']:>12.2f}{train:>12.2f}"
-                f"{1e3 * row['decode_seconds']:>10.2f}{row['decode_time_ratio']:>13.2f}"
-                f"{decode:>12.2f}{row['decode_context_tokens']:>11}"
-            )
+    times.ROUNDS = typed.rounds
+    for row in times.Timing(config).tables(Context())["times"].to_dict("records"):
+        train, decode = counted.loc[row["encoding"], ["train_flops_ratio", "decode_flops_ratio"]]
+        print(
+            f"{row['encoding']:<17}{row['training_tokens_per_second']:>9,.0f}"
+            f"{row['training_time_ratio'] or math.nan:>12.2f}{train:>12.2f}"
+            f"{1e3 * row['decode_seconds']:>10.2f}{row['decode_time_ratio'] or math.nan:>13.2f}"
+            f"{decode:>12.2f}{row['decode_context_tokens']:>11}"
+        )
 
 
 if __name__ == "__main__":

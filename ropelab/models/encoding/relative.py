@@ -8,6 +8,7 @@ appendix B; here for blocks of queries and for caches).
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -205,18 +206,11 @@ class DebertaLayer(Encoding):
         super().__init__()
         self.table, self.heads = table, heads
         self.to_key, self.to_query = to_key, to_query
-        self.key_rows = DistanceTable(self.projected_keys, (table, to_key.weight))
-        self.query_rows = DistanceTable(self.projected_queries, (table, to_query.weight))
+        self.key_rows = DistanceTable(partial(self.projected, to_key), (table, to_key.weight))
+        self.query_rows = DistanceTable(partial(self.projected, to_query), (table, to_query.weight))
 
-    def projected_keys(self, distance: Int[Tensor, " rows"]) -> Rows:
-        """Return Kr at every distance, split into heads."""
-        return self._projected(self.to_key, distance)
-
-    def projected_queries(self, distance: Int[Tensor, " rows"]) -> Rows:
-        """Return Qr at every distance, split into heads."""
-        return self._projected(self.to_query, distance)
-
-    def _projected(self, projection: nn.Linear, distance: Tensor) -> Rows:
+    def projected(self, projection: nn.Linear, distance: Int[Tensor, " rows"]) -> Rows:
+        """Return Kr or Qr at every distance, split into heads."""
         rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 

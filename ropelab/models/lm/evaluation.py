@@ -25,13 +25,6 @@ TOKENS_PER_PASS = 8192
 LOGITS_PER_CHUNK = 2**22
 
 
-class Sized(Protocol):
-    """Anything with a number of different tokens."""
-
-    @property
-    def vocabulary(self) -> int: ...
-
-
 class Readable(Protocol):
     """A model as evaluation sees it: `LanguageModel`, or a released one."""
 
@@ -39,7 +32,9 @@ class Readable(Protocol):
     head: Any
 
     @property
-    def size(self) -> Sized: ...
+    def size(self) -> Any:
+        """Anything with a `vocabulary`, the number of different tokens."""
+        ...
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return the input of `head` for every token."""

@@ -68,7 +68,11 @@ class Muon(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Move every matrix that has a gradient."""
         for group in self.param_groups:
-            for matrices in _by_shape(group["params"]):
+            by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    by_shape[tuple(sorted(matrix.shape))].append(matrix)
+            for matrices in by_shape.values():
                 self._move(matrices, group)
 
     def _move(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
@@ -88,15 +92,6 @@ class Muon(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(gradient)
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         return gradient.lerp(average, momentum)
-
-
-def _by_shape(matrices: list[Tensor]) -> list[list[Tensor]]:
-    """Group the matrices that have gradients by shape, up to transposition."""
-    groups: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
-    for matrix in matrices:
-        if matrix.grad is not None:
-            groups[tuple(sorted(matrix.shape))].append(matrix)
-    return list(groups.values())
 
 
 def _wide(matrix: Tensor) -> Tensor:
