@@ -56,7 +56,7 @@ def measure(case: Case, folder: Path) -> None:
     from random_llama import SMOLLM2_WIDTH, save
 
     from ropelab.models.lm.evaluation import token_losses
-    from ropelab.models.released import passes
+    from ropelab.models.released import forward
     from ropelab.models.released.model import HuggingFaceModel
 
     shape = SMOLLM2_WIDTH | {
@@ -66,7 +66,7 @@ def measure(case: Case, folder: Path) -> None:
     }
     save(folder, shape, case.dtype)
     model = HuggingFaceModel(folder, dtype=case.dtype)
-    passes.LONGEST_PASS = case.at_once
+    forward.LONGEST_PASS = case.at_once
     tokens = torch.arange(case.tokens + 1)[None] % case.vocabulary
     token_losses(model, tokens[:, :129])
     before = resident(NOW)

@@ -13,7 +13,7 @@ from ropelab.errors import InputError
 from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.results import advise, model_table, recommendation
 from ropelab.lab import Lab
-from ropelab.models.released import passes
+from ropelab.models.released import forward
 from ropelab.models.tasks import cells, grid
 from ropelab.models.tasks.comparing import ABOUT, pairs_of
 from ropelab.models.tasks.tables import BUCKET, NLL, losses
@@ -320,7 +320,7 @@ def test_too_little_text_or_room_is_refused_before_anything_is_asked(task, said,
 
 def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     model = config().reference().model()
-    monkeypatch.setattr(passes, "LONGEST_PASS", 128)
+    monkeypatch.setattr(forward, "LONGEST_PASS", 128)
     in_parts = model.bytes_of_reading(4096)
     monkeypatch.setattr(model.passes, "in_parts", False)
     more = model.bytes_of_reading(4096) - in_parts

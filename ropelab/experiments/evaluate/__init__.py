@@ -1,4 +1,4 @@
-"""What does a released model do beyond its trained length, unmodified and under each method?
+"""A released model beyond its trained length, unmodified and under each method.
 
 The model is evaluated as its configuration has it and with its frequencies or its attention changed
 by every method; nothing is trained. Lengths and geometry are the model's own.
@@ -188,7 +188,7 @@ class EvaluateConfig(Config):
 
 def _checkpoint_dtype(model: str) -> str:
     """The number format that the configuration names, `auto` where it names none of ours."""
-    from ropelab.models.released.facts import configuration
+    from ropelab.models.released.loading import configuration
 
     named = str(getattr(configuration(Path(model)), "dtype", None)).removeprefix("torch.")
     return named if named in get_args(Format) else "auto"

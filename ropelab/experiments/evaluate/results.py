@@ -255,7 +255,7 @@ def _value(row: pd.Series, name: str) -> str:
 
 
 def _costs(tables: Tables, advice: list[pd.Series]) -> Iterator[str]:
-    """What the recommended method costs inside the trained length."""
+    """The loss of the recommended method inside the trained length."""
     better = [row for row in advice if row["status"] == BETTER and row["best"] != WINDOW]
     costs = short_costs(tables)
     for label in dict.fromkeys(row["best"] for row in better):

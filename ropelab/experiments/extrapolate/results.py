@@ -75,7 +75,7 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
 
 
 def answer(tables: Tables) -> str:
-    """How far each method retrieves, and whether any reads long text better than truncating it."""
+    """The distance to which methods retrieve, and the best one on long text."""
     sentences = [_retrieval(tables, task) for task in _retrieved(tables)]
     text = [*_context_pays(tables), _text(tables)] if "text_nll" in tables else []
     return " ".join([*sentences, *text, said(tables["comparisons"])])
@@ -152,7 +152,7 @@ def _retrieval(tables: Tables, task: str) -> str:
 
 
 def _learned(table: pd.DataFrame, trained_len: int) -> bool:
-    """Whether the model finds, as it was trained, keys or what is half of that length back."""
+    """Return True if the model finds, as trained, keys or symbols from half of that length back."""
     inside = table[table["context_tokens"] == trained_len]
     if "depth_percent" not in table:
         inside = inside[inside["distance_tokens"] == trained_len // 2]
@@ -160,7 +160,7 @@ def _learned(table: pd.DataFrame, trained_len: int) -> bool:
 
 
 def _context_pays(tables: Tables) -> Iterator[str]:
-    """What context is worth to the model as it was trained, and on which kind of document."""
+    """The worth of context to the model as it was trained, by kind of document."""
     table = tables["last_window"]
     worth = worth_of_context(table[table["method"] == "unscaled"])
     if worth:
@@ -170,7 +170,7 @@ def _context_pays(tables: Tables) -> Iterator[str]:
 
 
 def _worth(table: pd.DataFrame) -> str:
-    """What all of that context saves on each kind of document, the least first."""
+    """The loss that all of that context saves on each kind of document, the least first."""
     losses = table.pivot_table(index="kind", columns="context_tokens", values=NLL)
     saved = (losses.iloc[:, 0] - losses.iloc[:, -1]).sort_values()
     kinds = ", ".join(f"{value:.3f} ({kind})" for kind, value in saved.items())

@@ -4,7 +4,7 @@ A method of frequencies needs no more than other frequencies. Sharper logits (lo
 multiplied by their position's factor, which holds for any architecture that calls the interface.
 Other distances for far keys (ReRoPE, Self-Extend) need queries and keys that are not rotated yet:
 the model's own rotation is made the identity, and ours takes its place, for which it must be known
-which features form a pair (`ropelab.models.released.tried`).
+which features form a pair (`ropelab.models.released.capabilities`).
 """
 
 import math
@@ -22,12 +22,12 @@ from ropelab.math.rotary import Pairing
 from ropelab.models.encoding.extended import SelfExtend
 from ropelab.models.lm.model import QUERIES_PER_BLOCK, SCORES_PER_BLOCK
 from ropelab.models.released.facts import FULL
-from ropelab.models.released.library import import_transformers
+from ropelab.models.released.loading import import_transformers
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which features of queries and keys are turned, as a model's layers hand them to attention.
+    """The features of queries and keys that rotate, as a model's layers hand them to attention.
 
     Attributes:
         pairing: which of them form a pair.
@@ -42,11 +42,11 @@ class Layout:
 
 
 class Attention:
-    """Attention of a model while an exchange is in it.
+    """Attention of a model while a patch is in it.
 
     Args:
         far: distances by an encoding that turns the first features; None: the model's own.
-        sharpened_from: see `Exchange`.
+        sharpened_from: see `Patch`.
         by_layer_type: whether layers with a window keep the model's own rotation.
         last: see `Layout`.
     """

@@ -1,4 +1,4 @@
-"""What a model's configuration says about positions, as its own configuration class reads it.
+"""Facts about positions in a model's configuration, as its own configuration class reads it.
 
 Names of keys differ between architectures and years (`rotary_pct`, `rope_theta` beside or inside
 `rope_scaling`, layer types with a base each); transformers' classes bring them into one form, which
@@ -6,22 +6,22 @@ is read here. What the loaded model turns out to hold is compared with these fac
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import InputError
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
-from ropelab.models.released.folder import checked_config, located, stamp
-from ropelab.models.released.library import import_transformers, refusing
+from ropelab.models.released.folder import located
+from ropelab.models.released.loading import configuration, refusing
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
 
 FULL = "full_attention"
+# Rope types whose parameters name the length that the model was trained at before.
 SCALED = ("yarn", "llama3", "longrope")
-"""Rope types whose parameters name the length that the model was trained at before."""
 
+# What every language model's configuration names, however it is spelled in its config.json.
 COUNTS = (
     "max_position_embeddings",
     "num_attention_heads",
@@ -29,7 +29,6 @@ COUNTS = (
     "vocab_size",
     "num_hidden_layers",
 )
-"""What every language model's configuration names, however it is spelled in its config.json."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class ModelFacts:
     vocabulary: int
 
     def geometry(self) -> "Geometry":
-        """What the layers that read the whole context were trained with."""
+        """The trained geometry of the layers that read the whole context."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.rotary_dim, self.base, self.train_len)
@@ -128,35 +127,6 @@ def facts_of(folder: str) -> ModelFacts:
         return _from_text(path, configuration(place).get_text_config(decoder=True))
 
 
-def configuration(folder: Path) -> Any:
-    """transformers' configuration object of a folder, or of an id in the local cache of the Hub.
-
-    Raises:
-        InputError: there is none, or it is of no known architecture.
-    """
-    folder = located(folder)
-    config = checked_config(folder)
-    return _configuration(folder, stamp(folder), config.get("model_type"), "auto_map" in config)
-
-
-@lru_cache(maxsize=4)
-def _configuration(folder: Path, files: object, model_type: object, own_code: bool) -> Any:
-    transformers = import_transformers()
-    if isinstance(model_type, str) and model_type not in transformers.CONFIG_MAPPING:
-        if own_code:
-            raise InputError(f"{folder} needs the code in its folder, which is never run")
-        version = transformers.__version__
-        said = f"transformers {version} knows no architecture '{model_type[:40]}'"
-        raise InputError(f"{folder}: {said}")
-    with refusing("no configuration of a language model in", folder):
-        config = transformers.AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise InputError(f"{folder}: {model_type} is no causal language model in transformers")
-        return config
-
-
 def _from_text(path: Path, text: Any) -> ModelFacts:
     rope = rope_parameters(text)
     _check_rope(path, rope)
@@ -198,7 +168,7 @@ def trained_length(rope: dict[str, Any], claimed: int) -> int:
 
 
 def rotary_dim(text: Any, rope: dict[str, Any]) -> int:
-    """How many features of a head are turned."""
+    """The number of features of a head that rotate."""
     own = getattr(text, "rotary_dim", None)
     if own and not rope:
         return int(own)

@@ -1,27 +1,31 @@
-"""What can be said of a model's folder before transformers opens it; light.
+"""A model's folder before transformers opens it, and the hash that identifies it; light.
 
 A folder comes from somewhere else. Anything in it that is not a plain file could be read for ever
 (a pipe, a device), and a configuration may ask for more than any machine has.
 """
 
+import hashlib
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ropelab.errors import InputError
 
 MOST_CONFIG_BYTES = 2**20
+# Of a tokenizer or an index of weights; the largest in use have some 30 MB.
 MOST_JSON_BYTES = 2**28
-"""Of a tokenizer or an index of weights; the largest in use have some 30 MB."""
 MOST_LAYERS = 10_000
 MOST_EXPERTS = 100_000
+# No size in a configuration is larger.
 MOST = 2**40
-"""No size in a configuration is larger."""
+# Names a model elsewhere, which would be loaded in the place of this one.
 ADAPTER = "adapter_config.json"
-"""Names a model elsewhere, which would be loaded in the place of this one."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
@@ -147,3 +151,57 @@ def _check_index(path: Path) -> None:
         raise InputError(f"{path} is no index of weights") from None
     if elsewhere:
         raise InputError(f"{path} names {str(elsewhere[0])[:80]!r}, which is not a file beside it")
+
+
+# A file that changed so recently could change again within one tick of its time of change.
+SETTLED_NS = 2_000_000_000
+
+
+def fingerprint_of(folder: Path) -> str:
+    """A hash of the names and of all bytes of the files of a model; subfolders are not read.
+
+    Raises:
+        InputError: one of them cannot be read, or changed meanwhile.
+    """
+    found = files(located(folder))
+    with ThreadPoolExecutor() as pool:
+        digests = list(pool.map(_digest, found))
+    whole = hashlib.sha256()
+    for path, digest in zip(found, digests, strict=True):
+        whole.update(path.name.encode(errors="surrogateescape") + b"\0" + digest)
+    return whole.hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        before = _identity(path)
+        settled = time.time_ns() - max(before[-2:]) > SETTLED_NS
+        digest = _remembered(path, before) if settled else _read(path)
+        after = _identity(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    if after != before:
+        raise InputError(f"{path} changed while it was read; start again")
+    return digest
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Facts of a file that change with its content."""
+    status = path.stat()
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _remembered(path: Path, identity: tuple[int, ...]) -> bytes:
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -19,16 +19,12 @@ from ropelab.models.encoding.extended import SelfExtend
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import LIBRARIES
 from ropelab.models.released.attention import Attention
-from ropelab.models.released.exchange import Exchange, Positions, taken_apart
-from ropelab.models.released.facts import ModelShape, configuration, facts_of, shape_of
-from ropelab.models.released.fingerprint import fingerprint_of
-from ropelab.models.released.folder import located, weight_files
-from ropelab.models.released.head import Head
-from ropelab.models.released.library import refusing
-from ropelab.models.released.load import ModelDtype, load
-from ropelab.models.released.passes import Passes, usual_pass
-from ropelab.models.released.shipped import AS_SHIPPED, AsShipped
-from ropelab.models.released.tried import Tried
+from ropelab.models.released.capabilities import Capabilities
+from ropelab.models.released.facts import ModelShape, facts_of, shape_of
+from ropelab.models.released.folder import fingerprint_of, located, weight_files
+from ropelab.models.released.forward import Head, Passes, usual_pass
+from ropelab.models.released.loading import ModelDtype, configuration, load, refusing
+from ropelab.models.released.positions import AS_SHIPPED, AsShipped, Patch, Positions, patch_of
 from ropelab.runs.cell import Needs
 from ropelab.runs.estimate import size
 
@@ -38,15 +34,15 @@ ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True)
 class Size:
-    """What evaluation needs to know of a model's shape."""
+    """The part of a model's shape that evaluation needs."""
 
     vocabulary: int
 
 
 class HuggingFaceModel:
-    """A causal language model whose rotary frequencies can be exchanged.
+    """A causal language model whose rotary frequencies can be patched.
 
-    As loaded it reads as shipped. `model.encoding = Rope(...)` exchanges the frequencies, the
+    As loaded it reads as shipped. `model.encoding = Rope(...)` patches the frequencies, the
     attention factor and the softmax factor, `LogN`, `ReRope` and `SelfExtend` change attention as
     well; `model.encoding = AS_SHIPPED` puts back what the checkpoint has. The weights and the
     windows of layers never change.
@@ -77,7 +73,7 @@ class HuggingFaceModel:
         self.lm = load(path, device, dtype, device_map)
         self.text = self.lm.config.get_text_config(decoder=True)
         self.positions = Positions(self.lm, self.text)
-        if not self.positions.holders:
+        if not self.positions.modules:
             raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
         with refusing("cannot take apart the model in", path):
             self._take_apart()
@@ -87,7 +83,7 @@ class HuggingFaceModel:
         geometry = self.facts.geometry()
         self.head, self.passes = Head(self.lm), Passes(self.lm, self.text)
         self.closed = self.positions.objection(geometry)
-        self.tried = Tried(
+        self.capabilities = Capabilities(
             self.lm,
             self.head,
             self.passes,
@@ -95,9 +91,9 @@ class HuggingFaceModel:
             RopePlan(geometry.inv_freq),
             self.size.vocabulary,
         )
-        if said := self.tried.objection():
+        if said := self.capabilities.objection():
             raise InputError(f"{self.path}: {said}")
-        self.tried.in_parts()
+        self.capabilities.in_parts()
 
     @property
     def encoding(self) -> Encoding:
@@ -113,17 +109,17 @@ class HuggingFaceModel:
         if isinstance(encoding, AsShipped):
             longest = self.positions.longest
             encoding = AsShipped(longest - 1 if longest else None)
-        exchange = taken_apart(encoding)
-        if said := self._objection_to(exchange):
+        patch = patch_of(encoding)
+        if said := self._objection_to(patch):
             raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
-        self._encoding, self._exchange = encoding, exchange
+        self._encoding, self._patch = encoding, patch
 
-    def _objection_to(self, exchange: Exchange) -> str:
-        if exchange.plan is not None and self.closed:
+    def _objection_to(self, patch: Patch) -> str:
+        if patch.plan is not None and self.closed:
             return self.closed
-        if exchange.attends and not self.tried.sharpens:
+        if patch.attends and not self.capabilities.sharpens:
             return "its layers do not call transformers' attention interface"
-        if exchange.far is not None and self.tried.layout is None:
+        if patch.far is not None and self.capabilities.layout is None:
             return "its own rotation of queries and keys cannot be taken over"
         return ""
 
@@ -140,7 +136,7 @@ class HuggingFaceModel:
             yield list(group)
 
     def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
-        """What the head turns into logits.
+        """Last hidden states, which the head turns into logits.
 
         Raises:
             InputError: more tokens than the checkpoint is defined for as shipped.
@@ -148,20 +144,20 @@ class HuggingFaceModel:
         last, length = self.encoding.max_position, tokens.shape[1]
         if last is not None and length > last + 1:
             raise InputError(f"{self.path}: as shipped it reads no more than {last + 1} tokens")
-        with self.positions.put_in(self._exchange, length):
+        with self.positions.patched(self._patch, length):
             return self.passes.read(tokens, self._attention())
 
     def _attention(self) -> Attention | None:
-        """What layers attend by, None where they do as they always did."""
-        exchange, layout = self._exchange, self.tried.layout if self._exchange.far else None
-        if not exchange.attends:
+        """The attention of the patch; None for the layers' own."""
+        patch, layout = self._patch, self.capabilities.layout if self._patch.far else None
+        if not patch.attends:
             return None
-        if exchange.far is None or exchange.plan is None or layout is None:
-            return Attention(exchange.sharpened_from)
-        rope = Rope(exchange.plan, layout.pairing)
-        far = SelfExtend(rope, exchange.far.window, exchange.far.group)
+        if patch.far is None or patch.plan is None or layout is None:
+            return Attention(patch.sharpened_from)
+        rope = Rope(patch.plan, layout.pairing)
+        far = SelfExtend(rope, patch.far.window, patch.far.group)
         by_layer_type = self.positions.by_layer_type
-        return Attention(exchange.sharpened_from, far, by_layer_type, layout.last)
+        return Attention(patch.sharpened_from, far, by_layer_type, layout.last)
 
     def bytes_of_reading(self, length: int) -> int:
         """Bytes that a pass over a context adds to those of the weights."""
@@ -255,7 +251,7 @@ class ModelRef:
 
     @property
     def _weights(self) -> int:
-        """How many there are, from the bytes of their files in the checkpoint's number format."""
+        """The number of weights, from the size of their files in the checkpoint's format."""
         folder = located(Path(self.path))
         held = sum(path.stat().st_size for path in weight_files(folder))
         named = str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")

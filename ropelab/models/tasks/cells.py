@@ -42,7 +42,7 @@ class Trial(Protocol):
 
     @property
     def steps(self) -> int:
-        """How often it reports progress."""
+        """The number of its reports of progress."""
         ...
 
     @property
@@ -155,7 +155,7 @@ class Checked:
 
     @property
     def needs(self) -> Needs:
-        """Those of the longest context."""
+        """The needs of the longest context."""
         return self.subject.needs([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
@@ -278,7 +278,7 @@ class Asked:
 
 
 def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether enough of what was asked for is found, for a task to be decidable."""
+    """Return True if enough is found for a task to be decidable."""
     found = values["trials" if "trials" in values else "answers"]
     return bool(found["correct"].sum() >= KNOWN * found["trials"].sum())
 

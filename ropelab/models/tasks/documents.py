@@ -13,8 +13,8 @@ import pandas as pd
 from ropelab.models.lm.corpus import Origin
 from ropelab.models.tasks.tables import NLL, losses
 
+# The columns that tell rows apart when seeds are taken together.
 TOGETHER = ["method", "factor", "arm"]
-"""The columns that tell rows apart when seeds are taken together."""
 
 
 def told_apart(
@@ -45,7 +45,7 @@ def told_apart(
 
 
 def worth_of_context(last_window: pd.DataFrame) -> str:
-    """What context is worth to a model as it was trained, in a sentence; empty if not measured.
+    """A sentence on the worth of context to a model as it was trained; empty if not measured.
 
     Without that, the losses of longer contexts say little.
 

@@ -1,4 +1,4 @@
-"""Where is measured: buckets of positions, growing contexts, distances of what is retrieved.
+"""Grids of places: buckets of positions, growing contexts, distances of what is retrieved.
 
 All of them follow from the trained length L and the tested length T, so that runs at different
 lengths are read the same way.
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
+# The final tokens on which growing contexts are compared (a quarter of L, if that is less).
 LAST_WINDOW = 512
-"""The final tokens on which growing contexts are compared (a quarter of L, if that is less)."""
 
 
 class Place(NamedTuple):
-    """Where something is retrieved: how far back it lies, in a context of how many tokens."""
+    """The distance of something to be retrieved, and the length of the context."""
 
     distance: int
     context: int
@@ -56,12 +56,12 @@ def contexts(train_len: int, test_len: int) -> list[int]:
 
 
 def last_window(train_len: int) -> int:
-    """How many final tokens growing contexts are compared on."""
+    """The number of final tokens on which growing contexts are compared."""
     return min(LAST_WINDOW, train_len // 4)
 
 
 def distances(train_len: int, test_len: int) -> list[int]:
-    """How far back the copied segment lies: from L/8 to 3/4 of T."""
+    """Distances of the copied segment: from L/8 to 3/4 of T."""
     short = [train_len // 8, train_len // 4, train_len // 2, train_len * 3 // 4]
     return [*short, *_upto(train_len, 3 / 4 * test_len)]
 
@@ -77,7 +77,7 @@ def inner_buckets(train_len: int) -> list[tuple[int, int]]:
 
 
 def inner_distances(train_len: int) -> list[int]:
-    """How far back lies what is retrieved inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
+    """Distances inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
     return [*(train_len >> shift for shift in (5, 4, 3, 2, 1)), train_len * 3 // 4]
 
 

@@ -129,12 +129,12 @@ class Needles:
 
     @property
     def steps(self) -> int:
-        """How many times a measurement advances."""
+        """The number of advances of a measurement."""
         return len(self.contexts) * self.rows
 
     @property
     def rows(self) -> int:
-        """How many rows are read for each context."""
+        """The number of rows for each context."""
         return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
 
     @property
@@ -144,7 +144,7 @@ class Needles:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """How many rows of how many tokens are read, pass by pass."""
+        """Rows and tokens per row of each pass."""
         return [(self.rows, context) for context in self.contexts]
 
     @property

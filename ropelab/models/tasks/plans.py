@@ -50,7 +50,7 @@ def inside_training(config: TrialConfig, task: str) -> Texts | Retrieval:
 
 
 def learned(config: TrialConfig) -> Task:
-    """What every model learns: to read, to copy and to look up, from one mixture."""
+    """The task of every training: to read, to copy and to look up, from one mixture."""
     return config.corpus_at().task(Mixture())
 
 
@@ -66,7 +66,7 @@ def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """How every model of an experiment is trained whose config gives its shape.
+    """The recipe of every model of an experiment whose config gives its shape.
 
     Args:
         first_window: tokens in a window when training begins, if models are trained at more.

@@ -23,12 +23,12 @@ from ropelab.runs.labels import AS_SHIPPED
 
 
 class Reader(ABC):
-    """How a model is read; it sets the encoding of the model before each pass."""
+    """An evaluation mode; it sets the encoding of the model before each pass."""
 
     @property
     @abstractmethod
     def key(self) -> dict[str, Any]:
-        """What identifies it, json-able."""
+        """Everything that identifies it, json-able."""
 
     @abstractmethod
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -43,11 +43,11 @@ class Reader(ABC):
         return token_losses(model, tokens, last)
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
-        """Whether each scored token is the most probable one, [rows, scored]."""
+        """True where a scored token is the most probable one, [rows, scored]."""
         return correct(model, batch)
 
     def seen(self, tokens: Tensor) -> Tensor:
-        """What of rows of tokens is before the model when their last ones are predicted."""
+        """The part of rows that the model is shown when their last tokens are predicted."""
         return tokens
 
     def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
@@ -56,12 +56,12 @@ class Reader(ABC):
 
     @property
     def evaluations(self) -> int:
-        """How often a search will ask for the loss."""
+        """The number of losses that a search will ask for."""
         return 0
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """What a search chose, and the losses of its first and best candidate; empty: no search."""
+        """The choice of a search, and the losses of its first and best candidate; empty: none."""
         return {}
 
 

@@ -91,12 +91,12 @@ class Retrieval:
 
     @property
     def reads_text(self) -> bool:
-        """Whether contexts are made of real text."""
+        """True if contexts are made of real text."""
         return self.name == "hidden"
 
     @property
     def steps(self) -> int:
-        """How many times a measurement advances."""
+        """The number of advances of a measurement."""
         return len(self.places)
 
     @property
@@ -106,7 +106,7 @@ class Retrieval:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """How many rows of how many tokens are read, pass by pass."""
+        """Rows and tokens per row of each pass."""
         return [(self.sequences, place.context) for place in self.places]
 
     @property

@@ -55,7 +55,7 @@ class Texts:
 
     @property
     def steps(self) -> int:
-        """How many times a measurement advances."""
+        """The number of advances of a measurement."""
         return self.documents
 
     @property
@@ -65,7 +65,7 @@ class Texts:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """How many rows of how many tokens are read, pass by pass."""
+        """Rows and tokens per row of each pass."""
         return [(self.documents, length) for length in {self.length, *self.contexts}]
 
     @property
@@ -75,7 +75,7 @@ class Texts:
 
     @property
     def length(self) -> int:
-        """How many tokens of a document are predicted."""
+        """The number of tokens of a document that are predicted."""
         return self.buckets[-1][1]
 
     def at_the_end(self, length: int) -> Self:

@@ -22,7 +22,7 @@ from ropelab.errors import InputError, MachineError
 from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
 from ropelab.models.lm.source import ALPHABET
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.tokens import first_token, load_tokenizer
+from ropelab.models.released.loading import first_token, load_tokenizer
 
 Bos = Literal["auto", "yes", "no"]
 Item = TypeVar("Item")

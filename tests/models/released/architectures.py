@@ -21,9 +21,9 @@ from ropelab.errors import InputError
 from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.released.library import quiet
+from ropelab.models.released.loading import quiet
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.shipped import AS_SHIPPED
+from ropelab.models.released.positions import AS_SHIPPED
 from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
@@ -206,8 +206,8 @@ def served(model_type: str, folder: Path) -> Served:
         closed=model.closed,
         in_parts=model.passes.in_parts,
         parts=_parts(model, read),
-        sharpens=model.tried.sharpens,
-        layout="no" if model.closed else str(model.tried.layout or "no"),
+        sharpens=model.capabilities.sharpens,
+        layout="no" if model.closed else str(model.capabilities.layout or "no"),
     )
 
 

@@ -8,9 +8,9 @@ from torch.nn.functional import rms_norm, silu
 
 from ropelab.errors import InputError
 from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
-from ropelab.models.released import passes
+from ropelab.models.released import forward
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.shipped import AS_SHIPPED
+from ropelab.models.released.positions import AS_SHIPPED
 from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
 from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 
@@ -82,7 +82,7 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
     with torch.inference_mode():
         expected = llama(reference, read, distance, sharpened, window)
         with monkeypatch.context() as patch:
-            patch.setattr(passes, "LONGEST_PASS", 40)
+            patch.setattr(forward, "LONGEST_PASS", 40)
             in_parts = logits(model, read)
         plain = llama(reference, read, exact, False, window)
     assert apart(logits(model, read), expected) < 1e-4

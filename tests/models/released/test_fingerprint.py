@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.models.released import fingerprint
-from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released import folder as fingerprint
+from ropelab.models.released.folder import fingerprint_of
 
 SIZE = 3 * 2**20
 

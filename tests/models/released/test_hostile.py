@@ -6,7 +6,7 @@ import pytest
 
 from ropelab.errors import InputError
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.tasks.tokens import TokenText
 from tests.models.released.hostile import HOSTILE
@@ -33,7 +33,7 @@ def measured(folder, corpus):
     """Everything that a run does with a folder."""
     facts_of(str(folder))
     fingerprint_of(folder)
-    tokens = TokenText.of(corpus, str(folder)).windows(16, 2).tokens
+    tokens = TokenText.of(corpus, str(folder)).documents(16, 2)[0]
     model = HuggingFaceModel(folder)
     as_shipped = model.head(model.hidden(tokens))
     model.encoding = rope(folder, "pi", 256)

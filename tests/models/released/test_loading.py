@@ -13,13 +13,12 @@ from ropelab.errors import InputError
 from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
+from ropelab.models.released import forward
 from ropelab.models.released import model as module
-from ropelab.models.released import passes
-from ropelab.models.released.exchange import taken_apart
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.shipped import AS_SHIPPED
+from ropelab.models.released.positions import AS_SHIPPED, patch_of
 from tests.models.released.architectures import TWO_KINDS
 from tests.models.released.tiny import (
     REAL,
@@ -51,7 +50,7 @@ def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, 
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
     model.encoding = rope(half, "pi", 256)
-    with model.positions.put_in(taken_apart(model.encoding), 90):
+    with model.positions.patched(patch_of(model.encoding), 90):
         assert model.lm.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
@@ -123,7 +122,7 @@ def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
     made = []
     layer = model.lm.model.layers[0].self_attn
     layer.register_forward_hook(lambda _, inputs, out: made.append(out[1].numel()))
-    monkeypatch.setattr(passes, "SCORES_AT_ONCE", 2**15)
+    monkeypatch.setattr(forward, "SCORES_AT_ONCE", 2**15)
     assert apart(logits(model, tokens(150)), whole) < 1e-5
     assert len(made) > 2
     assert max(made) <= 2**15

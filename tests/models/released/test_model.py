@@ -14,7 +14,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
-from ropelab.models.released.fingerprint import fingerprint_of
+from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import HuggingFaceModel
 
 GEOMETRY = Geometry(8, 5000.0, 64)

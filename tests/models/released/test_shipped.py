@@ -6,9 +6,9 @@ from transformers import AutoModelForCausalLM
 
 from ropelab.errors import InputError
 from ropelab.models.methods.registry import parse_methods
-from ropelab.models.released import passes
+from ropelab.models.released import forward
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.shipped import AS_SHIPPED
+from ropelab.models.released.positions import AS_SHIPPED
 from tests.models.released.architectures import DEEPSEEK
 from tests.models.released.tiny import (
     TRAINED,
@@ -102,7 +102,7 @@ def test_a_long_context_read_in_parts_is_read_as_one(shipped, monkeypatch):
         assert model.passes.in_parts
         with torch.inference_mode(), monkeypatch.context() as patch:
             whole = model.hidden(read)
-            patch.setattr(passes, "LONGEST_PASS", 64)
+            patch.setattr(forward, "LONGEST_PASS", 64)
             parts = model.hidden(read)
         assert apart(parts, whole) < 1e-4
 

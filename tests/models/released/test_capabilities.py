@@ -1,16 +1,14 @@
 """What a model in a narrow number format can do is what float32 shows, not what rounding hides."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from ropelab.models.encoding.extended import ReRope
-from ropelab.models.released import passes
+from ropelab.models.released import forward
+from ropelab.models.released.capabilities import AS_NEAR, PROBE, distance, upcast
+from ropelab.models.released.facts import ModelShape
+from ropelab.models.released.forward import usual_pass
 from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.passes import Passes
-from ropelab.models.released.tried import AS_NEAR, PROBE
-from ropelab.models.released.widened import distance, widened
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import TRAINED, rope, saved, tokens
 
@@ -35,59 +33,59 @@ def test_widened_weights_give_what_a_model_in_float32_gives(deep, dtype):
     reference = HuggingFaceModel(deep)
     rounded = {n: p.to(getattr(torch, dtype)).float() for n, p in reference.lm.named_parameters()}
     reference.lm.load_state_dict(rounded, strict=False)
-    exact = read(reference, model.tried.tokens)
-    assert model.tried.exact.dtype == torch.float32
-    assert distance(model.tried.exact, exact) < 1e-5 * exact.std()
-    assert distance(read(model, model.tried.tokens), exact) > 1e-3 * exact.std()
+    exact = read(reference, model.capabilities.tokens)
+    assert model.capabilities.exact.dtype == torch.float32
+    assert distance(model.capabilities.exact, exact) < 1e-5 * exact.std()
+    assert distance(read(model, model.capabilities.tokens), exact) > 1e-3 * exact.std()
 
 
 def test_weights_are_the_same_objects_afterwards(deep):
     model = HuggingFaceModel(deep, dtype="bfloat16")
     before = dict(model.lm.named_parameters())
-    with pytest.raises(IndexError), widened(model.passes.layers):
+    with pytest.raises(IndexError), upcast(model.passes.layers):
         read(model, torch.tensor([[10**6]]))
-    with widened(model.passes.layers):
-        read(model, model.tried.tokens)
+    with upcast(model.passes.layers):
+        read(model, model.capabilities.tokens)
     after = dict(model.lm.named_parameters())
     assert all(after[name] is parameter for name, parameter in before.items())
-    assert read(model, model.tried.tokens).dtype == torch.bfloat16
+    assert read(model, model.capabilities.tokens).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
     model = HuggingFaceModel(deep, dtype=dtype)
-    assert model.tried.in_parts()
-    assert str(model.tried.layout) == "half"
+    assert model.capabilities.in_parts()
+    assert str(model.capabilities.layout) == "half"
     model.encoding = ReRope(rope(deep, "unscaled", TRAINED), 20)
 
 
 def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
     """Without float32 to compare with, both of the above would be refused here."""
     model = HuggingFaceModel(deep, dtype="bfloat16")
-    model.tried.exact = None
-    assert not model.tried.in_parts()
-    assert model.tried.layout is None
+    model.capabilities.exact = None
+    assert not model.capabilities.in_parts()
+    assert model.capabilities.layout is None
 
 
 @pytest.mark.parametrize("model_type", ["recurrent_gemma", "llama", "gemma3_text", "lfm2"])
 def test_parts_are_taken_where_they_are_as_near_to_float32(model_type, tmp_path, monkeypatch):
     saved(tmp_path, model_type, **ARCHITECTURES[model_type])
     model = HuggingFaceModel(tmp_path, dtype="bfloat16")
-    monkeypatch.setattr(model.tried, "_close", lambda *_: False)
+    monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
-    assert model.tried.in_parts() == works
+    assert model.capabilities.in_parts() == works
     model.passes.in_parts = True
-    whole, parts = (read(model, model.tried.tokens, n) for n in (PROBE, PROBE // 2))
-    errors = [distance(found, model.tried.exact) for found in (parts, whole)]
+    whole, parts = (read(model, model.capabilities.tokens, n) for n in (PROBE, PROBE // 2))
+    errors = [distance(found, model.capabilities.exact) for found in (parts, whole)]
     assert (errors[0] < 1.1 * errors[1]) if works else (errors[0] > 5 * AS_NEAR * errors[1])
 
 
 def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     model, long = HuggingFaceModel(deep, dtype="bfloat16"), tokens(400, rows=1)
-    with widened(model.passes.layers):
+    with upcast(model.passes.layers):
         exact = read(model, long)
     whole = read(model, long)
-    monkeypatch.setattr(passes, "LONGEST_PASS", 100)
+    monkeypatch.setattr(forward, "LONGEST_PASS", 100)
     calls = []
     model.passes.layers.register_forward_pre_hook(lambda *_: calls.append(1))
     parts = read(model, long)
@@ -105,10 +103,7 @@ def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     ],
 )
 def test_a_narrow_model_reads_more_at_once(width, inner, dtype, at_once):
-    config = SimpleNamespace(
-        _attn_implementation="sdpa", hidden_size=width, intermediate_size=inner
+    shape = ModelShape(
+        layers=2, width=width, inner=inner, heads=8, head_dim=width // 8, kept=2 * width
     )
-    weight = torch.empty(1, dtype=dtype)
-    model = SimpleNamespace(config=config, parameters=lambda: iter([weight]), _modules={"model": 0})
-    model.base_model_prefix = model.model = "model"
-    assert Passes(model, config).longest(1) == at_once
+    assert usual_pass(shape, dtype.itemsize) == at_once
