@@ -85,17 +85,14 @@ class Trained:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the weights depend on."""
         return self.training.key
 
     @property
     def title(self) -> str:
-        """Shown while it is computed."""
         return f"{self.called or self.training.task.name}, seed {self.training.seed}"
 
     @property
     def needs(self) -> Needs:
-        """Every measurement waits for its model."""
         training = self.training
         return Needs(
             operations_of_training(training.size, training.recipe),
@@ -144,7 +141,6 @@ class Checked:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the answer depends on."""
         readers = [reader.key for reader in self.readers]
         return {
             "model": self.subject.key,
@@ -155,7 +151,6 @@ class Checked:
 
     @property
     def needs(self) -> Needs:
-        """The needs of the longest context."""
         return self.subject.needs([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
@@ -207,12 +202,10 @@ class Asked:
 
     @property
     def version(self) -> int:
-        """The version of the task."""
         return self.trial.version
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything its values depend on; a probe follows from task and model."""
         dtype = {} if self._released else {"dtype": self.dtype}
         return {
             "model": self.subject.key,
@@ -223,7 +216,6 @@ class Asked:
 
     @property
     def title(self) -> str:
-        """Shown while it is computed."""
         mode = next(iter(dict(self.labels).values()))
         seed = f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
         return f"{self.trial.name}, {seed}{mode}"

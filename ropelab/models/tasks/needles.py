@@ -69,16 +69,9 @@ WORDINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One answer in a row.
-
-    Attributes:
-        depth: of its key, in percent of the text.
-        start: the place of its first token.
-        size: how many tokens it has.
-        distance: how many tokens before it the key begins.
-    """
+class Answer(NamedTuple):
+    """One answer in a row: the depth of its key in percent, its first token, how many tokens it
+    has, and the distance of the key in tokens."""
 
     depth: int
     start: int
@@ -86,13 +79,8 @@ class Answer:
     distance: int
 
 
-@dataclass(frozen=True)
-class Needle:
-    """One row: a context, and the answers that it asks for, the last one at its end.
-
-    Attributes:
-        tokens: [1, context + 1].
-    """
+class Needle(NamedTuple):
+    """One row: a context, and the answers that it asks for, the last one at its end."""
 
     tokens: Int[Tensor, "1 length"]
     answers: tuple[Answer, ...]
@@ -119,7 +107,6 @@ class Needles:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the values depend on besides the model and the reader."""
         return {
             "contexts": self.contexts,
             "depths": self.depths,
@@ -129,7 +116,6 @@ class Needles:
 
     @property
     def steps(self) -> int:
-        """The number of advances of a measurement."""
         return len(self.contexts) * self.rows
 
     @property
@@ -139,17 +125,14 @@ class Needles:
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """The text that keys are hidden in."""
         return supplied(self.corpus)
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """Rows and tokens per row of each pass."""
         return [(self.rows, context) for context in self.contexts]
 
     @property
     def searched(self) -> list[tuple[int, int]]:
-        """The same for one evaluation of a search."""
         return [(SEARCH_ROWS, self.contexts[-1])]
 
     def at_the_end(self, length: int) -> Self:

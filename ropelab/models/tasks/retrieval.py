@@ -85,7 +85,6 @@ class Retrieval:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the values depend on besides the model and the reader."""
         about = self.corpus.symbols_key(self.name, self.reads_text)
         return {"places": self.places, "sequences": self.sequences, **about}
 
@@ -96,22 +95,18 @@ class Retrieval:
 
     @property
     def steps(self) -> int:
-        """The number of advances of a measurement."""
         return len(self.places)
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """The text that contexts may be made of."""
         return supplied(self.corpus)
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """Rows and tokens per row of each pass."""
         return [(self.sequences, place.context) for place in self.places]
 
     @property
     def searched(self) -> list[tuple[int, int]]:
-        """The same for one evaluation of a search."""
         return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places()]
 
     def at_the_end(self, length: int) -> Self:

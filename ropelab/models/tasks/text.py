@@ -49,28 +49,23 @@ class Texts:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the values depend on besides the model and the reader."""
         fields = {name: value for name, value in asdict(self).items() if value is not None}
         return {**fields, **self.corpus.key}
 
     @property
     def steps(self) -> int:
-        """The number of advances of a measurement."""
         return self.documents
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """The text, where another machine may lack it."""
         return supplied(self.corpus)
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """Rows and tokens per row of each pass."""
         return [(self.documents, length) for length in {self.length, *self.contexts}]
 
     @property
     def searched(self) -> list[tuple[int, int]]:
-        """The same for one evaluation of a search."""
         return [(SEARCH_WINDOWS, self.length + 1)]
 
     @property
