@@ -26,7 +26,7 @@ from ropelab.models.released.model import HuggingFaceModel
 from ropelab.models.released.positions import AS_SHIPPED
 from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- architectures -->", "<!-- end of architectures -->"
 LENGTH = 160
 NEAR = 2e-4
