@@ -59,7 +59,7 @@ def __dir__() -> list[str]:
 def _command(name: str) -> "Callable[..., Run]":
     """The function of an experiment: its parameters are the fields of the config."""
     from ropelab.experiments import load
-    from ropelab.runs.signature import signature_of, text_of
+    from ropelab.experiments.signature import signature_of, text_of
 
     def command(**values: Any) -> "Run":
         from ropelab.lab import run
