@@ -103,10 +103,13 @@ class ModelShape:
 
 def shape_of(text: Any) -> ModelShape:
     """The sizes in a configuration of the language part of a model."""
+    layers = text.num_hidden_layers
+    if getattr(text, "is_heterogeneous", False):  # Gemma 4: layers of several widths
+        text = text.per_layer_config[FULL]
     heads = text.num_attention_heads
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     return ModelShape(
-        layers=text.num_hidden_layers,
+        layers=layers,
         width=text.hidden_size,
         inner=getattr(text, "intermediate_size", 0) or 0,
         heads=heads,
