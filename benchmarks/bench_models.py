@@ -57,7 +57,7 @@ def measure(case: Case, folder: Path) -> None:
 
     from ropelab.models.lm.evaluation import token_losses
     from ropelab.models.released import forward
-    from ropelab.models.released.model import HuggingFaceModel
+    from ropelab.models.released.model import ReleasedModel
 
     shape = SMOLLM2_WIDTH | {
         "vocab_size": case.vocabulary,
@@ -65,7 +65,7 @@ def measure(case: Case, folder: Path) -> None:
         "tie_word_embeddings": True,
     }
     save(folder, shape, case.dtype)
-    model = HuggingFaceModel(folder, dtype=case.dtype)
+    model = ReleasedModel(folder, dtype=case.dtype)
     forward.LONGEST_PASS = case.at_once
     tokens = torch.arange(case.tokens + 1)[None] % case.vocabulary
     token_losses(model, tokens[:, :129])

@@ -18,7 +18,7 @@ import torch
 from random_llama import SMOLLM2_WIDTH, save
 
 from ropelab.models.lm.evaluation import token_losses
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 
 SHAPES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -41,13 +41,13 @@ def main() -> None:
         asked.shape, asked.tokens, asked.rounds = "tiny", [256], 1
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder), SHAPES[asked.shape], "bfloat16", asked.device)
-        model = HuggingFaceModel(Path(folder), device=asked.device, dtype="bfloat16")
+        model = ReleasedModel(Path(folder), device=asked.device, dtype="bfloat16")
     print(f"{'tokens':>8} {'ropelab, tokens/s':>18} {'transformers':>13} {'ratio':>6} {'GiB':>12}")
     for tokens in asked.tokens:
         compare(model, tokens, asked.rounds)
 
 
-def compare(model: HuggingFaceModel, tokens: int, rounds: int) -> None:
+def compare(model: ReleasedModel, tokens: int, rounds: int) -> None:
     """One line: the best rate of either side, taken by turns, and the peaks of memory."""
     device = model.head.weight.device
     text = torch.randint(model.size.vocabulary, (1, tokens + 1), device=device)

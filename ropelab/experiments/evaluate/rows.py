@@ -8,7 +8,7 @@ from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.tasks.cells import Asked, Checked
 from ropelab.models.tasks.plans import beyond_training
-from ropelab.models.tasks.readers import AsShipped, Reader, Sliding, Under
+from ropelab.models.tasks.readers import Reader, Sliding, Under, Unmodified
 from ropelab.runs.labels import AS_SHIPPED, WINDOW
 
 
@@ -33,14 +33,14 @@ class Row:
 
 def rows(config: EvaluateConfig) -> Iterator[Row]:
     """As shipped first, which all others are compared with; the sliding window last."""
-    yield Row(AS_SHIPPED, 1.0, AsShipped())
+    yield Row(AS_SHIPPED, 1.0, Unmodified())
     # Where the checkpoint scales nothing, unscaled is the same, and is measured once.
     unmodified = config.facts.rope_type == "default"
     for method in config.parsed_methods():
         same = unmodified and method.label == UNSCALED.label
-        reader = AsShipped() if same else Under(method, config.geometry())
+        reader = Unmodified() if same else Under(method, config.geometry())
         yield Row(method.label, method.reach, reader)
-    yield Row(WINDOW, 1.0, Sliding(AsShipped(), config.window))
+    yield Row(WINDOW, 1.0, Sliding(Unmodified(), config.window))
 
 
 def evaluations(config: EvaluateConfig, task: str) -> list[Asked]:

@@ -28,8 +28,8 @@ class Output(dict[str, Any]):
         return next(iter(self.values())) if key == 0 else super().__getitem__(key)
 
 
-class Given(nn.Module):
-    """Stands where the layers stand, and returns what it was given; in all else it is they."""
+class HandedIn(nn.Module):
+    """Stands in for the layers and returns the hidden states that it was handed."""
 
     def __init__(self, layers: nn.Module) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Head:
         # Weights kept on disk are nowhere until they are used; what they are given is moved then.
         self.weight = torch.empty(0) if weight.is_meta else weight
         name = layers_name(model)
-        self.given = Given(getattr(model, name))
+        self.given = HandedIn(getattr(model, name))
         self.model = copy.copy(model)
         self.model._modules = {**model._modules, name: self.given}
         # Spread over devices, a model's `forward` is bound to itself; its parts keep theirs.

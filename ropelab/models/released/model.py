@@ -24,7 +24,7 @@ from ropelab.models.released.facts import ModelShape, facts_of, shape_of
 from ropelab.models.released.folder import fingerprint_of, located, weight_files
 from ropelab.models.released.forward import Head, Passes, usual_pass
 from ropelab.models.released.loading import ModelDtype, configuration, load, refusing
-from ropelab.models.released.positions import AS_SHIPPED, AsShipped, Patch, Positions, patch_of
+from ropelab.models.released.positions import UNMODIFIED, Patch, Positions, Unmodified, patch_of
 from ropelab.runs.cell import Needs
 from ropelab.runs.estimate import size
 
@@ -39,12 +39,12 @@ class Size:
     vocabulary: int
 
 
-class HuggingFaceModel:
+class ReleasedModel:
     """A causal language model whose rotary frequencies can be patched.
 
     As loaded it reads as shipped. `model.encoding = Rope(...)` patches the frequencies, the
     attention factor and the softmax factor, `LogN`, `ReRope` and `SelfExtend` change attention as
-    well; `model.encoding = AS_SHIPPED` puts back what the checkpoint has. The weights and the
+    well; `model.encoding = UNMODIFIED` puts back what the checkpoint has. The weights and the
     windows of layers never change.
 
     Args:
@@ -77,7 +77,7 @@ class HuggingFaceModel:
             raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
         with refusing("cannot take apart the model in", path):
             self._take_apart()
-        self.encoding = AS_SHIPPED
+        self.encoding = UNMODIFIED
 
     def _take_apart(self) -> None:
         geometry = self.facts.geometry()
@@ -106,9 +106,9 @@ class HuggingFaceModel:
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        if isinstance(encoding, AsShipped):
+        if isinstance(encoding, Unmodified):
             longest = self.positions.longest
-            encoding = AsShipped(longest - 1 if longest else None)
+            encoding = Unmodified(longest - 1 if longest else None)
         patch = patch_of(encoding)
         if said := self._objection_to(patch):
             raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
@@ -123,13 +123,13 @@ class HuggingFaceModel:
             return "its own rotation of queries and keys cannot be taken over"
         return ""
 
-    def shipped_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Put AS_SHIPPED in, and group rising lengths that one pass over the longest serves.
+    def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Put UNMODIFIED in, and group rising lengths that one pass over the longest serves.
 
         A checkpoint whose scaling follows the length (dynamic NTK, LongRoPE) reads each context
         as one of its own length. Lengths beyond what the checkpoint is defined for are left out.
         """
-        self.encoding = AS_SHIPPED
+        self.encoding = UNMODIFIED
         longest = self.positions.longest
         defined = [length for length in lengths if longest is None or length <= longest]
         for _, group in groupby(defined, self.positions.signature):
@@ -203,7 +203,7 @@ class ModelRef:
         """Everything that identifies the model and its arithmetic."""
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
-    def model(self, *_: object) -> HuggingFaceModel:
+    def model(self, *_: object) -> ReleasedModel:
         """Return the model, loaded once for all that a process asks of it."""
         return _loaded(self)
 
@@ -259,6 +259,6 @@ class ModelRef:
 
 
 @lru_cache(maxsize=1)
-def _loaded(reference: ModelRef) -> HuggingFaceModel:
+def _loaded(reference: ModelRef) -> ReleasedModel:
     path, device = Path(reference.path), reference.device
-    return HuggingFaceModel(path, device, reference.dtype, reference.device_map)
+    return ReleasedModel(path, device, reference.dtype, reference.device_map)

@@ -27,7 +27,7 @@ from ropelab.models.encoding.rope import Rope, cos_sin
 from ropelab.models.released.facts import FULL, rope_parameters
 
 
-class AsShipped(Encoding):
+class Unmodified(Encoding):
     """Whatever the checkpoint does: its frequencies, scaling, softmax factor and windows.
 
     Args:
@@ -41,8 +41,8 @@ class AsShipped(Encoding):
         self.max_position = max_position
 
 
-# `model.encoding = AS_SHIPPED` undoes every patch.
-AS_SHIPPED = AsShipped()
+# `model.encoding = UNMODIFIED` undoes every patch.
+UNMODIFIED = Unmodified()
 
 
 class SoftmaxFactor:
@@ -320,7 +320,7 @@ def patch_of(encoding: Encoding) -> Patch:
     Raises:
         InputError: it asks for something that is not done here.
     """
-    if isinstance(encoding, AsShipped):
+    if isinstance(encoding, Unmodified):
         return Patch()
     if isinstance(encoding, LogN):
         return replace(patch_of(encoding.inner), sharpened_from=encoding.trained_len)

@@ -80,7 +80,7 @@ class AsTrained(Reader):
 
 
 @dataclass(frozen=True)
-class AsShipped(Reader):
+class Unmodified(Reader):
     """A released model, exactly as its configuration has it: frequencies, scaling, windows."""
 
     @property
@@ -88,7 +88,7 @@ class AsShipped(Reader):
         return {"method": AS_SHIPPED}
 
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        yield from model.shipped_passes(lengths)
+        yield from model.unmodified_passes(lengths)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.released.loading import quiet
-from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.positions import AS_SHIPPED
+from ropelab.models.released.model import ReleasedModel
+from ropelab.models.released.positions import UNMODIFIED
 from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "models.md"
@@ -194,11 +194,11 @@ def served(model_type: str, folder: Path) -> Served:
     with quiet():
         reference = untouched(model_type, **ARCHITECTURES.get(model_type, {}))
         reference.save_pretrained(folder)
-    model, read = HuggingFaceModel(folder), tokens(LENGTH, rows=1)
+    model, read = ReleasedModel(folder), tokens(LENGTH, rows=1)
     read = read[:, :TRAINED] if model.encoding.max_position else read
     shipped = apart(logits(model, read), theirs(reference, read))
     methods = {} if model.closed else {m: _method(model, reference, m) for m in METHODS}
-    model.encoding = AS_SHIPPED
+    model.encoding = UNMODIFIED
     shipped = max(shipped, apart(logits(model, read), theirs(reference, read)))
     return Served(
         shipped=shipped,
@@ -212,13 +212,13 @@ def served(model_type: str, folder: Path) -> Served:
 
 
 @torch.inference_mode()
-def _parts(model: HuggingFaceModel, read: torch.Tensor) -> float:
+def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
     """How far hidden states read in parts are from those of one pass; windows end in between."""
     whole = model.hidden(read)
     return apart(model.passes.read(read, longest=34), whole) if model.passes.in_parts else 0.0
 
 
-def _method(model: HuggingFaceModel, reference: torch.nn.Module, method: str) -> float | None:
+def _method(model: ReleasedModel, reference: torch.nn.Module, method: str) -> float | None:
     """How far a method is from transformers' own."""
     geometry = model.facts.geometry()
     plan = parse_scaling(_typed(method, geometry.pairs), 4.0).plan(geometry, LENGTH)

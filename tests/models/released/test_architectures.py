@@ -3,7 +3,7 @@
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 from tests.models.released.architectures import (
     ARCHITECTURES,
     DOCUMENT,
@@ -33,7 +33,7 @@ def test_an_architecture_is_read_as_transformers_reads_it(model_type, tmp_path):
 def test_what_cannot_be_served_is_refused_in_the_words_of_the_document(model_type, tmp_path):
     untouched(model_type).save_pretrained(tmp_path)
     with pytest.raises(InputError) as error:
-        HuggingFaceModel(tmp_path)
+        ReleasedModel(tmp_path)
     assert refusal(model_type, error.value) in LINES
 
 

@@ -9,8 +9,8 @@ from torch.nn.functional import rms_norm, silu
 from ropelab.errors import InputError
 from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.models.released import forward
-from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.positions import AS_SHIPPED
+from ropelab.models.released.model import ReleasedModel
+from ropelab.models.released.positions import UNMODIFIED
 from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
 from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 
@@ -61,14 +61,14 @@ def given(request, tmp_path_factory):
     model_type, window = request.param
     changes = {"sliding_window": window} if model_type == "mistral" else {}
     folder = saved(tmp_path_factory.mktemp(model_type), model_type, **changes)
-    return HuggingFaceModel(folder), folder, untouched(model_type, **changes), window
+    return ReleasedModel(folder), folder, untouched(model_type, **changes), window
 
 
 @pytest.mark.parametrize(
     ("make", "distance", "sharpened"),
     [
         (lambda r: LogN(r, TRAINED), exact, True),
-        (lambda r: LogN(AS_SHIPPED, TRAINED), exact, True),
+        (lambda r: LogN(UNMODIFIED, TRAINED), exact, True),
         (lambda r: ReRope(r, WINDOW), rectified, False),
         (lambda r: SelfExtend(r, WINDOW, GROUP), grouped, False),
         (lambda r: LogN(SelfExtend(r, WINDOW, GROUP), TRAINED), grouped, True),
@@ -89,7 +89,7 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
     assert apart(in_parts, expected) < 1e-4
     if window > LENGTH:  # in a window nothing is far, and fewer tokens are seen than were trained
         assert apart(expected, plain) > 1e-2
-    model.encoding = AS_SHIPPED
+    model.encoding = UNMODIFIED
     assert apart(logits(model, read), plain) < 1e-4
 
 
@@ -97,7 +97,7 @@ def test_attention_is_that_of_the_written_out_model(given, make, distance, sharp
     "model_type", ["gemma", "gpt_neox", "cohere", "gemma3_text", "deepseek_v2", "deepseek_v3"]
 )
 def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
+    model = ReleasedModel(saved(tmp_path, model_type, **ARCHITECTURES[model_type]))
     own = rope(tmp_path, "unscaled", TRAINED)
     model.encoding = own
     expected = logits(model, tokens(LENGTH))
@@ -116,7 +116,7 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     ],
 )
 def test_what_cannot_be_put_in_is_refused(model_type, changes, make, message, tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, model_type, **changes))
+    model = ReleasedModel(saved(tmp_path, model_type, **changes))
     with pytest.raises(InputError, match=message):
         model.encoding = make(rope(tmp_path, "unscaled", TRAINED), WINDOW)
     assert model.encoding.name == "as_shipped"

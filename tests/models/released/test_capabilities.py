@@ -8,7 +8,7 @@ from ropelab.models.released import forward
 from ropelab.models.released.capabilities import AS_NEAR, PROBE, distance, upcast
 from ropelab.models.released.facts import ModelShape
 from ropelab.models.released.forward import usual_pass
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import TRAINED, rope, saved, tokens
 
@@ -29,8 +29,8 @@ def read(model, of, longest=None):
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_widened_weights_give_what_a_model_in_float32_gives(deep, dtype):
-    model = HuggingFaceModel(deep, dtype=dtype)
-    reference = HuggingFaceModel(deep)
+    model = ReleasedModel(deep, dtype=dtype)
+    reference = ReleasedModel(deep)
     rounded = {n: p.to(getattr(torch, dtype)).float() for n, p in reference.lm.named_parameters()}
     reference.lm.load_state_dict(rounded, strict=False)
     exact = read(reference, model.capabilities.tokens)
@@ -40,7 +40,7 @@ def test_widened_weights_give_what_a_model_in_float32_gives(deep, dtype):
 
 
 def test_weights_are_the_same_objects_afterwards(deep):
-    model = HuggingFaceModel(deep, dtype="bfloat16")
+    model = ReleasedModel(deep, dtype="bfloat16")
     before = dict(model.lm.named_parameters())
     with pytest.raises(IndexError), upcast(model.passes.layers):
         read(model, torch.tensor([[10**6]]))
@@ -53,7 +53,7 @@ def test_weights_are_the_same_objects_afterwards(deep):
 
 @pytest.mark.parametrize("dtype", NARROW)
 def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
-    model = HuggingFaceModel(deep, dtype=dtype)
+    model = ReleasedModel(deep, dtype=dtype)
     assert model.capabilities.in_parts()
     assert str(model.capabilities.layout) == "half"
     model.encoding = ReRope(rope(deep, "unscaled", TRAINED), 20)
@@ -61,7 +61,7 @@ def test_rounding_alone_keeps_no_model_from_what_it_can_do(deep, dtype):
 
 def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
     """Without float32 to compare with, both of the above would be refused here."""
-    model = HuggingFaceModel(deep, dtype="bfloat16")
+    model = ReleasedModel(deep, dtype="bfloat16")
     model.capabilities.exact = None
     assert not model.capabilities.in_parts()
     assert model.capabilities.layout is None
@@ -70,7 +70,7 @@ def test_what_rounding_hides_in_bfloat16_is_more_than_closeness_allows(deep):
 @pytest.mark.parametrize("model_type", ["recurrent_gemma", "llama", "gemma3_text", "lfm2"])
 def test_parts_are_taken_where_they_are_as_near_to_float32(model_type, tmp_path, monkeypatch):
     saved(tmp_path, model_type, **ARCHITECTURES[model_type])
-    model = HuggingFaceModel(tmp_path, dtype="bfloat16")
+    model = ReleasedModel(tmp_path, dtype="bfloat16")
     monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
     assert model.capabilities.in_parts() == works
@@ -81,7 +81,7 @@ def test_parts_are_taken_where_they_are_as_near_to_float32(model_type, tmp_path,
 
 
 def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
-    model, long = HuggingFaceModel(deep, dtype="bfloat16"), tokens(400, rows=1)
+    model, long = ReleasedModel(deep, dtype="bfloat16"), tokens(400, rows=1)
     with upcast(model.passes.layers):
         exact = read(model, long)
     whole = read(model, long)

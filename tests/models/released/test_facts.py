@@ -7,7 +7,7 @@ import pytest
 from ropelab.errors import InputError
 from ropelab.models.released.facts import facts_of
 from tests.models.released.architectures import DEEPSEEK
-from tests.models.released.test_shipped import LLAMA3, YARN
+from tests.models.released.test_unmodified import LLAMA3, YARN
 from tests.models.released.tiny import config
 
 LAYERS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 24}

@@ -7,7 +7,7 @@ import pytest
 from ropelab.errors import InputError
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.tokens import TokenText
 from tests.models.released.hostile import HOSTILE
 from tests.models.released.tiny import rope, saved, write_byte_tokenizer
@@ -34,7 +34,7 @@ def measured(folder, corpus):
     facts_of(str(folder))
     fingerprint_of(folder)
     tokens = TokenText.of(corpus, str(folder)).documents(16, 2)[0]
-    model = HuggingFaceModel(folder)
+    model = ReleasedModel(folder)
     as_shipped = model.head(model.hidden(tokens))
     model.encoding = rope(folder, "pi", 256)
     return as_shipped, model.head(model.hidden(tokens))

@@ -17,8 +17,8 @@ from ropelab.models.released import forward
 from ropelab.models.released import model as module
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of
-from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.positions import AS_SHIPPED, patch_of
+from ropelab.models.released.model import ReleasedModel
+from ropelab.models.released.positions import UNMODIFIED, patch_of
 from tests.models.released.architectures import TWO_KINDS
 from tests.models.released.tiny import (
     REAL,
@@ -45,7 +45,7 @@ def half(tmp_path_factory):
     ("dtype", "loaded"), [("auto", torch.bfloat16), ("float32", torch.float32)]
 )
 def test_weights_are_in_the_format_asked_for_and_angles_in_float32(half, dtype, loaded):
-    model = HuggingFaceModel(half, dtype=dtype)
+    model = ReleasedModel(half, dtype=dtype)
     own = AutoModelForCausalLM.from_pretrained(half, dtype=loaded).eval()
     assert {p.dtype for p in model.lm.parameters()} == {loaded}
     assert apart(logits(model, tokens(90)), theirs(own, tokens(90))) == 0
@@ -59,13 +59,13 @@ def test_no_attention_or_expert_kernel_of_the_configuration_is_used(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     kernels = {"attn_implementation": "own/attention", "experts_implementation": "own/experts"}
     (tmp_path / "config.json").write_text(json.dumps({**config, **kernels}))
-    model = HuggingFaceModel(tmp_path)
+    model = ReleasedModel(tmp_path)
     assert model.lm.config._attn_implementation == "sdpa"
     assert "own" not in str(model.lm.config._experts_implementation)
 
 
 def test_loading_and_reading_say_nothing(half, capfd):
-    model = HuggingFaceModel(half)
+    model = ReleasedModel(half)
     model.encoding = rope(half, "yarn", 256)
     model.hidden(tokens(200))
     assert capfd.readouterr() == ("", "")
@@ -80,9 +80,9 @@ def test_a_model_spread_over_devices_has_a_head_all_the_same(half, monkeypatch):
         return lm
 
     load = module.load
-    expected = logits(HuggingFaceModel(half), tokens(50))
+    expected = logits(ReleasedModel(half), tokens(50))
     monkeypatch.setattr(module, "load", spread)
-    assert torch.equal(logits(HuggingFaceModel(half), tokens(50)), expected)
+    assert torch.equal(logits(ReleasedModel(half), tokens(50)), expected)
 
 
 def test_an_id_of_the_hub_is_looked_up_in_the_local_cache(half, tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
         "gemma3", text_config={**SHAPE, **TWO_KINDS}, vision_config=images, mm_tokens_per_image=4
     )
     own.save_pretrained(tmp_path)
-    model = HuggingFaceModel(tmp_path)
+    model = ReleasedModel(tmp_path)
     assert apart(logits(model, tokens(100)), theirs(own, tokens(100))) < 1e-5
     own.config.text_config.rope_parameters["full_attention"] |= {"rope_type": "linear", "factor": 4}
     scaled = AutoModelForCausalLM.from_config(own.config).eval()
@@ -116,7 +116,7 @@ def test_the_language_part_of_a_model_of_images_is_read_as_it_reads(tmp_path):
 
 
 def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
-    model = HuggingFaceModel(saved(tmp_path, "gemma2", sliding_window=24))
+    model = ReleasedModel(saved(tmp_path, "gemma2", sliding_window=24))
     assert model.lm.config._attn_implementation == "eager"
     whole = logits(model, tokens(150))
     made = []
@@ -131,7 +131,7 @@ def test_scores_that_attention_makes_are_made_in_parts(tmp_path, monkeypatch):
 @pytest.mark.parametrize("model_type", ["gptj", "codegen"])
 def test_tables_of_sines_are_made_for_any_length_and_method(model_type, tmp_path):
     shape = {"rotary_dim": 8, "head_dim": None}
-    model = HuggingFaceModel(saved(tmp_path, model_type, **shape))
+    model = ReleasedModel(saved(tmp_path, model_type, **shape))
     longer = untouched(model_type, **shape, max_position_embeddings=200)
     model.encoding = rope(tmp_path, "unscaled", 200)
     assert apart(logits(model, tokens(200)), theirs(longer, tokens(200))) < 1e-4
@@ -142,7 +142,7 @@ def test_tables_of_sines_are_made_for_any_length_and_method(model_type, tmp_path
         layer.attn.embed_positions = torch.cat([angles.sin(), angles.cos()], dim=1)
     model.encoding = rope(tmp_path, "pi", 200)
     assert apart(logits(model, tokens(200)), theirs(far, tokens(200))) < 1e-4
-    model.encoding = AS_SHIPPED
+    model.encoding = UNMODIFIED
     assert apart(logits(model, tokens(60)), theirs(longer, tokens(60))) < 1e-5
 
 
@@ -152,7 +152,7 @@ def test_real_weights_have_the_losses_of_transformers():
     own = AutoModelForCausalLM.from_pretrained(folder).eval()
     story = (REAL / "tinystories_sample.txt").read_text().split("<|endoftext|>")[0][:3000]
     ids = AutoTokenizer.from_pretrained(folder)(story, return_tensors="pt")["input_ids"][:, :513]
-    model = HuggingFaceModel(folder)
+    model = ReleasedModel(folder)
     ours = token_losses(model, ids)
     expected = cross_entropy(theirs(own, ids[:, :-1])[0], ids[0, 1:], reduction="none")
     torch.testing.assert_close(ours[0], expected, rtol=1e-4, atol=1e-4)

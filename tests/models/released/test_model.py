@@ -15,7 +15,7 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.released.folder import fingerprint_of
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 
 GEOMETRY = Geometry(8, 5000.0, 64)
 SHAPE = {
@@ -64,7 +64,7 @@ def rope(method: str) -> Rope:
 )
 def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, parameters):
     tokens = torch.randint(256, (2, 200), generator=torch.Generator().manual_seed(0))
-    model = HuggingFaceModel(saved)
+    model = ReleasedModel(saved)
     model.encoding = rope(method)
     logits = llama(**parameters)(tokens[:, :-1]).logits
     expected = torch.nn.functional.cross_entropy(
@@ -75,20 +75,20 @@ def test_losses_are_those_of_transformers_with_the_same_scaling(saved, method, p
 
 def test_an_encoding_that_no_checkpoint_has_is_refused(saved):
     with pytest.raises(InputError, match="Encoding is no way to read a model"):
-        HuggingFaceModel(saved).encoding = Encoding()
+        ReleasedModel(saved).encoding = Encoding()
 
 
 def test_a_model_without_rotary_frequencies_is_refused(tmp_path):
     small = {"n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 11, "n_positions": 16}
     GPT2LMHeadModel(GPT2Config(**small)).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="no rotary frequencies"):
-        HuggingFaceModel(tmp_path)
+        ReleasedModel(tmp_path)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", **SHAPE}))
     with pytest.raises(InputError, match="no weights in"):
-        HuggingFaceModel(tmp_path)
+        ReleasedModel(tmp_path)
 
 
 def test_the_fingerprint_follows_the_weights(tmp_path):

@@ -8,11 +8,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ropelab.errors import InputError
-from ropelab.models.released.model import HuggingFaceModel
+from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.needles import WORDINGS, Needles, answered, hide
-from ropelab.models.tasks.readers import AsShipped, AsTrained
+from ropelab.models.tasks.readers import AsTrained, Unmodified
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from tests.models.released.tiny import reader_of_bytes, tokens
@@ -74,7 +74,7 @@ def test_one_key_is_at_each_depth_in_turn_and_several_are_at_all(text):
 
 
 def test_depths_go_from_the_beginning_of_the_text_to_its_end(text):
-    rows = needles(text).measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
+    rows = needles(text).measure(matching(7, VOCABULARY), Unmodified(), nothing)["answers"]
     far = rows.query("context_tokens == 2000").groupby("depth_percent")["distance_tokens"].mean()
     assert far[0] > far[50] > far[100]
     assert far[0] - far[50] == pytest.approx(far[50] - far[100], abs=2)
@@ -83,17 +83,17 @@ def test_depths_go_from_the_beginning_of_the_text_to_its_end(text):
 @pytest.mark.parametrize("name", WORDINGS)
 def test_what_matches_the_question_finds_every_key_and_what_does_not_finds_none(name, text):
     asked = needles(text, name)
-    found = asked.measure(matching(7, VOCABULARY), AsShipped(), nothing)["answers"]
+    found = asked.measure(matching(7, VOCABULARY), Unmodified(), nothing)["answers"]
     assert (found["correct"] == 1).all()
     assert len(found) == 12
-    lost = asked.measure(looking_back(1, VOCABULARY), AsShipped(), nothing)["answers"]
+    lost = asked.measure(looking_back(1, VOCABULARY), Unmodified(), nothing)["answers"]
     assert (lost["correct"] == 0).all()
     assert (lost["log_probability_nats"] < found["log_probability_nats"]).all()
 
 
 def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_was(model):
     """The answer is taken from the model's own greedy text, then one token of it is changed."""
-    ours = HuggingFaceModel(Path(model))
+    ours = ReleasedModel(Path(model))
     ours.encoding = ours.encoding
     read = tokens(30, rows=1, vocabulary=VOCABULARY)
     with torch.inference_mode():
@@ -142,9 +142,9 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     assert batch.tokens.shape == (3, 256)
     assert (batch.tokens[:, 0] == 256).all()
     assert batch.tokens[:, 1:].max() < 256
-    found = asked.measure(looking_back(64, VOCABULARY), AsShipped(), nothing)["trials"]
+    found = asked.measure(looking_back(64, VOCABULARY), Unmodified(), nothing)["trials"]
     assert (found["correct"] == found["trials"]).all()
-    beside = asked.measure(looking_back(65, VOCABULARY), AsShipped(), nothing)["trials"]
+    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
     assert beside["correct"].sum() < found["trials"].sum() / 3
     for name, value in {"places": (Place(32, 256),), "sequences": 4}.items():
         assert replace(asked, **{name: value}).key != asked.key
@@ -159,9 +159,9 @@ def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name
     assert batch.tokens.shape == (3, 256)
     assert (batch.tokens[:, 0] == 256).all()
     assert not batch.scored[:, 0].any()
-    found = asked.measure(looking_back(64, VOCABULARY), AsShipped(), nothing)["trials"]
+    found = asked.measure(looking_back(64, VOCABULARY), Unmodified(), nothing)["trials"]
     assert (found["correct"] == found["trials"]).all()
-    beside = asked.measure(looking_back(65, VOCABULARY), AsShipped(), nothing)["trials"]
+    beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
     assert beside["correct"].sum() < found["trials"].sum() / 3
     if name == "hidden":
         documents = text.documents(256, 3)[0]

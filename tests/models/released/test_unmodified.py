@@ -7,8 +7,8 @@ from transformers import AutoModelForCausalLM
 from ropelab.errors import InputError
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.released import forward
-from ropelab.models.released.model import HuggingFaceModel
-from ropelab.models.released.positions import AS_SHIPPED
+from ropelab.models.released.model import ReleasedModel
+from ropelab.models.released.positions import UNMODIFIED
 from tests.models.released.architectures import DEEPSEEK
 from tests.models.released.tiny import (
     TRAINED,
@@ -66,7 +66,7 @@ def shipped(request, tmp_path_factory):
     """A checkpoint, its folder, and transformers' own model of it."""
     model_type, changes = CHECKPOINTS[request.param]
     folder = saved(tmp_path_factory.mktemp("shipped"), model_type, **changes)
-    return HuggingFaceModel(folder), folder, AutoModelForCausalLM.from_pretrained(folder).eval()
+    return ReleasedModel(folder), folder, AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
 @pytest.mark.parametrize("length", [40, 200, 100])
@@ -74,7 +74,7 @@ def test_as_shipped_is_the_untouched_checkpoint(shipped, length):
     model, folder, _ = shipped
     model.encoding = rope(folder, "ntk", 256)
     moved = logits(model, tokens(length))
-    model.encoding = AS_SHIPPED
+    model.encoding = UNMODIFIED
     fresh = AutoModelForCausalLM.from_pretrained(folder).eval()
     reference = theirs(fresh, tokens(length))
     assert apart(logits(model, tokens(length)), reference) < 1e-5
@@ -97,7 +97,7 @@ def test_unscaled_is_the_checkpoint_without_its_scaling(shipped, tmp_path):
 def test_a_long_context_read_in_parts_is_read_as_one(shipped, monkeypatch):
     model, folder, _ = shipped
     read = tokens(200)
-    for encoding in (AS_SHIPPED, rope(folder, "yarn", 256)):
+    for encoding in (UNMODIFIED, rope(folder, "yarn", 256)):
         model.encoding = encoding
         assert model.passes.in_parts
         with torch.inference_mode(), monkeypatch.context() as patch:
@@ -117,13 +117,13 @@ def test_a_long_context_read_in_parts_is_read_as_one(shipped, monkeypatch):
 )
 def test_lengths_share_a_pass_where_the_checkpoint_reads_them_alike(name, groups, tmp_path):
     model_type, changes = CHECKPOINTS[name]
-    model = HuggingFaceModel(saved(tmp_path, model_type, **changes))
-    assert list(model.shipped_passes([32, 64, 128, 256])) == groups
+    model = ReleasedModel(saved(tmp_path, model_type, **changes))
+    assert list(model.unmodified_passes([32, 64, 128, 256])) == groups
 
 
 def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, "gptj", rotary_dim=8, head_dim=None))
-    assert list(model.shipped_passes([32, 64, 128])) == [[32, 64]]
+    model = ReleasedModel(saved(tmp_path, "gptj", rotary_dim=8, head_dim=None))
+    assert list(model.unmodified_passes([32, 64, 128])) == [[32, 64]]
     with pytest.raises(InputError, match="as shipped it reads no more than 64 tokens"):
         model.hidden(tokens(65))
     model.encoding = rope(tmp_path, "pi", 128)
@@ -131,14 +131,14 @@ def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
 
 
 def test_a_method_for_another_geometry_is_refused(tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
+    model = ReleasedModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
     with pytest.raises(InputError, match="turns 2 pairs of features, not 8"):
         model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
         model.hidden(tokens(80))
 
 
 def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path):
-    model = HuggingFaceModel(saved(tmp_path, "deepseek_v3", **DEEPSEEK))
+    model = ReleasedModel(saved(tmp_path, "deepseek_v3", **DEEPSEEK))
     given = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0, "rope_theta": 10000.0}
     scaled = untouched("deepseek_v3", **DEEPSEEK, rope_parameters=given)
     geometry = model.facts.geometry()
