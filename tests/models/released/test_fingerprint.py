@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from ropelab.errors import InputError
-from ropelab.models.released import folder
+from ropelab.models.released import folder as model_folder
 from ropelab.models.released.folder import fingerprint_of
 
 SIZE = 3 * 2**20
@@ -43,8 +43,8 @@ def test_names_count_and_subfolders_do_not(folder):
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch):
     read = []
-    whole = folder._read
-    monkeypatch.setattr(folder, "_read", lambda path: read.append(path.name) or whole(path))
+    whole = model_folder._read
+    monkeypatch.setattr(model_folder, "_read", lambda path: read.append(path.name) or whole(path))
     now = time.time_ns()
     fingerprint_of(folder)
     fingerprint_of(folder)
