@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
         from ropelab.models.methods.registry import catalogue
 
         return catalogue
-    return _command(name.replace("_", "-"))
+    return command_of(name.replace("_", "-"))
 
 
 def __dir__() -> list[str]:
@@ -56,8 +56,8 @@ def __dir__() -> list[str]:
 
 
 @cache
-def _command(name: str) -> "Callable[..., Run]":
-    """The function of an experiment: its parameters are the fields of the config."""
+def command_of(name: str) -> "Callable[..., Run]":
+    """Return the function of an experiment: its parameters are the fields of the config."""
     from ropelab.experiments import load
     from ropelab.experiments.signature import signature_of, text_of
 

@@ -67,8 +67,8 @@ NoLimits = Annotated[
         "--no-limits", help="Also work of more than a day, or of more memory than there is."
     ),
 ]
+# Flags by name: the option, and what it is where it is not given.
 Given = dict[str, tuple[Any, Any]]
-"""Flags by name: the option, and what it is where it is not given."""
 COMMON: Given = {
     "config": (ConfigFile, None),
     "results": (Results, Path("results")),
@@ -81,15 +81,15 @@ COMMON: Given = {
     "quiet": (Quiet, False),
     "json": (Json, False),
 }
+# Further flags of experiments that train or measure models.
 TRAINING: Given = {
     "workers": (WorkerCount, None),
     "engine": (EngineName, "local"),
     "address": (Address, None),
 }
-"""Further flags of experiments that train or measure models."""
 
+# Other spellings of a flag.
 ALSO = {"methods": ("--method",)}
-"""Other spellings of a flag."""
 
 
 def common(config: type[Config]) -> Given:

@@ -16,8 +16,8 @@ from ropelab.errors import RopelabError
 from ropelab.runs import interrupts
 from ropelab.runs.notices import printable
 
+# What a command returns that ended by KeyboardInterrupt, whichever signal it was.
 INTERRUPTED = 130
-"""What a command returns that ended by KeyboardInterrupt, whichever signal it was."""
 
 
 def status_of(command: Callable[[], Any]) -> int:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
 
+# The columns of every comparison, behind those that say what was compared; n: units per seed.
 TOLD = [
     "seeds",
     "n",
@@ -29,7 +30,6 @@ TOLD = [
     "false_discovery_rate",
     "verdict",
 ]
-"""The columns of every comparison, behind those that say what was compared; n: units per seed."""
 
 
 @dataclass(frozen=True)

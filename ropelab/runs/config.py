@@ -30,8 +30,8 @@ from ropelab.errors import InputError, unknown_name
 from ropelab.runs.files import read_regular
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 
+# Bytes of a config file: a pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
-"""Bytes of a config file: a pasted table of factors is far smaller."""
 SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 NUMBER = re.compile(
     r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([kmg]?)\s*", re.IGNORECASE
@@ -114,10 +114,10 @@ def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
     return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
+# Whole numbers beyond this are not exact in float64, in which positions are computed.
 LARGEST = 2**53
-"""Whole numbers beyond this are not exact in float64, in which positions are computed."""
+# Features of a head or a model; the widest heads in use have a few hundred.
 WIDEST = 2**20
-"""Features of a head or a model; the widest heads in use have a few hundred."""
 Count = Annotated[int, BeforeValidator(read_number), Field(ge=1, le=LARGEST)]
 EvenCount = Annotated[
     int, BeforeValidator(read_number), Field(ge=2, le=WIDEST), AfterValidator(_even)
@@ -126,28 +126,28 @@ Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
+# Marks a tuple field that may be typed as `a,b`.
 AsSequence = BeforeValidator(read_list)
-"""Marks a tuple field that may be typed as `a,b`."""
+# Marks one in which a value that stands twice says nothing more.
 AsList = WrapValidator(_read_each_once)
-"""Marks one in which a value that stands twice says nothing more."""
 Names = Annotated[tuple[str, ...], AsList]
 Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
+# The number format of training and evaluation; the class has a field `device` before it.
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
-"""The number format of training and evaluation; the class has a field `device` before it."""
 
 
+# What a field is called in the config.json of a Hugging Face model: accepted wherever the field's
+# own name is, on the command line with dashes.
 SPELLINGS = {
     "base": "rope_theta",
     "train_len": "original_max_position_embeddings",
     "test_len": "max_position_embeddings",
 }
-"""What a field is called in the config.json of a Hugging Face model: accepted wherever the field's
-own name is, on the command line with dashes."""
+# Their other way to say rotary_dim: as a share of head_dim.
 PARTIAL = "partial_rotary_factor"
-"""Their other way to say rotary_dim: as a share of head_dim."""
 
 
 def spellings(config_class: "type[Config]") -> dict[str, str]:

@@ -15,15 +15,15 @@ from functools import cache
 
 from ropelab.errors import InputError
 
+# Allows what is refused.
 FLAG = "--no-limits"
-"""Allows what is refused."""
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 YEAR = 365.25 * DAY
+# Shorter work, in seconds, is not estimated any closer.
 WORTH_A_CALIBRATION = 10.0
-"""Shorter work, in seconds, is not estimated any closer."""
 COSINES = 1 << 18
+# What COSINES cosines in float64 take on the machine whose rates are known.
 SECONDS_OF_COSINES = 1.75e-3
-"""What COSINES cosines in float64 take on the machine whose rates are known."""
 
 
 @dataclass(frozen=True)

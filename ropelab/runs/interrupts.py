@@ -15,13 +15,13 @@ from types import FrameType
 from typing import NoReturn
 
 HANDLED = (signal.SIGINT, signal.SIGTERM)
+# Two signals within so long are one: a launcher may pass on what the terminal sends to all.
 SECONDS_APART = 0.3
-"""Two signals within so long are one: a launcher may pass on what the terminal sends to all."""
 SHOW_CURSOR = b"\x1b[?25h"
 STOPPED = b"ropelab: stopped at once; finished parts are kept and the same command continues\n"
 
+# Signals that have come since `handled` began.
 _received: list[int] = []
-"""Signals that have come since `handled` began."""
 
 
 def exit_status() -> int:

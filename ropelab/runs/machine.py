@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
+# A number format as a config names it; `auto` is resolved before anything is computed.
 DtypeName = Literal["auto", "float32", "bfloat16"]
-"""A number format as a config names it; `auto` is resolved before anything is computed."""
+# Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
+# without it make it (docs/log.md).
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
-"""Operations per second of one core, in whole trainings: in bfloat16 with AMX; in float32 as rates
-without it make it (docs/log.md)."""
+# bfloat16 without matrix units for it, against float32.
 EMULATED = 0.1
-"""bfloat16 without matrix units for it, against float32."""
 
 
 def resolve_device(device: str) -> str:

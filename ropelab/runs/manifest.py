@@ -16,8 +16,8 @@ from ropelab.runs.files import read_regular
 from ropelab.runs.notices import say_once
 
 NAME = "manifest.json"
+# Bytes that it may take.
 LARGEST = 2**26
-"""Bytes that it may take."""
 HASH = "sha256"
 
 # Names become paths: they stay inside the run's folder.

@@ -7,8 +7,8 @@ import sys
 import unicodedata
 from functools import cache
 
+# Unicode's categories of what steers a terminal or cannot be seen; line ends are let through.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of what steers a terminal or cannot be seen; line ends are let through."""
 
 
 def printable(text: str) -> str:

@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 CONFIDENCE = 0.95
+# Of the differences that are named as such, the share that may be none.
 FALSE_DISCOVERIES = 0.05
-"""Of the differences that are named as such, the share that may be none."""
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,39 @@
 """Every number that a verdict depends on, in one place."""
 
+# Equal in float64: angles up to 1e4 rad are known to 2e-12, and a score sums hundreds of them.
 EXACT = 1e-10
-"""Equal in float64: angles up to 1e4 rad are known to 2e-12, and a score sums hundreds of them."""
+# Ratios of frequencies that differ by less are equal.
 SAME = 1e-9
-"""Ratios of frequencies that differ by less are equal."""
+# Relative differences of float32 results below this are rounding.
 ROUNDING = 1e-3
-"""Relative differences of float32 results below this are rounding."""
+# Scores of float32 code on standard normal features that differ by less are equal.
 FLOAT32_SCORES = 1e-4
-"""Scores of float32 code on standard normal features that differ by less are equal."""
 
+# Retrieval inside the trained length from which on a model has learned the task. Below it the
+# model decides nothing, whatever it does beyond that length.
 LEARNED = 0.8
-"""Retrieval inside the trained length from which on a model has learned the task. Below it the
-model decides nothing, whatever it does beyond that length."""
+# Retrieval inside the trained length from which on a model given is asked for more beyond it: it
+# need not have been trained for the task.
 KNOWN = 0.5
-"""Retrieval inside the trained length from which on a model given is asked for more beyond it: it
-need not have been trained for the task."""
+# Retrieval from this accuracy on, or this share of that inside the trained length, works.
 WORKS = 0.9
-"""Retrieval from this accuracy on, or this share of that inside the trained length, works."""
+# Retrieval below this accuracy fails.
 FAILS = 0.5
-"""Retrieval below this accuracy fails."""
+# Frequencies are missed where copying without them falls by this share of tokens or more, and not
+# where all of the interval lies above that.
 MISSED = 0.1
-"""Frequencies are missed where copying without them falls by this share of tokens or more, and not
-where all of the interval lies above that."""
+# A text loss that rises by less, in nats per byte, is kept.
 HARMLESS = 0.02
-"""A text loss that rises by less, in nats per byte, is kept."""
+# Smaller differences (nats per byte, or accuracy) count as equal where equality was published.
 CLOSE = 0.02
-"""Smaller differences (nats per byte, or accuracy) count as equal where equality was published."""
+# A text loss within so many nats per byte of the reference is low: about a tenth of what
+# separates a trained small model from one that only knows which bytes are frequent.
 LOW_LOSS = 0.05
-"""A text loss within so many nats per byte of the reference is low: about a tenth of what
-separates a trained small model from one that only knows which bytes are frequent."""
+# From this many times the multiplications of plain attention an encoding is slow.
 SLOW = 1.25
-"""From this many times the multiplications of plain attention an encoding is slow."""
+# A printed power law describes a bound that it misses by less than this share.
 FIT = 0.25
-"""A printed power law describes a bound that it misses by less than this share."""
+# An angle that is off by less is good enough.
 ANGLE_RAD = 1e-2
-"""An angle that is off by less is good enough."""
+# A score that changes by more than this share under a shift is broken.
 BROKEN = 0.1
-"""A score that changes by more than this share under a shift is broken."""

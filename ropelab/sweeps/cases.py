@@ -17,8 +17,8 @@ from ropelab.errors import InputError, naming
 from ropelab.lab import Lab, Plan
 from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label
 
+# Runs that one file may ask for.
 MOST = 1000
-"""Runs that one file may ask for."""
 Values = dict[str, Any]
 
 

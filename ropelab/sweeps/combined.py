@@ -25,8 +25,8 @@ from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep, plain
 
 EXPERIMENT, VERSION = "sweep", 1
+# Rows that the index shows.
 SHOWN = 24
-"""Rows that the index shows."""
 
 
 class SweepConfig(Config):

@@ -31,8 +31,8 @@ ENVIRONMENT = {
     "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
     "RAY_task_oom_retries": "2",
 }
+# Characters: the sockets below the folder of a session have long names, and at most 107.
 LONGEST_FOLDER = 32
-"""Characters: the sockets below the folder of a session have long names, and at most 107."""
 SECONDS_TO_REACH = 5.0
 SECONDS_TO_JOIN = 30.0
 JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
