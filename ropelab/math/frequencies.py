@@ -44,6 +44,7 @@ class Geometry:
     def __post_init__(self) -> None:
         check_rotary_dim(self.rotary_dim)
         check_base(self.base)
+        # LongRope divides by ln(trained_len), which is 0 for one token.
         if self.trained_len < 2:
             raise InputError(f"trained_len must be at least 2 tokens, not {self.trained_len}")
 
@@ -61,18 +62,18 @@ class Geometry:
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
     """Return theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token.
 
-    Libraries call it ``inv_freq`` as the inverse of the divisor base^(2i/d).
-
     Raises InputError for an odd width or a base of 1 or less. Source: arXiv:2104.09864, eq. 15.
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
+    # In float64, although model code computes it in float32: that rounding is a subject of study.
     exponent = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
     return np.power(np.float64(base), -exponent)
 
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped pair."""
+    # Dropped pairs have frequency 0; their infinite wavelength is intended.
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 

@@ -4,8 +4,7 @@
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
 
 To add one: a `Scaling` in ropelab/math/scaling that declares `name`, `source` and its parameters as
-fields, a line below, and a row in a test table. This module imports no NumPy, so that a help text
-can name them all.
+fields, a line below, and a row in a test table.
 """
 
 import types
@@ -65,15 +64,15 @@ def canonical(name: str) -> str:
 def scaling_class(name: str) -> "type[Scaling]":
     """Return the class of a scaling method, by its name or an alias.
 
-    Raises:
-        InputError: there is none (with the nearest name), or the method changes more than
-            frequencies.
+    Raises InputError for an unknown name (with the nearest one) or a method that changes more than
+    frequencies.
     """
     key = canonical(name)
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
     if key not in FREQUENCIES:
         raise unknown_name("method", name, FREQUENCIES)
+    # Imported on demand: the classes need NumPy, help texts need only the names above.
     module, attribute = FREQUENCIES[key].split(".")
     found: type[Scaling] = getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
     return found
@@ -86,9 +85,8 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
         factor: test length over trained length, for methods whose factor means that and is not
             given.
     Raises:
-        InputError: an unknown method or parameter (with the nearest name), a value of the wrong
-            kind, a parameter given twice, values the method refuses, or a method that changes more
-            than frequencies.
+        InputError: an unknown method or parameter (with the nearest name), a parameter given twice,
+            a value that does not fit, or a method that changes more than frequencies.
 
     >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
     'yarn(factor=4, beta_fast=16)'
@@ -123,9 +121,11 @@ def build_method(
             raise InputError(f"{method.name}: {name} is given twice")
         label = f"{method.name}: {name}"
         values[name] = _value(label, text, annotations[name], factor, parse_inner)
+    # A factor among the arguments wins over the one derived from the test length.
     if factor is not None and method.default_factors:
         values.setdefault("factor", float(factor))
     for field in fields(method):
+        # The dataclass itself would raise a TypeError, which gives the user no advice.
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{method.name} needs {field.name}=...")
     return method(**values)
@@ -136,6 +136,7 @@ def split_call(text: str) -> tuple[str, list[str]]:
     name, bracket, rest = text.strip().partition("(")
     if not bracket:
         return name, []
+    # The opening bracket is gone already, so one closing bracket is left over.
     if not rest.endswith(")") or rest.count("(") != rest.count(")") - 1:
         raise InputError(f"cannot read method '{text}': write name(parameter=value, ...)")
     return name.strip(), split_list(rest[:-1])

@@ -39,7 +39,7 @@ class KnownModel:
 
     @property
     def promised(self) -> int:
-        """The context that the configuration promises."""
+        """Context length in tokens promised by the configuration; by default the trained length."""
         return self.context_len or self.trained_len
 
 

@@ -20,6 +20,7 @@ from ropelab.math.scaling.plan import RopePlan
 # 2 i + 1 ("interleaved": the paper, GPT-J, Llama as released by Meta).
 Pairing = Literal["half", "interleaved"]
 
+# Time first, then height and width, as in the sections of Qwen2-VL.
 AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")}
 
 
@@ -29,8 +30,9 @@ def cos_sin(
     """Return cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
 
     ``plan.attention_factor`` is NOT in these tables: the code that rotates applies it once, by
-    name. Integer positions are exact here up to 2^53; the angle's relative error is about 2^-52.
+    name.
     """
+    # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)
 
@@ -45,16 +47,11 @@ def axis_names(axes: int) -> tuple[str, ...]:
 
 
 def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int_], " pairs"]:
-    """Return the axis that each pair reads, fastest pair of the head first.
+    """Return the index of the axis that each pair reads, fastest pair of the head first.
 
-    In text all axes of a token's position are the same number, and every layout of shared
-    frequencies is plain RoPE.
-
-    Args:
-        sections: pairs per axis.
-    Returns:
-        Indices into the axes. In "mrope_interleaved", axis a of n gets the pairs a, a + n, a + 2 n,
-        ... up to its number of pairs, and the first axis all that remain.
+    ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the pairs a,
+    a + n, a + 2 n, ... up to its number of pairs, and the first axis all that remain. In text all
+    axes of a position are equal, and every layout of shared frequencies is plain RoPE.
 
     >>> axis_of_pairs("mrope", (1, 2, 2)).tolist()
     [0, 1, 1, 2, 2]
@@ -62,7 +59,9 @@ def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int
     [0, 1, 2, 0, 0, 2]
     """
     if layout != "mrope_interleaved":
+        # Axial layouts have runs too: they differ from mrope in their frequencies.
         return np.repeat(np.arange(len(sections)), sections)
+    # Zeros: the first axis keeps every pair that no other axis takes.
     axis = np.zeros(sum(sections), dtype=int)
     for other in range(1, len(sections)):
         axis[other : sections[other] * len(sections) : len(sections)] = other

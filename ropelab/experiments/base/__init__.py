@@ -1,13 +1,10 @@
-"""Which base fits this context length, and what do the theories disagree on?
+"""Bases for a context length: the exact lower bound, and the theories judged by it.
 
 The exact lower bound: a base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every
 m = 0..L-1 (Men et al. 2024, arXiv:2405.14591), so that on average a query prefers a key that equals
 it over a random one, at any distance. The set of admissible bases is computed with a certificate
-and compared with the rules that people use.
-
-What it cannot show: whether a model trained with a base learns to use it. The bound is about an
-average over random queries and keys with equal weight on all pairs; trained heads weigh pairs
-unequally. Whether it predicts where retrieval fails is measured by `ropelab base-empirical`.
+and compared with the rules that people use. `ropelab base-empirical` tests whether the bound
+predicts where retrieval fails in trained models.
 """
 
 from typing import Annotated, Any
@@ -41,11 +38,12 @@ class BaseConfig(Config):
     dropped: Annotated[tuple[Natural, ...], AsList] = Field(
         (), description="single pairs that do not rotate, by number"
     )
-    base: Base | None = Field(None, description="a base to judge: where does it fail first?")
+    base: Base | None = Field(None, description="a base to judge, with its first failing position")
     method: str = Field(
         "unscaled", description="scaling method under which it is judged, such as llama3(factor=8)"
     )
     train_base: Base = Field(10000.0, description="base that the extension rules start from")
+    # ge=7: the critical dimension and base are undefined within 2 pi tokens.
     train_len: Count = Field(
         4096, ge=7, description="trained length in tokens that they and the method start from"
     )
@@ -89,6 +87,7 @@ class BaseConfig(Config):
     def _two_tokens(cls, context: tuple[int, ...]) -> tuple[int, ...]:
         if min(context) < 2:
             raise ValueError("must be at least 2 tokens")
+        # Ascending, as each search starts from the shorter one.
         return tuple(sorted(set(context)))
 
     @property

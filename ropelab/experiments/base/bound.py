@@ -28,7 +28,7 @@ BYTES_PER_TOKEN = 4
 
 
 def cells(config: BaseConfig) -> list[Computation]:
-    """Return a cell per context, each starting from the one of the context before."""
+    """Return a cell per context, each starting from the previous one."""
     similarity = similarity_of(config)
     few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
     lengths = steps(config.context)
@@ -72,6 +72,7 @@ def steps(contexts: tuple[int, ...]) -> list[int]:
     """Return the contexts, and halves on the way up to and between them, ascending."""
     lengths = set(contexts)
     for longest in contexts:
+        # Short searches cost little and move the start of the next one up.
         while longest > 64:
             longest //= 2
             lengths.add(longest)
@@ -127,9 +128,11 @@ def search(
     bases = [[math.exp(u) if u < 700 else math.inf for u in window] for window in windows]
     smallest = bases[0][0] if bases else math.nan
     stable = bases[-1][0] if bases and bases[-1][1] == math.inf else math.nan
+    # A smallest base of 1: every base is admissible, and none needs to be recommended.
     usable = stable if smallest > 1 else smallest
     if usable > 1:
         usable = rounded_up(stable)
+        # Checked in float64, independently of the proof.
         if first_negative(similarity, usable, context) is not None:
             usable = math.nan
     if not bases:

@@ -59,7 +59,6 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int]) -> pd.DataFrame:
-    """Judge the given base at every context, under its method; no rows without one."""
     scaling, base, rows = parse_scaling(config.method), config.base, []
     for context in config.context:
         if base is None:
@@ -93,7 +92,6 @@ def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> p
 
 
 def _critical(config: BaseConfig) -> pd.DataFrame:
-    """Compute the critical dimension, and the context that larger bases would support."""
     trained = Geometry(config.rotated, config.train_base, config.train_len)
     about = (trained.base, trained.trained_len, trained.rotary_dim)
     critical = rules.critical_dimension(trained)
@@ -106,9 +104,10 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Fit base = coefficient * context^exponent by least squares in logarithms to each set.
 
-    ``standard_error`` is that of the exponent. Needs three contexts. Besides the fit to all exact
-    values there is, where these are more, one to the contexts that the paper has.
+    ``standard_error`` belongs to the exponent. Needs three contexts. Where there are more exact
+    than published values, another fit has the published contexts only.
     """
+    # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["first_admissible_base"] > 1]
     sets = {"exact values": known[["context_tokens", "first_admissible_base"]]}
     if len(published) < len(known):
@@ -121,6 +120,7 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         x, y = np.log(points.to_numpy(dtype=np.float64)).T
         (slope, intercept), *_ = np.linalg.lstsq(np.stack((x, np.ones_like(x)), 1), y, rcond=None)
         residual = y - slope * x - intercept
+        # Two parameters are fitted, which leaves n - 2 degrees of freedom.
         spread = math.sqrt(float(residual @ residual) / (len(x) - 2))
         error = spread / math.sqrt(float(((x - x.mean()) ** 2).sum()))
         rows.append((name, float(np.exp(intercept)), float(slope), error, len(x)))
@@ -132,15 +132,16 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
 
 def answer(tables: Tables) -> str:
     """Name the base to use, judge the given one, and compare the paper's values."""
+    # Contexts ascend: the answer is for the longest.
     bound = tables["bound"].iloc[-1]
     context, smallest = int(bound.context_tokens), f"{bound.first_admissible_base:.6g}"
     if not bound.certified:
         width = bound.rotary_dim
         return f"No base is admissible for {context} tokens with a rotary_dim of {width}."
     if bound.first_admissible_base <= 1:
-        return f"Every base is admissible for {context} tokens: enough features do not turn."
+        return f"Every base is admissible for {context} tokens: enough features do not rotate."
     if math.isnan(bound.usable_base):
-        text = f"{context} tokens need a base of at least {smallest}; where all work was not found."
+        text = f"{context} tokens need a base of at least {smallest}; no stable base was found."
     else:
         # As people type it: 3.4e6, 27000.
         usable = f"{bound.usable_base:g}".replace("e+0", "e").replace("e+", "e")
@@ -157,6 +158,7 @@ def answer(tables: Tables) -> str:
     published, exponent = tables["published"], tables["fits"].set_index("values")["exponent"]
     if len(published) < 3:
         return text
+    # On the paper's contexts if possible: an exponent depends on the range it is fitted to.
     own = exponent.get("exact values of its contexts", exponent["exact values"])
     loose = published[published.verdict == Printed.LOOSE]
     worst = loose.times_exact.max() if len(loose) else 1.0

@@ -15,7 +15,7 @@ from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 
 MEN = "Men et al. 2024, arXiv:2405.14591"
 LIU = "Liu et al. 2023, arXiv:2310.05209"
-# Bases at which a number format is asked whether it still resolves the slowest pair.
+# Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
 
 # Name, kind, base, assumptions and source. Kinds: "at least" (a lower bound), "use" (a recipe),
@@ -90,23 +90,21 @@ def _extensions(trained: Geometry, config: BaseConfig, context: int) -> Iterator
 def blind_from(channel: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
     """Return the base from which a format no longer separates positions length-1 and length.
 
-    A component is lost when its change from one token to the next is below half the spacing of the
-    format at its value. The cosine of a small angle is near 1, where the spacing is widest; its
-    sine is small, and floating point spaces small numbers finely.
-
-    Args:
-        channel: "cosine", or "cosine and sine" (lost when both are).
-    Returns:
-        A base within 0.2 %; nan where the positions are apart at every base up to 1e18.
+    ``channel``: "cosine", or "cosine and sine" (lost when both are). The base is within 0.2 %; nan
+    where the positions are apart at every base up to 1e18.
     """
     if rotary_dim < 4:
         return math.nan
     # The slowest pair, in radians per token.
     theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
     cos, sin = np.abs(np.cos(theta * length)), np.abs(np.sin(theta * length))
+    # A component is lost when its change from one token to the next is below half the spacing at
+    # its value. The cosine of a small angle is near 1, where the spacing is widest; its sine is
+    # small, and floating point spaces small numbers finely.
     lost = theta * sin < spacing(cos, fmt) / 2
     if channel == "cosine and sine":
         lost &= theta * cos < spacing(sin, fmt) / 2
     apart = np.flatnonzero(~lost)
+    # The last one counts: below it the loss comes and goes with the phase of the last position.
     first = int(apart[-1]) + 1 if len(apart) else 0
     return float(GRID[first]) if first < len(GRID) else math.nan

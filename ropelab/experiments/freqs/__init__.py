@@ -1,11 +1,9 @@
-"""What does each frequency pair do, before and after scaling?
+"""Every frequency pair of a head, before and after scaling.
 
 One row per pair: frequency, wavelength, rotations inside the trained and the target length, the
 effect of the method, and whether at the target length it meets angles that training never showed.
 With sections, also which axis of a position it reads.
-
-What it cannot show: the effect on a model. Frequencies say which angles are new, not whether
-attention to them breaks; `ropelab extrapolate` measures that on a small model.
+`ropelab extrapolate` measures the effect on a small model.
 """
 
 from typing import Annotated, Any, Self
@@ -48,7 +46,6 @@ class FreqsConfig(Config):
         description="context length over trained length, for methods whose factor means that "
         "(table: ropelab methods), unless given among their parameters",
     )
-
     sections: Annotated[tuple[Count, ...], AsSequence] = Field(
         (),
         description="pairs that read each axis of a position (images, videos), such as 16,24,24 "
@@ -63,7 +60,6 @@ class FreqsConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Take unset options from the named model."""
         if not isinstance(values, dict) or not values.get("model"):
             return values
         model = model_named(str(values["model"]))

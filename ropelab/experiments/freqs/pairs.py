@@ -43,16 +43,13 @@ class Head:
 
 
 def check(config: FreqsConfig) -> Head:
-    """Return the head that a config describes.
-
-    Raises:
-        InputError: there is no such method, or it does not fit the geometry.
-    """
+    """Return the head that a config describes; InputError unless its method exists and fits."""
     widths = [config.rotary_dim or config.head_dim]
     if config.sections and config.layout == "axial":
         widths = [2 * pairs for pairs in config.sections]
     geometries = [Geometry(width, config.base, config.train_len) for width in widths]
     scaling = parse_scaling(config.method, config.factor)
+    # A dynamic method's own factor does not say how long the context is.
     factor = getattr(scaling, "factor", config.factor) if scaling.default_factors else config.factor
     wanted = config.test_len or factor * config.train_len
     if not wanted <= LARGEST:
@@ -65,7 +62,6 @@ def check(config: FreqsConfig) -> Head:
 
 
 def cells(config: FreqsConfig) -> list[Computation]:
-    """Return the one cell of a config."""
     # The model has filled the other fields; its name changes nothing more.
     inputs = {name: v for name, v in config.model_dump(mode="json").items() if name != "model"}
     pairs = config.head_dim // 2
@@ -119,6 +115,7 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
     # The last bits of a phase are rounding.
     seen = (trained_phase >= 2 * math.pi) | (phase <= trained_phase * (1 + 1e-12))
     unseen = np.select([phase == 0, seen], ["never turns", "none"], "new angles")
+    # np.divide leaves these in place for dropped pairs, which are divided by nothing.
     divided_by = np.full_like(original, math.nan)
     return pd.DataFrame(
         {
@@ -141,7 +138,7 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
 
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return the tables of the cell, and the models known by name with their sources."""
+    """Return the tables of the cell, and the known models with their sources."""
     found = values[cells(config)[0]]
     models = [
         {

@@ -66,6 +66,7 @@ def certified_from(similarity: Similarity, context: int) -> float:
     low, high = 0.0, 1e4
     while high - low > 1e-3:
         middle = (low + high) / 2
+        # ``high`` is certified at every step, so stopping early only makes it larger than needed.
         low, high = (low, middle) if surely_positive(middle) else (middle, high)
     return high
 
@@ -92,19 +93,17 @@ class Walk:
         return self._joined(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
-        """Return the first of them, its end inf if it is the last; None where there is none."""
+        """Return the first such interval, ending at inf if it is the last; None if none is."""
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
         return next(self._joined(start, end, 0), None)
 
     def stable(self) -> float:
-        """Return the u from which on every base is admissible, sought from above; inf: none is.
-
-        Many times quicker than all windows: where few bases fail, boxes are wide.
-        """
+        """Return the u from which on every base is admissible, sought from above; inf: none is."""
         if self.similarity.never_negative:
             return 0.0
+        # Much faster than all windows: where few bases fail, most boxes are dropped while wide.
         high, width = certified_from(self.similarity, self.context), DESCENT
         while 0 < high < math.inf:
             low = max(0.0, high - width)
@@ -114,13 +113,14 @@ class Walk:
                 continue
             clear = [(low, high)]
             if len(boxes):
-                # All that lies between the boxes is admissible.
+                # Everything between the boxes is admissible.
                 undecided = intervals(self.similarity, boxes, 1e-3 * self._turn(low, 1))
                 lows, highs = undecided.intervals[:2].tolist()
                 between = zip([low, *highs], [*lows, high], strict=True)
                 clear = [(start, end) for start, end in between if end - start > EDGE]
                 clear = sorted([*clear, *admissible(self.similarity, undecided)])
             for piece in reversed(clear):
+                # Some base between this piece and ``high`` fails.
                 if not _touch(piece, (high, high)):
                     return high
                 high = piece[0]
@@ -135,12 +135,13 @@ class Walk:
 
     def _turn(self, u: float, share: float) -> float:
         """Return the step in u in which the sum of a share of the context moves by about one."""
+        # 1e-9: a head that rotates only its first pair does not change with the base.
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
     def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
         """Yield admissible intervals from ``start`` on; from ``end`` on all are (inf: unknown).
 
-        With ``held`` = 0 they come as early as they can; all of them take longer so.
+        With ``held`` = 0 each is yielded as early as possible, at a higher total cost.
         """
         window: Window | None = None
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
@@ -181,6 +182,7 @@ class Walk:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
             slab = _Slab()
             if end == u:
+                # A slab narrower than EDGE could not be bisected.
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
                 width = self._resolve(slab, u, end, pace)
                 pace.learn(mostly_admissible=width > (end - u) / 2)
@@ -190,13 +192,14 @@ class Walk:
     def _hunted(self, u: float, pace: "_Pace") -> float:
         """Return the end of the bases from u on that promising positions exclude; u if they do not.
 
-        First positions in a share of the context; the rest is left to longer ones.
+        Short positions are tried first, longer ones only where these exclude nothing.
         """
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
             tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))
             end = excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
+                # Shorter positions exclude wider stretches: preferred while they exclude any.
                 pace.share = max(1 / 64, pace.share * 0.98)
                 return end
             if pace.share == 1:
@@ -217,6 +220,7 @@ class Walk:
         elif len(positions) <= too_many or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
             slab.undecided.append(Undecided.one(self.similarity, positions, low, high, fine))
+        # The lowest sums come first: where 24 do not exclude an interval, others hardly will.
         elif excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
@@ -228,14 +232,16 @@ class Walk:
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
         """Return every position that could have S < 0 somewhere in [low, high], lowest S first.
 
-        And the lowest S in the middle, where it is negative.
+        Also return the lowest S in the middle, 0 if none is negative.
         """
         similarity = self.similarity
+        # Within the interval S differs from its value in the middle by at most m * change.
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
         found: list[tuple[Floats, Singles]] = []
         for start, stop in blocks(self._unsettled(low), self.context):
             sums = scan(similarity, (low + high) / 2, start, stop)
+            # The bound of the last position holds for the whole block and leaves few to compare.
             near = np.flatnonzero(sums < change * stop + margin)
             near = near[sums[near] < change * (near + float(start)) + margin]
             found.append((near.astype(np.float64) + start, sums[near]))
@@ -253,27 +259,19 @@ class _Slab:
 
 @dataclass
 class _Pace:
-    """The state of a walk: hunt for excluding positions or not, and the width of the next slab.
-
-    Attributes:
-        share: the part of the context in which they are sought. It shrinks while something is
-            found, because shorter positions exclude wider stretches, and grows when nothing is.
-        turns: the width of the next slab.
-        busy: the longest list of threats, relative to a convenient one.
-    """
+    """The state of a walk: hunt for excluding positions or not, and the width of the next slab."""
 
     hunting: bool = True
-    share: float = 1.0
-    turns: float = 0.5
-    busy: float = 0.0
+    share: float = 1.0  # the part of the context in which positions are sought
+    turns: float = 0.5  # the width of the next slab
+    busy: float = 0.0  # the longest list of threats, relative to a convenient one
 
     def saw(self, threats: int, too_many: int) -> None:
-        """Remember the work of a list of threats."""
+        # Wide slabs take more halvings for the same list.
         work = threats * max(1.0, self.turns / WIDE)
         self.busy = max(self.busy, work / too_many)
 
     def learn(self, mostly_admissible: bool) -> None:
-        """Adapt after a slab was resolved."""
         self.hunting = not mostly_admissible
         self.turns *= 0.7 if self.busy > 1 else 1.3 if self.busy < 0.3 else 1
         self.turns = max(self.turns, NARROWEST)

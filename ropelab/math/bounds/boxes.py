@@ -31,19 +31,12 @@ ROUNDED_UP = 1 + 1e-6
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes of one size.
+    """Boxes of one size."""
 
-    Attributes:
-        first: the first position of each.
-        low: the lowest u of each.
-        run: positions in each, a power of two.
-        width: of each in u.
-    """
-
-    first: Floats
-    low: Floats
-    run: int
-    width: float
+    first: Floats  # the first position of each
+    low: Floats  # the lowest u of each
+    run: int  # positions in each, a power of two so that halving ends at single positions
+    width: float  # of each in u
 
     @classmethod
     def covering(cls, first: int, stop: int, low: float, high: float) -> "Boxes":
@@ -64,6 +57,7 @@ class Boxes:
         if not shorter:
             low[1::2] += self.width / 2
             return Boxes(first, low, self.run, self.width / 2)
+        # The upper half of the last run may begin at or beyond ``stop``.
         first[1::2] += self.run // 2
         return Boxes(first, low, self.run // 2, self.width).chosen(first < stop)
 
@@ -93,13 +87,15 @@ def threatened(
 def lowest_sums(similarity: Similarity, boxes: Boxes, stop: int) -> Floats:
     """Bound S from below in each box."""
     # With half a width h and half a run n, an angle grows from phi to at most
-    # phi e^(a h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns.
+    # phi e^(a h) + n b^(-a) e^(a h), and shrinks by less. Angles are in turns. Frequencies are
+    # computed once per interval, which many boxes share.
     lows, place = np.unique(boxes.low, return_inverse=True)
     half = boxes.width * (0.5 + 1e-9) + np.spacing(lows[-1])
     grown = np.expm1(similarity.a * half)
     turns = similarity.inv_freq(lows + boxes.width / 2) / TWO_PI
     along = (boxes.run - 1) / 2 * turns.max(axis=0) * (1 + grown)
     still = along + boxes.first.min() * turns.min(axis=0) * grown < 0.5
+    # A pair that may rotate by half a turn in every box counts as -1 (``aside``).
     turns, grown, along = turns[:, still], grown[still], along[still]
     sums = np.empty(len(boxes))
     for at in range(0, len(boxes), BLOCK):
@@ -128,11 +124,11 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
 
 
 def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
-    """Return the intervals of single positions, each with all that threaten it, to be bisected.
+    """Return the intervals to be bisected, each with the single positions that threaten it.
 
-    Args:
-        fine: the width in u below which float64 decides.
+    ``fine``: the width in u below which float64 decides.
     """
+    # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)
     same = np.ones_like(lows)

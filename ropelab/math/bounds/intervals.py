@@ -28,9 +28,8 @@ def value_and_slope(
 ) -> tuple[NDArray, NDArray]:
     """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
 
-    Args:
-        inv_freq: a row per position, or one for all.
-        exact: in float64, else within ``similarity.single_error``.
+    ``inv_freq`` has a row per position, or one for all. ``exact``: in float64, else within
+    ``similarity.single_error``.
     """
     angle: NDArray = positions[:, None] * inv_freq
     if not exact:
@@ -42,6 +41,7 @@ def value_and_slope(
 
 def half_width(low: Floats | float, high: Floats | float) -> Floats:
     """Return half of high - low, rounded up."""
+    # By 1e-9 and a spacing, as a bound on a smaller interval would prove nothing at its ends.
     return (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)
 
 
@@ -56,6 +56,7 @@ def excluded(similarity: Similarity, positions: Floats, low: float, high: float)
     bent = positions * c1 + positions**2 * c2
     steepest = positions * (similarity.a * inv_freq).sum()
     radius = np.abs(slope) * half + bent * half**2 / 2
+    # The error of the value, and of each sine in the slope, which enters with its weight.
     radius += similarity.single_error * (1 + steepest * half)
     return bool((value + radius < 0).any())
 
@@ -142,6 +143,7 @@ class Undecided:
         """Cut the chosen intervals in two, with the chosen positions threatening both halves."""
         chosen = self.intervals[:, intervals]
         count = chosen.shape[1]
+        # Both halves inherit the curvature bounds of the lower end, which hold for all larger u.
         both = np.concatenate((chosen, chosen), axis=1)
         middle = (chosen[0] + chosen[1]) / 2
         both[1, :count] = both[0, count:] = middle
@@ -164,6 +166,7 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
         failing[undecided.owner[highest < 0]] = True
         threatened[undecided.owner[lowest < 0]] = True
         low, high, width = undecided.intervals[:3]
+        # Below EDGE an interval is taken as a change of sign, not as a window.
         standing = ~(failing | (width < EDGE))
         clear = standing & ~threatened
         found += zip(low[clear].tolist(), high[clear].tolist(), strict=True)
@@ -175,8 +178,10 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
     """Bound S from below and above for every position over the interval that it threatens."""
     low, high, width, fine, c1, c2 = undecided.intervals
     m, owner = undecided.positions, undecided.owner
+    # S changes by about 1e-3 in these, and float32 errors would keep many of them undecided.
     exact = width < fine
     inv_freq = similarity.inv_freq((low + high) / 2)
+    # One row of frequencies serves all positions: nothing is copied per position.
     if len(low) == 1:
         value, slope = value_and_slope(similarity, m, inv_freq, bool(exact[0]))
     else:
@@ -190,6 +195,7 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
                 )
     error = np.full(len(low), similarity.single_error)
     if exact.any():
+        # reduceat needs every interval to have a position, and owners to ascend.
         longest = np.maximum.reduceat(m, owner.searchsorted(np.arange(len(low))))
         error[exact] = similarity.rounding_error(longest[exact])
     half = half_width(low, high)[owner]

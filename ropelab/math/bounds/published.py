@@ -9,6 +9,7 @@ from ropelab.math.bounds.similarity import Similarity
 from ropelab.math.bounds.survey import first_negative
 
 HEAD_DIM = 128
+# 1k to 1M tokens, for which both publications print a value.
 CONTEXTS = tuple(1024 * 2**i for i in range(11))
 # arXiv:2405.14591, table 2.
 MEN = (4.3e3, 1.6e4, 2.7e4, 8.4e4, 3.1e5, 6.4e5, 2.1e6, 7.8e6, 3.6e7, 6.4e7, 5.1e8)
@@ -39,19 +40,15 @@ class Printed(StrEnum):
 
 
 def men_fit(context: int) -> float:
-    """b = 0.0424 L'^1.628, the fit through the paper's own values."""
+    """Return 0.0424 L'^1.628, the fit through the paper's own values."""
     return FIT_FACTOR * context**FIT_EXPONENT
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
     """Compare the published bases with the exact ones, a row per context that both have.
 
-    Args:
-        bound: head_dim, turning_pairs, context_tokens, first_admissible_base.
-    Returns:
-        context_tokens, exact_base, paper_base, times_exact (the paper's over the exact one),
-        verdict and su_verdict (`agrees` where the exact value rounds to the printed one, else
-        `loose`), paper_fails_at_tokens, su_base. Empty for other heads than the publications'.
+    ``times_exact``: the paper's over the exact one. ``verdict``, ``su_verdict``: `agrees` where the
+    exact value rounds to the printed one, else `loose`. Empty for heads other than HEAD_DIM.
     """
     exact = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
@@ -59,6 +56,7 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
     for context, men, su in zip(CONTEXTS, MEN, SU, strict=True):
         if context not in exact:
             continue
+        # A base above the exact one can still fail, in a gap between windows.
         fails = first_negative(similarity, men, context)
         failing = math.nan if fails is None else float(fails)
         ratio, verdict = men / exact[context], _compare(exact[context], men)
@@ -68,7 +66,7 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
 
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
-    """First admissible base by context of fully rotated heads of HEAD_DIM features, ascending."""
+    """Map contexts, ascending, to the exact base of fully rotated heads of HEAD_DIM features."""
     whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["turning_pairs"] == HEAD_DIM)
     table = bound[whole].drop_duplicates("context_tokens").sort_values("context_tokens")
     pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
@@ -76,5 +74,6 @@ def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 
 
 def _compare(exact: float, printed: float) -> str:
+    # By way of text, which gives the same float64 as the literals above.
     rounded = float(f"{exact:.{DIGITS - 1}e}")
     return str(Printed.AGREES if rounded == printed else Printed.LOOSE)

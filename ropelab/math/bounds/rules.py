@@ -17,8 +17,9 @@ CI_ZERO = 0.6165054856
 def su_asymptote(context: int) -> float:
     """Return L' / x0 with Ci(x0) = 0, the bound for infinite d, where the sum is an integral.
 
-    (Ci(m) - Ci(m/b)) / ln b >= 0 needs about Ci(m/b) <= 0. Source: Su, kexue.fm/archives/10122.
+    Source: Su, kexue.fm/archives/10122.
     """
+    # The integral is (Ci(m) - Ci(m/b)) / ln b; it is at least 0 about where Ci(m/b) <= 0.
     return context / CI_ZERO
 
 
@@ -28,6 +29,7 @@ def critical_dimension(geometry: Geometry) -> int:
     Source: Liu et al. 2023, arXiv:2310.05209, theorem 1.
     """
     d, b, length = geometry.rotary_dim, geometry.base, geometry.trained_len
+    # Within 2 pi tokens not even the fastest pair completes a rotation.
     if length <= 2 * math.pi:
         raise InputError(f"the critical dimension needs more than 6 trained tokens, not {length}")
     return min(d, 2 * math.ceil(d / 2 * math.log(length / (2 * math.pi), b)))
@@ -37,9 +39,9 @@ def critical_base(geometry: Geometry, context: int) -> float:
     """Return b' = b^(log_{L/2pi}(L'/2pi)).
 
     The pair that just completes a rotation in L then does so in L'. Source: arXiv:2310.05209,
-    theorem 2. koboldcpp (pull request 910) computes the same number as
-    b^(ln(L'/2pi) / ln(L/2pi)) and calls it the logarithmic rule.
+    theorem 2.
     """
+    # The same number as the logarithmic rule of koboldcpp (pull request 910).
     trained = math.log(geometry.trained_len / (2 * math.pi))
     if trained <= 0:
         raise InputError(
@@ -59,9 +61,10 @@ def extrapolation_limit(geometry: Geometry, base: float) -> float:
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
     """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens: they extrapolate when tuned.
 
-    With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
-    that part of every cosine. Source: arXiv:2310.05209, theorem 3.
+    Source: arXiv:2310.05209, theorem 3.
     """
+    # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
+    # this part of every cosine.
     T = geometry.trained_len
     return 2 * T / math.pi, T / math.pi, T / (2 * math.pi)
 

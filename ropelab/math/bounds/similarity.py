@@ -63,17 +63,18 @@ class Similarity:
             raise InputError(
                 f"pair {unknown[0]} cannot be dropped: pairs are 0 to {rotary // 2 - 1}"
             )
+        # Rounded down as in PRope, so that both keep the same pairs.
         rotating = [i for i in range(int(kept * rotary // 2)) if i not in dropped]
         return cls(tuple(2 * i / rotary for i in rotating), head_dim // 2 - len(rotating))
 
     @property
     def never_negative(self) -> bool:
-        """True if S >= 0 for every base, as at least half of the pairs do not rotate."""
+        """True if S >= 0 for every base."""
+        # Each pair that does not rotate makes up for the -1 of one that does.
         return self.unrotated >= len(self.exponents)
 
     @cached_property
     def a(self) -> Floats:
-        """The exponents as an array."""
         return np.array(self.exponents, dtype=np.float64)
 
     def inv_freq(self, u: Floats | float) -> Floats:
@@ -90,6 +91,7 @@ class Similarity:
 
     def slope_typical(self, u: float) -> float:
         """Return the root mean square of dS/du over random phases, per unit of m."""
+        # The mean square of a sine is 1/2.
         return math.sqrt(float(((self.a * self.inv_freq(u)) ** 2).sum()) / 2)
 
     def curvature_bounds(self, u: Floats) -> tuple[Floats, Floats]:
@@ -118,7 +120,7 @@ class Fixed(Similarity):
     frequencies: tuple[float, ...] = ()
 
     def inv_freq(self, u: Floats | float) -> Floats:
-        """Return the frequencies; one row per entry of ``u``."""
+        # The same row at every u, so that scans at any base use the given frequencies.
         found = np.array(self.frequencies, dtype=np.float64)
         return np.broadcast_to(found, (*np.shape(u), len(found)))
 

@@ -70,6 +70,7 @@ def block_tangents(
     inv_freq = similarity.inv_freq(u)
     left, right = _angles(starts, inv_freq), _angles(np.arange(columns, dtype=np.float64), inv_freq)
     cos, sin, wide = np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), 1).T
+    # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the caller knows.
     weight = (similarity.a * inv_freq).astype(np.float32)
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
@@ -77,7 +78,7 @@ def block_tangents(
 
 
 def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cut [start, stop) into pieces that fit in memory."""
+    """Yield pieces of [start, stop) that fit in memory."""
     for low in range(start, stop, BLOCK):
         yield low, min(low + BLOCK, stop)
 
@@ -92,6 +93,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
     rounding = similarity.rounding_error(length)
     for low, high in blocks(0, length):
         sums = scan(similarity, u, low, high)
+        # float32 finds candidates up to the first certain failure; float64 decides among them.
         surely = np.flatnonzero(sums < -(2 * similarity.single_error + rounding))[:1]
         until = int(surely[0]) + 1 if len(surely) else len(sums)
         near = np.flatnonzero(sums[:until] < similarity.single_error)
@@ -114,11 +116,9 @@ def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float
 
 
 def promising(similarity: Similarity, u: float, stop: int) -> Tangents:
-    """Return positions below ``stop`` where S is low at u, in no order.
-
-    The choice of positions proves nothing, only ``excluded_upto`` does; so they are sought where
-    they are cheap to find, from coarse to fine.
-    """
+    """Return positions below ``stop`` where S is low at u, in no order."""
+    # The proof is left to ``excluded_upto``, so missing some positions here costs only time.
+    # Position 0 never fails: S there is the number of pairs.
     starts = np.arange(1, stop, RUN, dtype=np.float64)
     if len(starts) > RUNS:
         middles = starts + RUN // 2
@@ -143,7 +143,7 @@ def _slow_sums(
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
-    """Return the places of the ``count`` lowest sums, in no order."""
+    """Return the indices of the ``count`` lowest sums, in no order."""
     if len(sums) <= count:
         return np.arange(len(sums))
     return np.argpartition(sums, count)[:count]

@@ -45,10 +45,7 @@ def pair_with_rotations(geometry: Geometry, r: float) -> float:
 def coded_ramp_range(
     geometry: Geometry, beta_fast: float, beta_slow: float, truncate: bool
 ) -> tuple[float, float]:
-    """Return the first and last pair index of the ramp as the runtimes code it.
-
-    Rounded outwards to whole pairs when ``truncate``.
-    """
+    """Return the runtimes' first and last pair index of the ramp, whole when ``truncate``."""
     low = pair_with_rotations(geometry, beta_fast)
     high = pair_with_rotations(geometry, beta_slow)
     if truncate:
@@ -115,11 +112,7 @@ class YarnPaper(NtkByParts):
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3(Stretching):
-    """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended.
-
-    With r = L/lambda this is the ramp in rotations of NTK-by-parts from low_freq_factor (1) to
-    high_freq_factor (4), without an attention factor.
-    """
+    """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended."""
 
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
@@ -135,6 +128,8 @@ class Llama3(Stretching):
         _check_order(self.name, "low_freq_factor", low, "high_freq_factor", high)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        # With r = L/lambda the reference code's blend is the ramp of NTK-by-parts between these
+        # factors, 1 and 4 by default, without an attention factor.
         kept = ramp_in_rotations(geometry, self.low_freq_factor, self.high_freq_factor)
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
@@ -170,8 +165,7 @@ class Yarn(_CodedRamp, Stretching):
 
     The attention factor is, in this order: ``attention_factor`` when given;
     (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1) when both are given and not 0;
-    0.1 ln f + 1. DeepSeek's model code also multiplies whole scores by the square of that
-    denominator (``softmax_factor``).
+    0.1 ln f + 1.
     """
 
     attention_factor: float | None = None
@@ -193,6 +187,7 @@ class Yarn(_CodedRamp, Stretching):
         """Return the factor on cos and sin at a stretch."""
         if self.attention_factor is not None:
             return self.attention_factor
+        # By truth value as in transformers, where 0 counts as not given.
         if self.mscale and self.mscale_all_dim:
             return magnitude(stretch, self.mscale) / magnitude(stretch, self.mscale_all_dim)
         return magnitude(stretch)
@@ -200,6 +195,7 @@ class Yarn(_CodedRamp, Stretching):
     @property
     def softmax_factor(self) -> float | None:
         """(0.1 mscale_all_dim ln f + 1)^2 where DeepSeek's code would apply it, else None."""
+        # DeepSeek's model code multiplies whole scores by the square of the denominator above.
         if not self.mscale_all_dim:
             return None
         return magnitude(self.factor, self.mscale_all_dim) ** 2

@@ -1,7 +1,7 @@
 """Methods that act on single pairs: drop, taper, round or divide them, or choose their frequencies.
 
-One, Spaced and Without ask what many frequencies are for: a model is trained with them, or has a
-band removed; none of them is meant for a longer context.
+One, Spaced and Without test the use of many frequencies, in training or by removing a band; none
+of them is meant for a longer context.
 """
 
 import math
@@ -24,11 +24,7 @@ _PLAIN = Unscaled()
 
 @dataclass(frozen=True, kw_only=True)
 class PRope(Scaling):
-    """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0).
-
-    Frequencies keep the spacing of the whole width d. Partial rotary (a smaller rotary_dim) is
-    another thing: there the exponents are spread over the smaller width.
-    """
+    """The int(p d/2) fastest pairs rotate as before, the others not at all (theta' = 0)."""
 
     p: float = 0.75
 
@@ -43,6 +39,7 @@ class PRope(Scaling):
         return RopePlan(self._fastest(geometry))
 
     def _fastest(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
+        # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the whole width.
         count = int(self.p * geometry.rotary_dim // 2)
         return np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0)
 
@@ -107,6 +104,7 @@ class Resonance(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan = self.inner.plan(geometry, length)
+        # A dropped pair has an infinite wavelength and stays at frequency 0.
         rounded = np.round(wavelengths(plan.inv_freq))
         return RopePlan(2 * math.pi / rounded, plan.attention_factor, plan.stretch)
 
@@ -206,7 +204,7 @@ class Spaced(Scaling):
             )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        """See Scaling.plan. InputError if the geometry has fewer pairs than frequencies."""
+        """Return the plan; InputError if the geometry has fewer pairs than frequencies."""
         if self.n > geometry.pairs:
             raise InputError(
                 f"spaced: n must be at most {geometry.pairs}, the number of pairs, not {self.n}"
@@ -214,6 +212,7 @@ class Spaced(Scaling):
         ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
         spread = np.linspace if self.uniform else np.geomspace
         chosen: Float[np.ndarray, " n"] = spread(*ends, self.n)
+        # Neighbouring pairs share a frequency, so that the fastest pair still comes first.
         return RopePlan(chosen[np.arange(geometry.pairs) * self.n // geometry.pairs])
 
 

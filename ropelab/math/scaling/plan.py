@@ -86,16 +86,12 @@ class Scaling:
 
     @property
     def label(self) -> str:
-        """The method as a user would type it, parameters at their defaults left out."""
         return as_typed(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stretching(Scaling):
-    """A method for ``factor`` times the trained length; factor 1 is the identity.
-
-    Only an attention factor that was given explicitly holds there too.
-    """
+    """A method for ``factor`` times the trained length; factor 1 is the identity."""
 
     factor: float = 1.0
 
@@ -107,7 +103,8 @@ class Stretching(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         stretch = self.stretch(geometry, length)
-        # Exactly the unscaled frequencies, which some formulas reach only up to rounding.
+        # Exactly the unscaled frequencies, which some formulas reach only up to rounding. An
+        # attention factor that was given explicitly holds here too.
         if stretch == 1:
             return RopePlan(geometry.inv_freq, self.given_attention_factor or 1.0)
         return self.stretched(geometry, stretch)
@@ -154,6 +151,7 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
     def role(ratio: float) -> str:
         if ratio == 0:
             return "dropped"
+        # Before "interpolated", with which it coincides at a stretch of 1.
         if abs(ratio - 1) < ROUNDING:
             return "kept"
         if abs(ratio / interpolated - 1) < ROUNDING:
@@ -166,6 +164,7 @@ def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
 def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
     """Return w with theta' = w theta + (1 - w) theta/stretch; nan where nothing is stretched."""
     if plan.stretch == 1:
+        # Every w solves the equation.
         return np.full_like(plan.inv_freq, math.nan)
     ratio = plan.inv_freq / geometry.inv_freq
     weight = (ratio - 1 / plan.stretch) / (1 - 1 / plan.stretch)
@@ -197,6 +196,7 @@ def parameter_text(value: object) -> str:
     ('500000', '[1, 2.5]', 'true')
     """
     if isinstance(value, float):
+        # Six digits where these are exact, so that 500000.0 is 500000 and no value is changed.
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(parameter_text, value))}]"

@@ -78,6 +78,7 @@ class AdjustedBase(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         inv_freq = inverse_frequencies(geometry.rotary_dim, self.base)
+        # The slowest pair changes most.
         return RopePlan(inv_freq, stretch=float(geometry.inv_freq[-1] / inv_freq[-1]))
 
 
