@@ -4,10 +4,9 @@ A claim is a record in a TOML file; its check is a function in the Python file o
 
 record      Claim, Finding, Findings, Verdict: how a verdict follows from findings
 ledger      all claims in order, found by id or by source; sources; `judged`, those of one run
-attention, forms, periods, sinusoids, scores, encodings, methods, published
+attention, forms, periods, sinusoids, scores, encodings, published
             checks by a computation, by program code or by a dated document
-trained_methods, trained_encodings
-            checks by the stored runs of the labs, which `stored` reads
+trained     checks by the stored runs of the labs, which `stored` reads
 notes       the pages docs/notes, written from the tables of a run
 """
 

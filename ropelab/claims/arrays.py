@@ -16,22 +16,22 @@ Pairing = Literal["half", "interleaved"]
 
 
 def gaussian(seed: int, *shape: int) -> Array:
-    """Independent standard normal numbers in float64."""
+    """Draw independent standard normal numbers in float64."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def frequencies(rotary_dim: int, base: float) -> Array:
-    """Radians per token of every pair, base^(-2i/d) [rotary_dim / 2]."""
+    """Return the radians per token of every pair, base^(-2i/d) [rotary_dim / 2]."""
     return np.asarray(inverse_frequencies(rotary_dim, base))
 
 
 def largest(x: ArrayLike) -> float:
-    """The largest absolute value."""
+    """Return the largest absolute value."""
     return float(np.abs(np.asarray(x)).max())
 
 
 def tiny(value: float) -> str:
-    """A number that should be zero, by its order of magnitude.
+    """Write a number that should be zero by its order of magnitude.
 
     >>> tiny(0.0), tiny(3.21e-16)
     ('0', '3.2e-16')
@@ -40,7 +40,7 @@ def tiny(value: float) -> str:
 
 
 def count_of(hits: int, total: int) -> str:
-    """Hits among a total in words.
+    """Put hits among a total into words.
 
     >>> count_of(0, 3), count_of(2, 3), count_of(3, 3)
     ('none of 3', '2 of 3', 'all 3')
@@ -51,13 +51,13 @@ def count_of(hits: int, total: int) -> str:
 
 
 def softmax(scores: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """Weights of the last axis that add up to 1."""
+    """Return weights that add up to 1 along the last axis."""
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # the largest is 1: no overflow
     return weights / weights.sum(-1, keepdims=True)
 
 
 def split(x: Float[Array, "... d"], pairing: Pairing) -> tuple[Array, Array]:
-    """First and second features of all pairs: the two halves, or neighbours."""
+    """Return first and second features of all pairs: the two halves, or neighbours."""
     if pairing == "half":
         half = x.shape[-1] // 2
         return x[..., :half], x[..., half:]
@@ -67,7 +67,7 @@ def split(x: Float[Array, "... d"], pairing: Pairing) -> tuple[Array, Array]:
 def join(
     first: Float[Array, "... pairs"], second: Float[Array, "... pairs"], pairing: Pairing
 ) -> Float[Array, "... d"]:
-    """The inverse of `split`."""
+    """Undo `split`."""
     if pairing == "half":
         return np.concatenate((first, second), -1)
     return np.stack((first, second), -1).reshape(*first.shape[:-1], -1)
@@ -76,18 +76,19 @@ def join(
 def rotated(
     x: Float[Array, "... d"], angles: Float[Array, "... pairs"], pairing: Pairing = "half"
 ) -> Float[Array, "... d"]:
-    """Every pair rotated counterclockwise by its angle, in radians."""
+    """Rotate every pair counterclockwise by its angle, in radians."""
     first, second = split(x, pairing)
     wave = (first + 1j * second) * np.exp(1j * angles)
     return join(wave.real, wave.imag, pairing)
 
 
 def swapped(x: Float[Array, "... d"], pairing: Pairing) -> Float[Array, "... d"]:
-    """(-x2, x1) of every pair: the factor of the sines in the elementwise form."""
+    """Return (-x2, x1) of every pair: the factor of the sines in the elementwise form."""
     first, second = split(x, pairing)
     return join(-second, first, pairing)
 
 
 def rotation_matrix(angles: Float[Array, " pairs"]) -> Float[Array, "d d"]:
-    """The sparse matrix of neighbouring pairs: a 2x2 counterclockwise rotation for each."""
+    """Return the matrix [d, d] of one 2x2 counterclockwise rotation per neighbouring pair."""
+    # Rotating the unit vectors gives the columns of the matrix.
     return rotated(np.eye(2 * len(angles)), angles, "interleaved").T

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ropelab.claims.arrays import (
     Array,
+    Pairing,
     frequencies,
     gaussian,
     join,
@@ -27,7 +28,7 @@ from ropelab.runs.thresholds import EXACT
 # Without angles, float64 sums of a few hundred terms of size one agree to better than this in any
 # order.
 SUMS = 1e-12
-# The two score matrices of a note: I like you, and you like I.
+# The two score matrices of note 001, §2.2: I like you, and you like I.
 FIRST = ((1.25, 1.00, 0.95), (1.00, 1.25, 0.70), (0.95, 0.70, 0.73))
 SECOND = ((0.73, 0.70, 0.95), (0.70, 1.25, 1.00), (0.95, 1.00, 1.25))
 HEAD, BASE, DRAWS, TOKENS = 64, 10000.0, 256, 16
@@ -50,7 +51,8 @@ def attention(
 def attended(
     order: NDArray[np.intp], causal: bool, tokens: int, width: int, seed: int
 ) -> tuple[Float[Array, "t t"], Float[Array, "t w"]]:
-    """Scores and attention outputs of random tokens put into `order`, under random weights."""
+    """Return scores and attention outputs of random tokens put into `order`."""
+    # Weights divided by sqrt(width) keep queries and keys as large as the tokens.
     x = gaussian(seed, tokens, width)[order]
     wq, wk, wv = gaussian(seed + 1, 3, width, width) / math.sqrt(width)
     return (x @ wq) @ (x @ wk).T, attention(x @ wq, x @ wk, x @ wv, causal)
@@ -67,6 +69,7 @@ def order_blind(
     order[start] = np.roll(start, 1)
     scores, outputs = attended(straight, causal, tokens, width, seed)
     new_scores, new_outputs = attended(order, causal, tokens, width, seed)
+    # Under a causal mask a token sees other tokens once its place has changed.
     masked = [attended(at, True, tokens, width, seed)[1] for at in (order, straight)]
     scores_off = largest(new_scores - scores[order][:, order])
     found.expected = f"rearranged scores and outputs agree to {SUMS:g}"
@@ -103,6 +106,7 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     first, second = np.array(FIRST), np.array(SECOND)
     off = largest(second - first[np.ix_(order, order)])
     found.within("largest difference after rearranging", off, 0, "{:g}")
+    # A symmetric matrix without negative eigenvalues is the matrix of products of real vectors.
     lowest = float(np.linalg.eigvalsh(first)[0])
     what = "such scores exist with q = k (no negative eigenvalue)"
     text = f"smallest eigenvalue {tiny(lowest)}"
@@ -139,10 +143,11 @@ def scores(
     n: int,
     base: float = BASE,
     sign: int = 1,
+    pairing: Pairing = "half",
 ) -> Float[Array, " draws"]:
     """Return (R(m) q) . (R(n) k) for every draw."""
     inv_freq = sign * frequencies(q.shape[-1], base)
-    return (rotated(q, m * inv_freq) * rotated(k, n * inv_freq)).sum(-1)
+    return (rotated(q, m * inv_freq, pairing) * rotated(k, n * inv_freq, pairing)).sum(-1)
 
 
 def relative_only(
@@ -153,6 +158,7 @@ def relative_only(
     seed: int = 0,
 ) -> None:
     """Shift both positions and look for a change; change the distance and look for one."""
+    # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to 5e-13.
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, distance, base)
     moved = max(largest(scores(q, k, s, s + distance, base) - near) for s in shifts)
@@ -170,6 +176,7 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     q_pairs, k_pairs = (join(*split(x, "half"), "interleaved") for x in (q, k))
     matrix = rotation_matrix(distance * frequencies(HEAD, BASE))
     off = largest(((q_pairs @ matrix) * k_pairs).sum(-1) - after)
+    # Quantiles, as the ratio of two products has no mean: the divisor can be near 0.
     low, high = np.quantile(after / scores(q, k, 0, 0), (0.05, 0.95)).tolist()
     found.within(f"as a rotation matrix between q and k, at distance {distance}", off, EXACT)
     what = "as a number behind the finished product q.k, 5 to 95 % of random q, k"
@@ -179,7 +186,7 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
 def attended_from(
     start: int, positions: Literal["rotated", "added", "values too"], seed: int
 ) -> Float[Array, "tokens d"]:
-    """Outputs of causal attention for random tokens at positions start, start + 1, ..."""
+    """Return causal attention's outputs for random tokens at positions start, start + 1, ..."""
     q, k, v = gaussian(seed, 3, TOKENS, HEAD)
     angles = np.arange(start, start + TOKENS)[:, None] * frequencies(HEAD, BASE)
     if positions == "added":
@@ -197,6 +204,8 @@ def knows_absolute(
     seed: int = 0,
 ) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
+    # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its weight alone
+    # counts the tokens before.
     only_first, nothing = np.eye(TOKENS)[:, :1], np.zeros((TOKENS, 1))
     weights = attention(nothing, nothing, only_first, causal)[:, 0]
     different = len(np.unique(weights.round(12)))  # equal up to rounding is equal
@@ -242,7 +251,7 @@ def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
 def same_distance_same_score(
     found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
 ) -> None:
-    """Compare scores at equal distance, as the script prints them."""
+    """Compare scores at equal distance, as rope_explained.py prints them."""
     q, k = gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
         q, k = (np.broadcast_to(x[:1], x.shape) for x in (q, k))

@@ -19,7 +19,6 @@ LENGTH, LAYERS, HEADS, HEAD = 512, 4, 4, 32
 
 
 def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
-    """The encoding of that name for small models of that trained length."""
     shape = Shape(layers=LAYERS, width=HEADS * HEAD, heads=HEADS, head_dim=HEAD, trained_len=length)
     return make_encoding(name, shape, seed)
 
@@ -30,19 +29,20 @@ def trains(name: str, length: int = LENGTH) -> int:
 
 
 def queries_and_keys(tokens: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random queries and keys of one layer, float32 [1, heads, tokens, head_dim]."""
+    """Draw queries and keys of one layer, float32 [1, heads, tokens, head_dim]."""
     q, k = torch.from_numpy(gaussian(seed, 2, 1, HEADS, tokens, HEAD)).float()
     return q, k
 
 
 def encoded(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The arguments of `scores` for a whole sequence."""
+    """Return the arguments of `scores` for a whole sequence."""
     positions = torch.arange(q.shape[-2])
     return encoding.query(q, positions), encoding.key(k, positions), positions, positions
 
 
 def _work(encoding: Encoding, seed: int) -> float:
-    """Multiplications of the scores of LENGTH tokens, over those of plain attention."""
+    """Count the multiplications of the scores of LENGTH tokens, relative to plain attention."""
+    # The counter sees matrix products only: what is done feature by feature counts as free.
     counts = []
     for one in (encoding, Encoding()):
         whole = encoded(one, *queries_and_keys(LENGTH, seed))
@@ -54,6 +54,7 @@ def _work(encoding: Encoding, seed: int) -> float:
 
 def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
     """Count the trained numbers of each encoding at one length and at twice that length."""
+    # A table by position doubles; one by distance is clipped and a rule has no numbers.
     found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
         short, long = trains(name), trains(name, 2 * LENGTH)
@@ -130,6 +131,7 @@ def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
         for encoding in (encoding_for(name), encoding_for(name, 2 * LENGTH))
     )
     what = f"numbers that {name} keeps for {LENGTH} and {2 * LENGTH} tokens"
+    # One slope for each head is kept, which is less than a single vector.
     found.part(what, f"{short} and {long}", short == long < HEADS * HEAD, short)
 
 
@@ -176,6 +178,7 @@ def is_relative(
             q = encoding.embed(x, positions).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
             layer = encoding.for_layer(0)
             q, k = layer.query(q, positions), layer.key(q, positions)
+            # Above the diagonal an encoding may leave anything: those keys are masked.
             scores.append(layer.scores(q, k, positions, positions).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
     found.expected = "the same scores" if expected else "other scores"
@@ -210,6 +213,7 @@ def heads_unaffected(
             encoding = encoding_for(name).for_layer(0)
             if largest(encoding.scores(*encoded(encoding, q, k)).tril() - plain) > ROUNDING:
                 acting.append(name)
+    # Without content only the biases are left: the last query, the first key.
     zero = torch.zeros_like(q)
     biases = encoding_for("alibi").scores(*encoded(encoding_for("alibi"), zero, zero))[0, :, -1, 0]
     different = len(biases.unique())
@@ -221,7 +225,7 @@ def heads_unaffected(
 
 
 def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
-    """Sinusoids far out: angle errors in float32, and positions that share their code."""
+    """Compute angle errors of sinusoids in float32, and count positions that share their code."""
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}

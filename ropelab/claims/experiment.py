@@ -21,7 +21,8 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 BODY = "ropelab.claims.verdicts"
-# The experiments of which `--run` makes a run, and with which values.
+# The experiments of which `--run` makes a run, and with which values; the contexts of `base` are
+# those of the published table, 1k to 1M tokens.
 DECIDING: dict[str, dict[str, Any]] = {
     "base": {"context": [1024 * 2**i for i in range(11)], "windows_up_to": 16384},
     "base-empirical": {},
@@ -66,11 +67,11 @@ class ClaimsConfig(Config):
         return self
 
     def reads(self) -> tuple[str, ...]:
-        """The experiments whose stored runs decide claims."""
+        """Name the experiments whose stored runs decide claims."""
         return tuple(DECIDING)
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """A run of each, if asked for."""
+        """Ask for a run of each, if `run` is set."""
         return tuple(DECIDING.items()) if self.run else ()
 
 

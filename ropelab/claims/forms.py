@@ -24,18 +24,21 @@ from ropelab.claims.arrays import (
     swapped,
     tiny,
 )
+from ropelab.claims.attention import scores
 from ropelab.claims.record import Findings
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.runs.thresholds import EXACT, FLOAT32_SCORES
 
-# The vectors of a script's example, (1, 0) and (0.8, 0.6), as complex numbers.
+# The example of rope_basics.py, experiment 4: (1, 0) and (0.8, 0.6) as complex numbers, turned by
+# 30 degrees per token, at two pairs of positions 3 apart.
 Q, K = complex(1.0, 0.0), complex(0.8, 0.6)
 THETA = math.radians(30)
 PLACES = ((5, 8), (3, 6))
 HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
 # Batch, heads, tokens, features: the tensors that a listing is tried on.
 SHAPE = (8, 12, 10, 32)
-# A note's worked example with d = 4: vectors at positions 0 to 4, and the table printed for them.
+# The worked example of note 002, §3, with d = 4: vectors at positions 0 to 4, and the table that is
+# printed for them.
 VECTORS = np.array([(1, 0, 1, 0), (0, 1, 0, 1), (1, 1, 1, 1), (1, -1, 1, -1), (0.5, 0.5, 0.5, 0.5)])
 PRINTED = np.array(
     [
@@ -49,7 +52,8 @@ PRINTED = np.array(
 
 
 def _rotate(v: complex, angle: float) -> complex:
-    """The matrix [[cos, -sin], [sin, cos]] applied to (re, im)."""
+    # Apply [[cos, -sin], [sin, cos]] to (re, im), so that the matrix form is independent of the
+    # product of complex numbers that it is compared with.
     cos, sin = math.cos(angle), math.sin(angle)
     return complex(cos * v.real - sin * v.imag, sin * v.real + cos * v.imag)
 
@@ -129,6 +133,7 @@ def elementwise_form(
 
 def dense_product(found: Findings, head_dim: int = 64) -> None:
     matrix = rotation_matrix(frequencies(head_dim, BASE))
+    # Elementwise, each feature is multiplied by a cosine and by a sine.
     zeros, dense, elementwise = int((matrix == 0).sum()), matrix.size, 2 * head_dim
     found.part("zeros in the matrix", f"{zeros} of {dense}", zeros > dense / 2, zeros / dense)
     what = f"multiplications for a head of {head_dim}, matrix and elementwise"
@@ -137,7 +142,7 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
 
 
 def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
-    """Lengths and orientation under the whole matrix: orthogonal, determinant 1."""
+    """Test lengths and orientation under the whole matrix: orthogonal, determinant 1."""
     matrix = rotation_matrix(POSITION * frequencies(head_dim, BASE))
     off = largest(matrix @ matrix.T - np.eye(head_dim))
     determinant = float(np.linalg.det(matrix))
@@ -146,26 +151,23 @@ def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
 
 
 def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
-    """Scores of both pairings: after a fixed permutation, unmodified, and with mixed tables."""
+    """Compare scores of both pairings: reordered, unmodified, and with mixed tables."""
     q, k = gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = frequencies(head_dim, BASE)
 
-    def score(q: Array, k: Array, pairing: Pairing) -> Array:
-        at_q, at_k = POSITION * inv_freq, (POSITION + DISTANCE) * inv_freq
-        return (rotated(q, at_q, pairing) * rotated(k, at_k, pairing)).sum(-1)
-
     def mixed(position: int) -> Array:
-        """Scores with rotate_half, but with each cos and sin repeated for two neighbours."""
+        # rotate_half, but with each cos and sin repeated for two neighbours: a common mistake.
         q_at, k_at = (
             _listed(x, np.repeat(at * inv_freq, 2), "half")
             for x, at in ((q, position), (k, position + DISTANCE))
         )
         return (q_at * k_at).sum(-1)
 
-    pairwise = score(q, k, "interleaved")
+    here, there = POSITION, POSITION + DISTANCE
+    pairwise = scores(q, k, here, there, pairing="interleaved")
     new_q, new_k = (join(*split(x, "interleaved"), "half") for x in (q, k))
-    same = largest(score(new_q, new_k, "half") - pairwise)
-    apart = largest(score(q, k, "half") - pairwise)
+    same = largest(scores(new_q, new_k, here, there) - pairwise)
+    apart = largest(scores(q, k, here, there) - pairwise)
     found.within("features reordered once, scores", same, EXACT)
     found.within("features as they are, scores", apart, EXACT, "{:.1f} apart", "limit")
     what = (
@@ -184,7 +186,7 @@ def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairi
 
 
 def _table(tokens: int, base: float, pairing: Pairing) -> Array:
-    """Float32 angles of positions and features, as a cache has them."""
+    """Return the float32 angles of positions and features, as a cache has them."""
     by_pair = np.arange(tokens, dtype=np.float32)[:, None]
     by_pair = by_pair * frequencies(SHAPE[-1], base).astype(np.float32)
     return join(by_pair, by_pair, pairing)
@@ -260,6 +262,7 @@ def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
 
 
 def mask_hides(found: Findings, filling: float = -1e9) -> None:
+    # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at 65504.
     masked = torch.tensor([False, True])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         try:
@@ -274,6 +277,7 @@ def mask_hides(found: Findings, filling: float = -1e9) -> None:
 
 def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) -> None:
     """Follow the shapes through squeeze, indexing by position ids and unsqueeze."""
+    # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, width))
     table = cos.squeeze(1).squeeze(0)
     looked_up = table[np.zeros((batch, tokens), dtype=int)]
@@ -287,6 +291,7 @@ def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) 
 def negative_indices(found: Findings, tokens: int = 5) -> None:
     """Read bias[pos_j - pos_i] for a query at the end: which row does each distance take?"""
     distances = np.arange(tokens) - (tokens - 1)
+    # Python counts negative indices from the end, so no error shows the missing rows.
     rows = np.arange(tokens)[distances]
     wrapped = [(d, row) for d, row in zip(distances, rows, strict=True) if d < 0 <= row]
     shown = ", ".join(f"{distance} reads row {row}" for distance, row in wrapped)
@@ -311,6 +316,7 @@ def embeddings_untouched(
 
 def vector_on_score(found: Findings, width: int = 64) -> None:
     """Add R_2, a vector of the width, to one score and look at the shape."""
+    # Broadcasting adds the vector to the number without complaint, so the shape has to be read.
     size = (np.float64(0.5) + np.zeros(width)).size
     found.part("one score plus the vector R_2", f"{size} numbers", size == 1, size)
 
@@ -319,7 +325,7 @@ def vector_on_score(found: Findings, width: int = 64) -> None:
 
 
 def example(sign: int = 1) -> Float[Array, "5 4"]:
-    """Every vector rotated by m base^(-2i/d) in every pair, in full precision."""
+    """Rotate every vector by m base^(-2i/d) in every pair, in full precision."""
     width = VECTORS.shape[1]
     angles = np.outer(np.arange(len(VECTORS)), BASE ** (-np.arange(0, width, 2) / width))
     return rotated(VECTORS, sign * angles, "interleaved")
@@ -366,6 +372,7 @@ def printed_matrix(
 def angle_formula(
     found: Findings, f: float = 1 / 10000, pair: int = 1, angle: float = 1 / 100
 ) -> None:
+    # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle grows.
     value = f ** (-2 * pair / VECTORS.shape[1])
     found.expected = f"{angle:g}, the angle of the worked example"
     what = f"the formula at position 1, pair {pair}"
@@ -374,8 +381,10 @@ def angle_formula(
 
 def index_in_formula(found: Findings, index: Literal["k", "i"] = "k", width: int = 4) -> None:
     """Write the code p_i of positions 0 to 4 with the index as printed, k held at 1."""
+    # Held at 1, the printed index gives every position the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)
     angles = np.outer(positions, BASE ** (-np.arange(0, width, 2) / width))
+    # Equal up to rounding is equal.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"
     found.part(what, f"{different} different", different == 5, different)

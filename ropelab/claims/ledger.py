@@ -22,34 +22,24 @@ FAMILIES = (
     "sinusoids",
     "scores",
     "encodings",
-    "methods",
     "published",
-    "trained_methods",
-    "trained_encodings",
+    "trained",
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    """One publication.
+    """One publication; what is unknown is left empty."""
 
-    Attributes:
-        title: as printed there.
-        author: its authors, or its site; empty if unknown.
-        year: of publication; None if unknown.
-        link: its address; empty if unknown.
-        sections: of a note, in the order of the text.
-    """
-
-    title: str
-    author: str = ""
+    title: str  # as printed there
+    author: str = ""  # or the site
     year: int | None = None
     link: str = ""
-    sections: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()  # of a note, in the order of the text
 
     @property
     def label(self) -> str:
-        """Author and year as they are cited; the title where there is neither."""
+        """Author and year as in a citation; the title if there is neither."""
         said = " ".join(str(x) for x in (self.author, self.year) if x)
         return said or f"“{self.title}”"
 
@@ -67,7 +57,7 @@ class Question:
         return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
 
     def answered(self, found: Mapping[str, Findings]) -> str:
-        """Return the answer, with what decided each claim in this run."""
+        """Return the answer with the deciding measurement of each claim in this run."""
         return self.answer.format_map({id_: found[id_].deciding.measured for id_ in self.claims})
 
 
@@ -104,13 +94,14 @@ def find(id_: str) -> Claim:
     for claim in CLAIMS:
         if claim.id == id_:
             return claim
+    # More forgiving than the default of 0.6: a poor guess costs nothing.
     near = get_close_matches(id_.lower(), [claim.id for claim in CLAIMS], n=3, cutoff=0.4)
     guess = f"did you mean {' or '.join(near)}? " if near else ""
     raise InputError(f"unknown claim '{id_}'; {guess}allowed: an id that `ropelab claims` lists")
 
 
 def said_in(source: str) -> tuple[Claim, ...]:
-    """The claims that a source makes, in order of the ledger."""
+    """List the claims that a source makes, in order of the ledger."""
     return tuple(c for c in CLAIMS if source in {passage.source for passage in c.passages})
 
 
@@ -126,7 +117,7 @@ def source_named(key: str) -> Source:
 
 
 def cited(passage: Passage) -> str:
-    """A passage as a reader finds it: author, year and section."""
+    """Cite a passage by author, year and section."""
     return ", ".join(filter(None, (SOURCES[passage.source].label, passage.section)))
 
 
@@ -142,6 +133,7 @@ def judged(
     Returns:
         id, source, statement, evidence, verdict, measured, expected.
     """
+    # A run that was just made is judged before it is written, so it has no path.
     run = Stored(experiment, dict(config), dict(tables), "")
     rows = []
     for claim in CLAIMS:

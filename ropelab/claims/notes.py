@@ -27,7 +27,8 @@ shows all that was measured for a claim.
 
 
 def note_pages(run: Path, folder: Path) -> dict[str, str]:
-    """The pages by file name, from the folder of a run; pictures are linked from `folder`."""
+    """Return the pages by file name, from the folder of a run; figures are linked from `folder`."""
+    # Notes are numbered 000 to 004, which must not be read as integers.
     tables = {
         name: pd.read_csv(run / "tables" / f"{name}.csv", dtype={"source": str})
         for name in ("claims", "passages", "questions")
@@ -62,7 +63,7 @@ def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterato
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows unchanged inside a table."""
+    # Escape what Markdown would interpret: quotations contain formulas and pipes.
     for mark in "\\|*_<[$":
         text = text.replace(mark, f"\\{mark}")
     return text

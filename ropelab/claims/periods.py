@@ -15,22 +15,25 @@ from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import Census, take_census
 
+# The single slow frequency of note 001, §5.2: one turn in a million tokens.
 PERIOD = 1_000_000.0
+# Codes are the same again: rounding leaves 1e-15 after a full turn, one token of PERIOD 6e-6.
+BACK = 1e-9
 # MiniMind's head, which the printed numbers are about.
 HEAD, BASE = 64, 1e6
-# Seconds in which the three hands of a clock go round.
+# Seconds in which the three hands of a clock go round (note 001, §5.6).
 HANDS = (60, 3600, 43200)
 COMPARED = ("float32", "float16", "bfloat16")
 CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
 def _apart(angle: float) -> float:
-    """Distance of the code at an angle from the code at 0."""
     return math.hypot(math.cos(angle) - 1, math.sin(angle))
 
 
 def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "float32") -> None:
     """Compute cos at positions 0 and 1, in float64 and in the format."""
+    # Printed in note 001, §5.3.
     printed_cos, printed_difference = 0.999999999980261, 1.97e-11
     theta = 2 * math.pi / period
     # 1 - cos(theta) would lose all but five digits.
@@ -49,6 +52,7 @@ def degrees_of_one_step(
     found: Findings, period: float = PERIOD, printed: float = 0.00000628
 ) -> None:
     """Compare the angle of one step, in degrees and in radians, with the printed degrees."""
+    # The printed number is the angle in radians.
     degrees, radians = 360 / period, 2 * math.pi / period
     found.expected = f"{printed:g} degrees"
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
@@ -57,16 +61,16 @@ def degrees_of_one_step(
 
 def turn_comes_back(found: Findings, degrees_per_token: float = 1.0) -> None:
     apart = _apart(math.radians(360 * degrees_per_token))
-    found.within("codes of positions 0 and 360", apart, 1e-9)
+    found.within("codes of positions 0 and 360", apart, BACK)
 
 
 def covers_everything(found: Findings, period: float = PERIOD) -> None:
     apart = _apart(round(period) * (2 * math.pi / period))
-    found.beyond(f"codes of positions 0 and {round(period)}", apart, 1e-9)
+    found.beyond(f"codes of positions 0 and {round(period)}", apart, BACK)
 
 
 def float32_precision(found: Findings, printed: float = 1e-7) -> None:
-    """The spacing of float32 next to 1, and next to the sine of one step."""
+    """Compare the spacing of float32 next to 1 and next to the sine of one step."""
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
     found.expected = f"about {printed:g} everywhere"
@@ -88,6 +92,7 @@ def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> N
 
 
 def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 86400) -> None:
+    # All hands are back when the time is a multiple of every period.
     back = math.lcm(*hands)
     found.expected = f"no two of {until:,} seconds look alike"
     found.part("all hands are back after", f"{back:,} s", back >= until, back)
@@ -115,17 +120,17 @@ def clock_like_rope(found: Findings, periods: Sequence[float] | None = None) -> 
 
 
 def one(period: float) -> Spectrum:
-    """A code with a single period, in tokens."""
+    """Return the spectrum of a single period, in tokens."""
+    # Of two features, so there is one pair; any base gives it the frequency 1.
     return Spectrum(inverse_frequencies(2, 1.5) * (2 * math.pi / period))
 
 
 def many(head_dim: int = HEAD, base: float = BASE) -> Spectrum:
-    """The frequencies of a head; MiniMind's by default."""
     return Spectrum(inverse_frequencies(head_dim, base))
 
 
 def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
-    """The codes below `length` by format, of tables that are right before rounding."""
+    """Count the codes below `length` by format, of tables that are exact before rounding."""
     code = PositionEncoding(Chain(CastPlan(), spectrum), channel, range(len(spectrum.inv_freq)))
     found = take_census(code, [FORMATS[fmt] for fmt in COMPARED], 0, length)
     return dict(zip(COMPARED, found, strict=True))
@@ -136,18 +141,10 @@ def neighbours_lost(
 ) -> None:
     """Count neighbours whose codes agree: by cos alone, and by cos and sin together."""
     rows = [
-        (
-            scheme,
-            spectrum.pairs,
-            fmt,
-            name,
-            length - 1,
-            counted.adjacent_collisions,
-            counted.distinct,
-        )
+        (scheme, spectrum.pairs, fmt, name, length - 1, codes.adjacent_collisions, codes.distinct)
         for scheme, spectrum in {"one": one(period), "many": many()}.items()
         for name, channel in CHANNELS.items()
-        for fmt, counted in census(spectrum, channel, length).items()
+        for fmt, codes in census(spectrum, channel, length).items()
     ]
     columns = ["scheme", "pairs", "format", "channel", "neighbours"]
     columns += ["adjacent_collisions", "distinct_codes"]
@@ -180,9 +177,10 @@ def one_is_unique(found: Findings, period: float = PERIOD) -> None:
 def fastest_pair_separates(
     found: Findings, printed_degrees: float = 57.3, length: int = 1 << 17
 ) -> None:
-    """The angle between neighbours in the fastest pair, and neighbours that still collide."""
+    """Compute the angle between neighbours in the fastest pair, and count those that collide."""
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     found.expected = f"{printed_degrees} degrees, no equal neighbours"
+    # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
     found.part("angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees)
     for fmt, counted in census(one(2 * math.pi), "pair", length).items():
@@ -192,7 +190,7 @@ def fastest_pair_separates(
 
 
 def positions_unique(found: Findings, base: float = BASE, length: int = 1 << 20) -> None:
-    """Period of the slowest pair, and distinct codes after rounding to each format."""
+    """Compute the period of the slowest pair; count codes after rounding to each format."""
     period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
     found.expected = f"a code of its own for each of {length} positions"
     found.beyond("the slowest pair alone repeats after", period, length, "{:,.0f} tokens")
@@ -237,6 +235,7 @@ def code_of_position(
 ) -> None:
     """Compare the cosines of the position with the printed ones, to the printed digits."""
     true = np.cos(position * frequencies(HEAD, BASE)).tolist()
+    # The note prints the first features and the last.
     compared = [*zip(true, first, strict=False), (true[-1], last)]
     right = sum(abs(a - b) <= 0.5 * 10**-digits for a, b in compared)
     shown = ", ".join(f"{value:.{digits}f}" for value in true[: len(first)])
@@ -255,7 +254,8 @@ def angles(
     found.expected = f"the printed degrees within {tolerance_degrees}"
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
-        off = abs((degrees - said + 180) % 360 - 180)  # the shorter way round
+        # Full turns are not printed, so the shorter way round counts.
+        off = abs((degrees - said + 180) % 360 - 180)
         text = f"{degrees % 360:.1f}, printed {said:g}"
         right = off <= tolerance_degrees
         found.part(f"degrees at {position}, pair {index}", text, right, degrees % 360)

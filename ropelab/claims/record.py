@@ -53,46 +53,29 @@ OUTCOMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One measurement and whether it agrees with the claim.
-
-    Attributes:
-        what: the quantity that was measured.
-        measured: the result in words and numbers, rounded for reading.
-        agrees: True, False, or None where it could not be measured or is inside the noise.
-        role: `part` if the claim needs it, `limit` if it asks where the claim ends.
-        value: the deciding number at full precision, where there is one.
-        missing: nothing was there to measure.
-        unlearned: a model that it is about did not learn the task, so it says nothing.
-    """
+    """One measurement and whether it agrees with the claim."""
 
     what: str
-    measured: str
-    agrees: Agrees
+    measured: str  # the result in words and numbers, rounded for reading
+    agrees: Agrees  # None if it could not be measured or is inside the noise
     role: Role
-    value: Number = None
-    missing: bool = False
-    unlearned: bool = False
+    value: Number = None  # the deciding number at full precision, where there is one
+    missing: bool = False  # there was nothing to measure
+    unlearned: bool = False  # a model did not learn the task, so its result decides nothing
 
 
 @dataclass
 class Findings:
-    """The result of a check, built finding by finding.
+    """The result of a check, built finding by finding."""
 
-    Attributes:
-        expected: the result if the claim were true.
-        models: the trained models that were asked, in words; empty for arithmetic.
-        series: tables behind a figure that explains the claim, by name.
-    """
-
-    expected: str = ""
-    models: str = ""
+    expected: str = ""  # the result if the claim were true
+    models: str = ""  # the trained models that were asked, in words; empty for arithmetic
     findings: list[Finding] = field(default_factory=list)
-    series: dict[str, pd.DataFrame] = field(default_factory=dict)
+    series: dict[str, pd.DataFrame] = field(default_factory=dict)  # tables behind figures
 
     def add(
         self, role: Role, what: str, measured: str, agrees: Agrees, value: Number = None
     ) -> None:
-        """Add a finding of either role."""
         new = Finding(what=what, measured=measured, agrees=agrees, role=role, value=value)
         self.findings.append(new)
 
@@ -145,29 +128,30 @@ class Findings:
 
     @property
     def deciding(self) -> Finding:
-        """The finding that the verdict rests on: the first that refutes, else conditions, ..."""
+        """The finding that the verdict rests on."""
+        # In the order in which `verdict` looks at them; the first of equals decides.
         ranks = {("part", False): 0, ("part", None): 1, ("limit", False): 2, ("part", True): 3}
         return min(self.findings, key=lambda f: ranks.get((f.role, f.agrees), 4))
 
     @property
     def is_missing(self) -> bool:
-        """True if there was nothing to measure at all."""
+        """True if nothing could be measured."""
         return all(finding.missing for finding in self.findings if finding.role == "part")
 
     @property
     def is_unlearned(self) -> bool:
-        """True if one of the models that it takes did not learn the task."""
+        """True if one of its models did not learn the task."""
         return any(finding.unlearned for finding in self.findings if finding.role == "part")
 
     def to_json(self) -> str:
-        """Everything but the series, as text."""
+        """Write everything but the series as text."""
         # Findings hold numpy's numbers, too, which json does not know.
         kept = {name: value for name, value in asdict(self).items() if name != "series"}
         return json.dumps(kept, default=lambda number: number.item())
 
     @classmethod
     def from_json(cls, text: str, series: dict[str, pd.DataFrame]) -> "Findings":
-        """The inverse of `to_json`."""
+        """Undo `to_json`."""
         kept = json.loads(text)
         kept["findings"] = [Finding(**finding) for finding in kept["findings"]]
         return cls(**kept, series=series)
@@ -179,52 +163,33 @@ def _in_words(text: str, value: float) -> str:
 
 @dataclass(frozen=True)
 class Passage:
-    """A place where something is said.
+    """A place in a source, quoted or not."""
 
-    Attributes:
-        source: a key of sources.toml.
-        section: section, equation or table; empty where there is none.
-        quote: the words in their own language; empty where they are not quoted.
-        english: a rendering of the quotation, if it is not English.
-    """
-
-    source: str
-    section: str = ""
-    quote: str = ""
-    english: str = ""
+    source: str  # a key of sources.toml
+    section: str = ""  # or equation, or table
+    quote: str = ""  # in its own language
+    english: str = ""  # a translation of the quotation, if it is not English
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A statement, where it is made, and the computation that decides it.
-
-    Attributes:
-        id: stable and readable.
-        statement: the claim in one sentence of ours.
-        passages: where it is said, the first one first.
-        family: the module of its check, and the TOML file beside it.
-        expected: the result if it were true; a check that depends on inputs writes its own.
-        check: the function there.
-        inputs: keyword inputs of the check, on top of its defaults.
-        kind: the evidence that decides it.
-        command: a command that shows more, or makes the claim decidable.
-        reads: the experiment whose stored runs the check takes as `runs`; empty for none.
-    """
+    """A statement, the places that make it, and the computation that decides it."""
 
     id: str
-    statement: str
-    passages: tuple[Passage, ...]
-    family: str
-    check: str
-    expected: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    statement: str  # in one sentence of ours
+    passages: tuple[Passage, ...]  # the first is cited where there is room for one
+    family: str  # the module of its check, and the TOML file beside it
+    check: str  # the function there
+    expected: str = ""  # the result if it were true; a check that depends on inputs writes its own
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # of the check, besides its defaults
     kind: Kind = Kind.ARITHMETIC
-    command: str = ""
-    reads: str = ""
+    command: str = ""  # shows more, or makes the claim decidable
+    reads: str = ""  # the experiment whose stored runs the check takes as `runs`
 
     @property
     def function(self) -> Callable[..., None]:
-        """The check; imported here, so that the ledger can be read without its libraries."""
+        """The check."""
+        # Imported on demand, so that the ledger can be read without the libraries of the checks.
         module = import_module(f"ropelab.claims.{self.family}")
         return getattr(module, self.check)
 

@@ -25,6 +25,7 @@ from ropelab.claims.sinusoids import code
 from ropelab.runs.thresholds import EXACT, ROUNDING
 
 WIDTH, TOKENS, BASE = 64, 512, 10000.0
+# Any two positions: what is tested holds for all of them.
 QUERY, KEY = 11, 3
 FARTHEST, DRAWS = 4096, 8192
 
@@ -51,12 +52,17 @@ def multiplying_changes_more(
     found: Findings, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
 ) -> None:
     """Compare the change of an embedding by the sinusoidal code as a factor and as a summand."""
+
+    def length(x: Array) -> float:
+        # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends on threads
+        # and on alignment, and the last digit of the stored value with it.
+        return math.sqrt(math.fsum(np.square(x).ravel()))
+
     p = _codes(width, TOKENS)
+    # Embeddings of unit size, and of 0.02, at which they are usually initialized.
     for size in sizes:
         x = size * gaussian(seed, TOKENS, width)
-        multiplied, added = (
-            float(np.linalg.norm(change) / np.linalg.norm(x)) for change in (x * p - x, p)
-        )
+        multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
         found.add(
             "limit" if found.findings else "part",
             f"change of embeddings of size {size:g}, of their length",
@@ -74,6 +80,7 @@ def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
         first + 1j * second for first, second in (split(y, "interleaved") for y in (x, after))
     )
     off = largest(rotated_pairs - pairs * np.exp(1j * angles))
+    # Quantiles, as a feature that is nearly 0 gives any factor.
     low, high = np.quantile(after / x, (0.05, 0.95), axis=0)
     found.within("turned vectors against one complex factor for each pair", off, EXACT)
     what = f"one real factor for each feature at position {position}, 5 to 95 % of vectors"
@@ -137,13 +144,13 @@ def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: 
 
 
 def _weights(seed: int) -> Float[Array, "w w"]:
-    """A random W_q^T W_k."""
+    """Draw W_q^T W_k."""
     wq, wk = gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return wq.T @ wk
 
 
 def _terms(shift: int, weights: Float[Array, "w w"], seed: int) -> dict[str, float]:
-    """The four products of content x and position p under W_q^T W_k."""
+    """Return the four products of content x and position p under W_q^T W_k."""
     contents = gaussian(seed, 2, WIDTH)
     positions = code([QUERY + shift, KEY + shift], frequencies(WIDTH, BASE))
     sides = (("content", contents), ("position", positions))
@@ -182,6 +189,7 @@ def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None
     scores = q @ k.T
     per_query = gaussian(seed + 1, tokens, 1)
     per_distance = 0.1 * (np.arange(tokens)[:, None] - np.arange(tokens))
+    # The softmax of a row ignores what is added to all of it.
     by_query, by_distance = (
         largest(softmax(scores + bias) - softmax(scores)) for bias in (per_query, per_distance)
     )
@@ -207,9 +215,9 @@ def middle_terms_index(
 ) -> None:
     """Compare the row of the position-to-content term by a printed formula and in the code.
 
-    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n). The code takes delta(i, j), the
-    same row as in the content-to-position term.
+    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n).
     """
+    # The code takes delta(i, j), the same row as in the content-to-position term.
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
     keys_by_row = gaussian(seed, tokens, 2 * rows)
     # As in the code: rows gathered at k - (j - i) over keys j, then transposed.
@@ -233,19 +241,19 @@ def _waves(head_dim: int, farthest: int) -> np.ndarray:
 
 
 def bound_curve(head_dim: int, farthest: int = FARTHEST) -> Float[Array, " n"]:
-    """(2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
+    """Compute (2/d) sum_j |S_j|, S_j the sum of the first j waves (arXiv:2104.09864, eq. 37)."""
     return np.abs(_waves(head_dim, farthest).cumsum(-1)).mean(-1)
 
 
 def aligned_curve(head_dim: int) -> Float[Array, " n"]:
-    """The mean score of a random vector with itself: the mean of cos(distance theta_i)."""
+    """Return the mean score of a random vector with itself: the mean of cos(distance theta_i)."""
     return _waves(head_dim, FARTHEST).real.mean(-1)
 
 
 def random_curves(
     distances: Float[Array, " n"], head_dim: int, draws: int = DRAWS, seed: int = 0
 ) -> Float[Array, "draws n"]:
-    """Scores of independent random queries and keys at some distances, in the complex form."""
+    """Score independent random queries and keys at some distances, in the complex form."""
     features = gaussian(seed, 2, 2, draws, head_dim // 2)
     q, k = (real + 1j * imaginary for real, imaginary in features)
     products = q * k.conj()
@@ -254,8 +262,8 @@ def random_curves(
 
 
 def octaves(curve: Float[Array, " n"]) -> list[float]:
-    """Means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve covers them."""
-    # By octaves, as neighbouring distances go up and down with the fast pairs.
+    """Return means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve goes."""
+    # Means over octaves, as neighbouring distances go up and down with the fast pairs.
     edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
     return [float(curve[low : 2 * low].mean()) for low in edges]
 
@@ -278,6 +286,8 @@ def bound_decays(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
 def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
     aligned = aligned_curve(head_dim)
     means, negative = octaves(aligned), np.flatnonzero(aligned < 0)
+    # The null model: tokens that have nothing to do with each other. Their typical score is known
+    # to about 1 % from DRAWS pairs, so 0.9 below is a fall and not chance.
     scores = random_curves(np.array([0.0, FARTHEST]), head_dim, seed=seed)
     near_rms, far_rms = np.sqrt(np.square(scores).mean(0)).tolist()
     what = f"q = k, mean score over octaves from 1 to {FARTHEST}, score at 0 is 1"
@@ -290,7 +300,8 @@ def scores_decay(found: Findings, head_dim: int = 128, seed: int = 0) -> None:
 
 
 def decay_series(head_dim: int, seed: int, points: int = 512) -> pd.DataFrame:
-    """The curves over distance, each divided by its value at distance 0."""
+    """Return the curves over distance, each divided by its value at distance 0."""
+    # Spaced evenly on the figure's logarithmic axis.
     kept = np.unique(np.geomspace(1, FARTHEST, points).astype(int))
     scores = random_curves(np.concatenate(([0], kept)).astype(float), head_dim, seed=seed)
     rms = np.sqrt(np.square(scores).mean(0))

@@ -19,14 +19,14 @@ SPACINGS: dict[Spacing, tuple[int, int]] = {"harmonic": (64, 512), "exponential"
 
 
 def spaced(spacing: Spacing, width: int, length: int) -> Float[Array, " pairs"]:
-    """Radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
+    """Return radians per token: base^(-2i/d), or whole multiples of 2 pi / length."""
     if spacing == "exponential":
         return frequencies(width, BASE)
     return np.arange(1, width // 2 + 1) * (2 * math.pi / length)
 
 
 def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n width"]:
-    """(sin, cos, sin, cos, ...) at the given positions, which need not be whole."""
+    """Return (sin, cos, sin, cos, ...) at positions, which need not be whole."""
     angles = np.asarray(positions, dtype=float)[:, None] * omega
     return np.stack((np.sin(angles), np.cos(angles)), -1).reshape(len(angles), -1)
 
@@ -39,6 +39,7 @@ def shift_is_rotation(
 ) -> None:
     """Apply one block-diagonal rotation by omega delta at many positions."""
     omega, positions = spaced("exponential", width, 512), np.arange(512)
+    # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
     sign = -1 if turning == "clockwise" else 1
     moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
     off = largest(moved - code(positions + shift, omega))
@@ -60,12 +61,12 @@ def shift_is_rotation(
 def columns_orthogonal(
     found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
 ) -> None:
-    """Cosines of the angles between all columns of the code over the positions."""
+    """Compute the cosines of the angles between all columns of the code over the positions."""
     columns = code(np.arange(length), spaced(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
     columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
     overlap = np.abs(columns.T @ columns)
-    np.fill_diagonal(overlap, 0)
+    np.fill_diagonal(overlap, 0)  # a column with itself
     share = float((overlap > 0.1).sum() / (width * (width - 1)))
     what = f"largest |cosine| between two columns over {length} positions"
     text = f"{{:.6f}} ({share:.0%} of the pairs of columns exceed 0.1)"
@@ -96,7 +97,7 @@ def slowest_period_repeats(
 
 
 def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
-    """The sum of all features, F(t), from 0 on and from one period of the slowest wave on.
+    """Sum all features to F(t), from 0 on and from one period of the slowest wave on.
 
     Returns:
         spacing, period_tokens, start, position_tokens (after the start), value (of F, divided by
@@ -133,7 +134,8 @@ def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16
     lags, pairs = np.arange(1, tokens)[:, None], width // 2
     spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(width, BASE)}
     for name, omega in spacings.items():
-        # Distance between the codes of positions 1, 2, ... apart, per square root of the pairs.
+        # Distance between the codes of positions 1, 2, ... apart, per square root of the pairs. It
+        # depends on the lag only, so no pair of positions has to be compared.
         distance = np.sqrt((2 - 2 * np.cos(lags * omega)).mean(-1))
         nearest = int(distance[1:].argmin()) + 2
         repeats = bool(distance[nearest - 1] < distance[0])
@@ -148,7 +150,7 @@ def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16
 
 
 def distance_series(farthest: int = 1280) -> pd.DataFrame:
-    """The product of the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
+    """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
     distance = np.arange(1, farthest + 1)
     tables = []
     for spacing, sizes in SPACINGS.items():
@@ -159,7 +161,7 @@ def distance_series(farthest: int = 1280) -> pd.DataFrame:
 
 
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: int = 64) -> None:
-    """Ratios of neighbouring frequencies: a geometric series has one, evenly spaced ones do not."""
+    """Compare the ratios of neighbouring frequencies; a geometric series has a single one."""
     omega = np.sort(spaced(spacing, width, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(width, BASE)
     own = exponential[:-1] / exponential[1:]
@@ -173,11 +175,11 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: 
 
 
 def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
-    """Steps of the code from position to position, of the whole and of the fastest pair."""
+    """Measure the steps from position to position, of the whole code and of the fastest pair."""
     omega = spaced("exponential", width, length)
     steps = np.linalg.norm(np.diff(code(np.arange(length), omega), axis=0), axis=1)
     spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
-    norm = math.sqrt(width / 2)
+    norm = math.sqrt(width / 2)  # sin^2 + cos^2 = 1 for each pair
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
     found.part(what, f"{steps.mean():.2f} everywhere, to {tiny(spread)}", spread <= EXACT, spread)
     what = "angle by which the fastest pair jumps with each token"

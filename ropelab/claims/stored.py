@@ -18,7 +18,7 @@ from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import LEARNED
 
-# Parameters of the presets.
+# Parameters of the presets, whose runs store no sizes.
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 BYTES = 256
 NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
@@ -27,7 +27,7 @@ COPYING = "copy accuracy"
 
 @dataclass(frozen=True)
 class Tally:
-    """The number of places at which one row is better than another, worse, or alike."""
+    """The number of places at which one row is better than another, worse, or neither."""
 
     better: int
     worse: int
@@ -44,10 +44,11 @@ class Tally:
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
     def mostly_better(self, found: Findings, what: str) -> None:
-        """Add a part that agrees if it is better more often than worse; noise leaves it open."""
+        """Add a part that agrees if it is better more often than worse."""
         if self == Tally(0, 0, 0):
             found.missing(what, self.text)
         else:
+            # Differences within the noise refute nothing.
             agrees = None if self.better == self.worse == 0 else self.better > self.worse
             found.part(what, self.text, agrees, self.better - self.worse)
 
@@ -79,7 +80,8 @@ def reaches(found: Interval, least: float) -> bool | None:
 
 
 def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
-    """Of every distance in the column `place` the rows of its longest context, or its shortest."""
+    """Select for every distance in column `place` the rows of its longest or shortest context."""
+    # Runs with a single context have no such column.
     if "context_tokens" not in table:
         return table
     contexts = table.groupby(place)["context_tokens"]
@@ -97,29 +99,39 @@ class Trained:
         self.config = run.config
         self.train_len = int(run.config["train_len"])
         self.test_len = int(run.config["test_len"])
-        self.seeds = len(run.config.get("seeds", ()))
-        self.documents = int(run.config.get("documents", 0))
 
     @property
     def quality(self) -> tuple[int, ...]:
-        """A rank that is larger for the run that should decide.
-
-        Copying and text, several seeds (one model is an example), trained at more tokens, more
-        seeds, trained for longer, more documents, tested at more tokens.
-        """
-        measured = int(not math.isnan(self.copies_within())) + int("last_window" in self.tables)
-        several, steps = int(self.seeds > 1), int(self.config.get("steps") or 0)
-        size = (self.train_len, self.seeds, steps, self.documents, self.test_len)
-        return measured, several, *size
+        """A rank that is larger for the run that should decide."""
+        seeds = len(self.config.get("seeds", ()))
+        return (
+            # A run of copying and text answers more claims than a larger one of text alone.
+            int(not math.isnan(self.copies_within())) + int("last_window" in self.tables),
+            # A single model is an example, however large.
+            int(seeds > 1),
+            self.train_len,
+            seeds,
+            int(self.config.get("steps") or 0),
+            int(self.config.get("documents", 0)),
+            self.test_len,
+        )
 
     def table(self, name: str) -> pd.DataFrame:
-        """A stored table, empty if there is none."""
+        """Return a stored table, empty if there is none."""
         return self.tables.get(name, pd.DataFrame())
 
-    def copies_within(self, name: str = "") -> float:
-        """Copy accuracy of a row (the plain one) inside the trained length; nan if not measured.
+    def select(self, name: str, **where: Any) -> pd.DataFrame:
+        """Select the rows of a table with these values; none if it lacks a column."""
+        # Older runs and other versions of a lab lack some tables and columns.
+        table = self.table(name)
+        for column, value in where.items():
+            table = table[table[column] == value] if column in table else table.iloc[:0]
+        return table
 
-        Of the seed that copies least, where the seeds are listed: all models must have learned.
+    def copies_within(self, name: str = "") -> float:
+        """Return the copy accuracy of a row (the plain one) inside the trained length, or nan.
+
+        That of the seed that copies least, where seeds are listed: all models must have learned.
         """
         raise NotImplementedError
 
@@ -144,7 +156,7 @@ class Methods(Trained):
         return factors
 
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
-        """The rows of a table that belong to an arm, with their labels."""
+        """Select the rows of a table that belong to an arm, and label them."""
         table = self.table(name)
         if "arm" not in table:
             # A table that a run does not have, or has in an older form, is empty in all columns.
@@ -154,7 +166,7 @@ class Methods(Trained):
         return chosen.assign(label=row_labels(chosen))
 
     def label(self, method: str, largest: bool = False, arm: str = "zero_shot") -> str:
-        """A method at the least of its factors that covers the tested length, or the largest."""
+        """Label a method at its smallest factor that covers the tested length, or its largest."""
         factors = self.factors.get(method, [1.0])
         covering = [f for f in factors if f >= self.test_len / self.train_len]
         factor = factors[-1] if largest or not covering else covering[0]
@@ -172,44 +184,42 @@ class Methods(Trained):
         return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
-        """Mean loss of the last tokens after the longest context, in nats per byte."""
+        """Return the mean loss of the last tokens after the longest context, in nats per byte."""
         table = self.rows("last_window", arm)
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
 
     def copying(self, label: str) -> pd.Series:
-        """Mean copy accuracy over the seeds, by distance, in the longest context."""
+        """Average the copy accuracy over the seeds, by distance, in the longest context."""
         table = self.rows("copy_accuracy")
         mine = in_context(table[table["label"] == label], "distance_tokens")
         return mine.groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
-        """Mean copy accuracy at distances beyond the trained length; nan if not measured."""
+        """Average the copy accuracy over distances beyond the trained length, or return nan."""
         accuracy = self.copying(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
     def level(self, label: str, distance: int) -> Interval:
-        """Copy accuracy at a distance in the longest context, with its interval.
-
-        Over the seeds; of a single model over its sequences.
-        """
+        """Return the copy accuracy at a distance in the longest context, with its interval."""
         table = self.rows("copy_accuracy")
         mine = in_context(table[table["label"] == label], "distance_tokens")
         mine = mine[mine["distance_tokens"] == distance]
         if len(mine) != 1:
             return mean_interval(mine["accuracy"])
+        # A single model has no spread over seeds; the stored interval is over its sequences.
         row = mine.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
     def level_at_twice(self, label: str) -> Interval:
-        """The same at twice the trained length, or at the distance nearest to it."""
+        """Return `level` at twice the trained length, or at the nearest distance."""
         distances = self.copying(label).index.to_numpy(dtype=int)
         if not distances.size:
             return NOT_MEASURED
         return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
 
     def extreme(self, label: str, highest: bool) -> Interval:
-        """The same at the distance from which most is copied, or least."""
+        """Return `level` at the distance from which most is copied, or least."""
         accuracy = self.copying(label).sort_values()
         if accuracy.empty:
             return NOT_MEASURED
@@ -233,39 +243,32 @@ class Encodings(Trained):
     plain = "rope"
 
     def growth(self, encoding: str, metric: str) -> pd.Series | None:
-        """The stored difference between the longest context and the trained length."""
-        return self._one("extrapolation", {"encoding": encoding, "metric": metric})
+        """Look up the difference between the longest context and the trained length."""
+        rows = self.select("extrapolation", encoding=encoding, metric=metric)
+        return None if rows.empty else rows.iloc[0]
 
     def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
-        """A quality at the longest context or at the trained length: the mean over the seeds."""
-        table = self.table("quality")
-        if table.empty:
+        """Return a quality at the longest context or at the trained length, averaged over seeds."""
+        rows = self.select("quality", encoding=encoding, metric=metric)
+        if rows.empty:
             return math.nan
-        mine = table[(table["encoding"] == encoding) & (table["metric"] == metric)]
-        values = mine.sort_values("times_trained_len")[column]
-        return float(values.iloc[-1 if longest else 0]) if len(values) else math.nan
+        return float(rows.sort_values("times_trained_len")[column].iloc[-1 if longest else 0])
 
     def pair(self, a: str, b: str) -> pd.Series | None:
-        """The stored difference of two text losses at the trained length, a - b."""
-        return self._one("pairs", {"encoding_a": a, "encoding_b": b})
+        """Look up the difference of two text losses at the trained length, a - b."""
+        rows = self.select("pairs", encoding_a=a, encoding_b=b)
+        return None if rows.empty else rows.iloc[0]
 
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
-        """The encoding that others are compared with, and the comparison at the longest."""
-        row = self._one("comparisons", {"encoding_a": encoding, "metric": metric}, longest=True)
-        if row is None:
+        """Return the encoding that others are compared with, and the result at the longest."""
+        rows = self.select("comparisons", encoding_a=encoding, metric=metric)
+        if rows.empty:
             return self.plain, Tally(0, 0, 0)
+        row = rows.sort_values("times_trained_len").iloc[-1]
         return str(row["encoding_b"]), tally(pd.Series([row["verdict"]]), encoding)
 
     def copies_within(self, name: str = "") -> float:
         return self.at(name or self.plain, COPYING, False, "worst_seed_value")
-
-    def _one(self, name: str, where: dict[str, str], longest: bool = False) -> pd.Series | None:
-        table = self.table(name)
-        for column, value in where.items():
-            table = table[table[column] == value] if column in table else table.iloc[:0]
-        if table.empty:
-            return None
-        return table.sort_values("times_trained_len").iloc[-1] if longest else table.iloc[0]
 
 
 class Frequencies(Trained):
@@ -282,44 +285,47 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str = "") -> float:
-        """Copy accuracy from half of the trained length back."""
-        table = self.table("learned")
-        if table.empty:
-            return math.nan
-        chosen = (table["metric"] == COPYING) & (table["scheme"] == (name or self.plain))
-        chosen &= (table["removed"] == "none") & (table["context_tokens"] == self.train_len)
-        accuracy = table[chosen].set_index("distance_tokens")["value"]
-        return float(accuracy.get(self.train_len // 2, math.nan))
+        """Return the copy accuracy from half of the trained length back, or nan."""
+        rows = self.select(
+            "learned",
+            metric=COPYING,
+            scheme=name or self.plain,
+            removed="none",
+            context_tokens=self.train_len,
+            distance_tokens=self.train_len // 2,
+        )
+        return math.nan if rows.empty else float(rows["value"].iloc[0])
 
     def singles(self) -> list[str]:
-        """The schemes of one frequency."""
-        schemes = self.table("schemes")
-        return list(schemes.loc[schemes["frequencies"] == 1, "scheme"]) if len(schemes) else []
+        """List the schemes of one frequency."""
+        schemes = self.select("schemes", frequencies=1)
+        return [] if schemes.empty else list(schemes["scheme"])
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Copying of a row against the plain one in the trained length: everywhere, or at one end.
+        """Compare the copying of a row with the plain one within the trained length.
 
         Args:
             name: `comparisons` of schemes, or `removed` of bands.
             who: the scheme or the band.
-            far: at the farthest distance, at the nearest; None: at all.
+            far: at the farthest distance only, or the nearest only; None: at all distances.
         """
-        table = self.table(name)
-        column = "removed_a" if name == "removed" else "scheme_a"
-        if column not in table:
-            return pd.DataFrame(columns=["verdict"])
-        chosen = (table["metric"] == COPYING) & (table["context_tokens"] == self.train_len)
-        rows = table[chosen & (table[column] == who)].sort_values("distance_tokens")
-        return rows if far is None else rows.iloc[-1:] if far else rows.iloc[:1]
+        row = {"removed_a" if name == "removed" else "scheme_a": who}
+        rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)
+        if rows.empty or far is None:
+            return rows
+        rows = rows.sort_values("distance_tokens")
+        return rows.iloc[-1:] if far else rows.iloc[:1]
 
 
 def described(config: Mapping[str, Any]) -> str:
-    """The models of a run in words: their size, how many seeds, the trained length."""
+    """Describe the models of a run by size, number of seeds and trained length."""
     count = len(config.get("seeds", ()))
     names = ("layers", "width", "heads", "head_dim")
     if all(isinstance(config.get(name), int) for name in names):
         # A model of bytes, without the parameters of its encoding.
         layers, width, heads, head_dim = (config[name] for name in names)
+        # Four projections of attention, two of a feed-forward layer four times as wide; the bytes
+        # have an embedding and an output each.
         layer = 4 * width * heads * head_dim + 8 * width**2
         size = f"{(layers * layer + 2 * BYTES * width) / 1e6:.1f} M"
     else:
@@ -332,7 +338,7 @@ R = TypeVar("R", bound=Trained)
 
 
 def largest_first(kind: type[R], runs: Sequence[Stored]) -> list[R]:
-    """The stored runs that test beyond their trained length, the largest first."""
+    """Sort the stored runs that test beyond their trained length, the largest first."""
     usable = (kind(run) for run in runs if run.config["test_len"] > run.config["train_len"])
     return sorted(usable, key=lambda run: run.quality, reverse=True)
 

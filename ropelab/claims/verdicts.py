@@ -19,13 +19,14 @@ from ropelab.runs.tables import Tables
 
 PLACE = ["source", "title", "author", "year", "link", "place", "quote", "english"]
 AGREES = {True: "yes", False: "no", None: "unknown"}
+# Characters of a measurement in the table for the terminal, beside the id and the verdict.
 WIDTH = 26
-# All checks together take 5 s and 0.6 GB, which are the libraries.
+# All checks together take 5 s, and 0.6 GB for the libraries.
 NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
 
 
 def cells(config: ClaimsConfig) -> list[Cell]:
-    """A cell per claim that needs no stored run."""
+    """Return a cell per claim that needs no stored run."""
     claims = [find(id_) for id_ in _needed(config)]
     return [_cell(claim, config) for claim in claims if not claim.reads]
 
@@ -43,6 +44,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         questions: asked by the notes, with answers from this run.
         further tables: the series behind the figures.
     """
+    # Many claims read the same runs, which are files.
     stored = cache(values.stored)
     found: dict[str, Findings] = {}
     needed = _needed(config)
@@ -75,6 +77,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         "passages": pd.DataFrame(_passages(chosen, config.source), columns=[*PLACE, "id"]),
         "questions": pd.DataFrame(answers, columns=[*PLACE, "answer", "claims"]),
     }
+    # Years are unknown for some sources, which would make all of them floats.
     for name in ("passages", "questions"):
         made[name] = made[name].astype({"year": "Int64"})
     for claim in chosen:
@@ -93,7 +96,7 @@ def _asked(config: ClaimsConfig) -> list[Question]:
 
 
 def _needed(config: ClaimsConfig) -> list[str]:
-    """The claims of the run, then those that only answers to questions rest on."""
+    """List the claims of the run, then those that only answers to questions rest on."""
     answering = [id_ for question in _asked(config) for id_ in question.claims]
     return list(dict.fromkeys([claim.id for claim in _chosen(config)] + answering))
 
@@ -111,7 +114,8 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
 
 
 def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Check a claim; the findings are JSON, so that a text such as 1.00 is not read as a number."""
+    """Check a claim and return its findings and series as tables."""
+    # Findings are JSON: in a CSV column a text such as 1.00 would be read back as a number.
     found = find(claim).evidence(**inputs)
     return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
 
@@ -134,7 +138,7 @@ def _row(claim: Claim, found: Findings) -> dict[str, Any]:
 
 
 def _passages(chosen: Sequence[Claim], only: str) -> list[tuple[Any, ...]]:
-    """The places where the claims are said; of one source only, in the order of its text."""
+    """List the passages of the claims; of one source only, in the order of its text."""
     rows = [(passage, claim.id) for claim in chosen for passage in claim.passages]
     if only:
         order = SOURCES[only].sections
@@ -194,7 +198,7 @@ def answer(tables: Tables) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """The ledger, a row per claim; of one source, a row per sentence; of one claim, per finding."""
+    """List claims; of a single source its sentences, of a single claim its findings."""
     claims = tables["claims"]
     if len(claims) == 1:
         return tables["findings"][["role", "what", "measured", "agrees"]]
@@ -205,12 +209,12 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def is_page(tables: Tables) -> bool:
-    """True if the run is about a single source."""
+    """Return True if the run is about a single source."""
     return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
 
 
 def page(tables: Tables) -> pd.DataFrame:
-    """A source sentence by sentence: section, sentence, english, verdict, why, id."""
+    """Return a row per sentence: section, sentence, english, verdict, why, id."""
     about, passages = tables["claims"].set_index("id"), tables["passages"]
     quoted, id_ = passages["quote"].fillna(""), passages["id"]
     return pd.DataFrame(
@@ -226,7 +230,7 @@ def page(tables: Tables) -> pd.DataFrame:
 
 
 def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
-    """Our wording as ours, quotations as quotations, then the verdict and the findings."""
+    # Our wording is marked as ours and quotations as quotations: they may differ.
     said = " ".join(_quoted(passage) for _, passage in passages.iterrows())
     models = f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
     return (

@@ -14,7 +14,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.deberta.modeling_deberta import build_relative_position
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from ropelab.claims import arrays, attention, forms, methods, scores
+from ropelab.claims import arrays, attention, forms, published, scores
 from ropelab.claims.arrays import frequencies, gaussian
 from ropelab.claims.ledger import find
 from ropelab.claims.sinusoids import code
@@ -163,7 +163,7 @@ def test_the_position_to_content_term_is_gathered_as_transformers_gathers_it():
     np.testing.assert_array_equal(theirs.numpy(), same)
 
 
-@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), Geometry(*methods.MANY_TURNS)])
+@pytest.mark.parametrize("geometry", [Geometry(96, 1e6, 2048), Geometry(*published.MANY_TURNS)])
 def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
     config = LlamaConfig(
         hidden_size=geometry.rotary_dim,
@@ -178,9 +178,9 @@ def test_yarn_that_minimind_is_compared_with_is_that_of_transformers(geometry):
         },
     )
     theirs, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    ours = methods.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
+    ours = published.minimind_frequencies("linear ramp", geometry, 16.0, 32.0)
     check = partial(find("minimind-yarn-ramp").evidence, geometry=astuple(geometry))
-    assert methods.largest_ratio(theirs.numpy(), ours) == pytest.approx(
+    assert published.largest_ratio(theirs.numpy(), ours) == pytest.approx(
         check().findings[0].value, rel=1e-5
     )
     assert factor == pytest.approx(check().findings[2].value)
@@ -211,7 +211,7 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     return [base ** (-2 * i / dim) * (1 - r + r / factor) for i, r in enumerate(ramp)]
 
 
-@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), Geometry(*methods.MANY_TURNS)])
+@pytest.mark.parametrize("geometry", [Geometry(64, 1e6, 2048), Geometry(*published.MANY_TURNS)])
 @pytest.mark.parametrize(
     ("formula", "oracle"),
     [
@@ -220,6 +220,6 @@ def minimind_since_december_2025(dim, base, length, factor, beta_fast):
     ],
 )
 def test_minimind_formulas_against_loops(formula, oracle, geometry):
-    ours = methods.minimind_frequencies(formula, geometry, 8.0, 16.0)
+    ours = published.minimind_frequencies(formula, geometry, 8.0, 16.0)
     loop = oracle(geometry.rotary_dim, geometry.base, geometry.trained_len, 8.0, 16.0)
     np.testing.assert_allclose(ours, loop, rtol=1e-12)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ropelab.claims import stored as reading
-from ropelab.claims import trained_methods
+from ropelab.claims import trained
 from ropelab.claims.ledger import CLAIMS, find, judged
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
@@ -437,11 +437,11 @@ def test_verdicts_on_frequencies_follow_the_stored_numbers(id_, changes, expecte
     assert evidence.verdict(Kind.TRAINED) == expected, evidence.measured
 
 
-def trained():
+def claims_of_labs():
     return [c for c in CLAIMS if c.reads in ("extrapolate", "encodings", "frequencies")]
 
 
-@pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", claims_of_labs(), ids=lambda claim: claim.id)
 def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     nothing = claim.evidence()
     assert nothing.verdict(claim.kind) == OPEN
@@ -455,7 +455,7 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     assert claim.command.startswith(f"ropelab {claim.reads} ")
 
 
-@pytest.mark.parametrize("claim", trained(), ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", claims_of_labs(), ids=lambda claim: claim.id)
 @pytest.mark.parametrize(
     "left", ["copy_accuracy", "quality", "last_window", "comparisons", "schemes", "learned"]
 )
@@ -630,7 +630,7 @@ def test_the_tables_of_the_labs_can_be_read(claim, really_run, monkeypatch):
     if claim.id != "base-bound-table":
         assert claim.verdict(runs=runs) == OPEN
     monkeypatch.setattr(reading, "LEARNED", 0.0)
-    monkeypatch.setattr(trained_methods, "LEARNED", 0.0)
+    monkeypatch.setattr(trained, "LEARNED", 0.0)
     evidence = claim.evidence(runs=runs)
     if claim.id not in NOT_IN_SMALL_RUNS:
         assert not evidence.is_missing, evidence.measured
@@ -642,7 +642,8 @@ def test_the_longest_run_with_most_seeds_decides():
     short_seeds = extrapolation(train_len=1024, test_len=2048, seeds=[0, 1])
     same_length = extrapolation(test_len=L)
     chosen = largest_first(Methods, (small, seeds, short_seeds, extrapolation(), same_length))
-    assert [(run.train_len, run.seeds) for run in chosen] == [(L, 3), (1024, 2), (L, 1), (512, 1)]
+    sizes = [(run.train_len, len(run.config["seeds"])) for run in chosen]
+    assert sizes == [(L, 3), (1024, 2), (L, 1), (512, 1)]
     assert largest_first(Methods, (same_length,)) == []
     assert largest_first(Encodings, ()) == []
 

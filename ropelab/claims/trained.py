@@ -1,18 +1,15 @@
-"""Checks of statements about scaling methods and bases, asked of stored runs.
+"""Checks of statements about trained methods, bases, encodings and frequencies, by stored runs.
 
 Text is judged on the same final tokens after the longest context, where the sliding window is the
 unscaled model with no more context than it was trained on; copying at distances beyond that.
 
 A published ordering is a list of groups, the best first. Methods of one group were published as
-equal, those of different groups as different. Every pair is a part of the claim: a pair that should
-differ agrees if the comparison says so, disagrees if it says the opposite by CLOSE or more, and is
-open otherwise; a pair that should be equal agrees if the interval of its difference is within
-CLOSE, disagrees if the two differ significantly by CLOSE or more, and is open otherwise. Only
-orders can be reproduced: the published numbers belong to other models, texts and lengths.
+equal, those of different groups as different. Every pair of methods is a part of the claim.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
@@ -21,21 +18,26 @@ from scipy.stats import spearmanr
 
 from ropelab.claims.record import Findings, Role
 from ropelab.claims.stored import (
+    COPYING,
+    Encodings,
+    Frequencies,
     Methods,
     asked_of,
     at_least,
     described,
+    guard,
     in_context,
     largest_first,
     reaches,
+    tally,
 )
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import WINDOW, method_label
 from ropelab.runs.stats import Interval
-from ropelab.runs.thresholds import CLOSE, FAILS, LEARNED, LOW_LOSS, WORKS
+from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
 
 TEXT, SHORT, COPIES = "nll_last_window", "nll_short_context", "copy_accuracy"
-# Methods that take no factor, and the one that was published with twice the factor of the others.
+# Methods without a factor, and the one that was published with twice the factor of the others.
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
@@ -99,7 +101,7 @@ def _copies(
 
 @asked_of(Methods)
 def plain_fails(found: Findings, run: Methods) -> None:
-    """The unscaled model has a higher loss than the sliding window, and stops copying."""
+    """Test that the unscaled model has a higher loss than the window, and stops copying."""
     text = _on_text(run, WINDOW, "unscaled")
     run.against(WINDOW, "unscaled", TEXT).mostly_better(found, text)
     what = f"copy accuracy near {2 * run.train_len} tokens"
@@ -108,8 +110,9 @@ def plain_fails(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def rope_extrapolates(found: Findings, run: Methods) -> None:
-    """The same two numbers, compared the other way."""
+    """Test the opposite of `plain_fails` by the same two numbers."""
     against = run.against("unscaled", WINDOW, TEXT)
+    # More context has to cost nothing; it need not help.
     found.part(_on_text(run, "unscaled", WINDOW), against.text, against.worse == 0)
     what = f"copy accuracy near {2 * run.train_len} tokens"
     _copies(found, what, run.level_at_twice("unscaled"))
@@ -117,7 +120,7 @@ def rope_extrapolates(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def yarn_extends(found: Findings, run: Methods) -> None:
-    """YaRN without fine-tuning: against nothing, at twice the length, at every distance."""
+    """Compare YaRN without fine-tuning with no scaling; test copying near and everywhere."""
     yarn = run.label("yarn")
     run.against(yarn, "unscaled", TEXT).mostly_better(found, _on_text(run, yarn, "unscaled"))
     what = f"its copy accuracy near {2 * run.train_len} tokens"
@@ -127,7 +130,8 @@ def yarn_extends(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def yarn_beats_ntk(found: Findings, run: Methods) -> None:
-    """YaRN against NTK of the same factor and of the largest, and where none is needed."""
+    """Compare YaRN with NTK of the same factor and of the largest, and within the length."""
+    # NTK stretches less than its factor says, so a larger factor is the fairer opponent.
     yarn, ntk, doubled = run.label("yarn"), run.label("ntk"), run.label("ntk", largest=True)
     run.against(yarn, ntk, TEXT).mostly_better(found, _on_text(run, yarn, ntk))
     run.against(yarn, ntk, COPIES).mostly_better(found, _on_copying(run, yarn, ntk))
@@ -138,7 +142,7 @@ def yarn_beats_ntk(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def ntk_better_short(found: Findings, run: Methods) -> None:
-    """NTK against YaRN on text after no more tokens than were trained."""
+    """Compare NTK with YaRN on text after no more tokens than were trained."""
     ntk, yarn = run.label("ntk"), run.label("yarn")
     what = f"{ntk} against {yarn} on text after {run.train_len} tokens"
     run.against(ntk, yarn, SHORT).mostly_better(found, what)
@@ -146,7 +150,7 @@ def ntk_better_short(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def pi_fails(found: Findings, run: Methods) -> None:
-    """PI at copying at any distance, and on text beside the unscaled model."""
+    """Test PI at copying at any distance, and on text against the unscaled model."""
     pi = run.label("pi")
     best = run.extreme(pi, highest=True)
     _copies(found, "its best copy accuracy at any distance", best, works=False)
@@ -155,18 +159,18 @@ def pi_fails(found: Findings, run: Methods) -> None:
 
 
 class Reading(NamedTuple):
-    """The text loss of one row after the longest context, and its copying from far away."""
+    """The results of one row."""
 
     label: str
-    loss: float
-    accuracy: float
+    loss: float  # of text after the longest context
+    accuracy: float  # of copying from far away
 
 
 @asked_of(Methods)
 def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
-    """Every method that reads text as well as the best must also copy from far away."""
+    """Test that every method as good as the best on text also copies from far away."""
     labels = dict.fromkeys(run.rows("last_window")["label"])
-    # The sliding window is left out: that it does not look far is no discovery.
+    # The sliding window is left out: it cannot see far by construction.
     read = [Reading(x, run.loss(x), run.copies_beyond(x)) for x in labels if x != WINDOW]
     read = [reading for reading in read if not math.isnan(reading.loss)]
     measured = [reading for reading in read if not math.isnan(reading.accuracy)]
@@ -196,7 +200,7 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def finetuned_beats_window(found: Findings, run: Methods) -> None:
-    """YaRN, fine-tuned, against simply not using more context than was trained."""
+    """Compare fine-tuned YaRN with using no more context than was trained."""
     yarn = run.label("yarn", arm="finetuned")
     steps = run.config.get("finetune_steps", "unknown")
     losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(WINDOW):.3f} nats per byte"
@@ -222,7 +226,7 @@ def reappears(
     Args:
         groups: the best first; equals together.
         factors: least and largest test_len / train_len it was claimed for.
-        equal: whether the methods of one group were published as equal, or nothing was said.
+        equal: the methods of one group were published as equal; else nothing was said.
         finetuned: the ordering is of fine-tuned models.
         outside: just beyond the length of fine-tuning, not at it.
     """
@@ -265,7 +269,7 @@ def reappears(
 
 
 def _label(name: str, factor: float, arm: str) -> str:
-    """The row of a method in tables of a run that is evaluated at `factor` times its length."""
+    """Label a method in the tables of a run evaluated at `factor` times its length."""
     if name in WITHOUT_FACTOR:
         return method_label(name, 1.0, arm)
     times = 2 if name.endswith(DOUBLED) else 1
@@ -273,7 +277,9 @@ def _label(name: str, factor: float, arm: str) -> str:
 
 
 def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) -> None:
-    """Add a pair, published as equal or as a better than b, in either order of the table."""
+    """Add a pair, published as equal or as a better than b."""
+    # Only orders can be reproduced: published numbers belong to other models, texts and lengths.
+    # The tables list a pair once, in either order.
     there = rows[(rows["method_a"] == a) & (rows["method_b"] == b)]
     sign = -1.0 if there.empty else 1.0
     if there.empty:
@@ -282,13 +288,143 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
     difference, better = sign * float(row["difference"]), str(row["verdict"])
     agrees: bool | None
     if same:
-        # How far from 0 the interval of the difference extends.
+        # No significant difference is not equality: the whole interval must be near 0.
         furthest = max(abs(row["ci_low"]), abs(row["ci_high"]))
         apart = better != "~" and abs(difference) >= CLOSE
         agrees = True if furthest < CLOSE else False if apart else None
     else:
+        # A significant difference is enough to agree; a contradiction must also be large.
         contradicted = better == b and abs(difference) >= CLOSE
         agrees = True if better == a else False if contradicted else None
     shown = {a: ">", b: "<", "~": "~"}[better]
     what = f"{a} {'~' if same else '>'} {b}"
     found.part(what, f"{shown} ({difference:+.3f})", agrees, difference)
+
+
+# Encodings
+
+
+@asked_of(Encodings)
+def extrapolates(found: Findings, run: Encodings, encoding: str) -> None:
+    """Test the price of a longer context on the same texts, and the copying that is left."""
+    what = f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
+    row = run.growth(encoding, "text loss")
+    if row is None or math.isnan(row["ci_low"]):
+        found.missing(what, "not measured")
+    else:
+        found.part(what, _loss_change(row), _harmless(row), float(row["difference"]))
+    guard(found, run, encoding)
+    near, far = (run.at(encoding, COPYING, longest=longest) for longest in (False, True))
+    what = "copy accuracy at the trained length and at the longest"
+    found.limit(what, f"{near:.2f} and {far:.2f}", at_least(far - WORKS * near, 0), far)
+    guard(found, run, encoding)
+
+
+@asked_of(Encodings)
+def ordered(
+    found: Findings,
+    run: Encodings,
+    metric: str,
+    better: Sequence[str] = (),
+    worse: Sequence[str] = (),
+) -> None:
+    """Test that some encodings beat the baseline at the longest context, and others fall behind."""
+    for encoding in (*better, *worse):
+        baseline, result = run.against_baseline(encoding, metric)
+        values = f"{run.at(encoding, metric, True):.3f}, {run.at(baseline, metric, True):.3f}"
+        result.mostly_better(found, f"{encoding} against {baseline} ({values})")
+        last = found.findings[-1]
+        if encoding in worse and last.agrees is not None:
+            found.findings[-1] = replace(last, agrees=not last.agrees)
+        guard(found, run, encoding, baseline)
+
+
+@asked_of(Encodings)
+def costs_more(
+    found: Findings, run: Encodings, pair: tuple[str, str], hardly: bool = False
+) -> None:
+    """Test that the first of a pair has a higher loss at the trained length, or hardly higher."""
+    what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
+    row = run.pair(*pair)
+    if row is None:
+        found.missing(what, "not compared")
+        return
+    higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
+    found.part(what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"])
+    guard(found, run, *pair)
+
+
+def _loss_change(row: pd.Series) -> str:
+    return f"{row['difference']:+.3f} [{row['ci_low']:+.3f}, {row['ci_high']:+.3f}] nats per byte"
+
+
+def _harmless(row: pd.Series) -> bool | None:
+    """Return True if a loss rises by HARMLESS at most; None if its interval leaves that open."""
+    decided = row["ci_high"] <= HARMLESS or row["ci_low"] > HARMLESS
+    return bool(row["ci_high"] <= HARMLESS) if decided else None
+
+
+# Frequencies
+
+
+@asked_of(Frequencies)
+def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
+    """Compare one slow frequency with many, then the best single one with many."""
+    rows = run.compared("comparisons", scheme)
+    copied, many = run.copies_within(scheme), run.copies_within()
+    what = f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
+    if rows.empty or math.isnan(copied):
+        found.missing(what)
+        return
+    result = tally(rows["verdict"], scheme)
+    everywhere = True if result.worse == len(rows) else None
+    agrees = False if copied >= WORKS * many else everywhere
+    found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
+    others = {name: run.copies_within(name) for name in run.singles()}
+    best = max(others, key=lambda name: others[name])
+    enough = others[best] >= WORKS * many
+    found.limit(f"the best single one, {best}", f"{others[best]:.2f}", not enough)
+
+
+@asked_of(Frequencies)
+def detail_and_whole(found: Findings, run: Frequencies) -> None:
+    """Remove each end of the spectrum: copying must fall at one end of the text only."""
+    # Slow pairs should matter for far tokens only, fast ones for near tokens only.
+    for band, far in (("slow", True), ("fast", False)):
+        served, other = (run.compared("removed", band, where) for where in (far, not far))
+        what = f"copying without the {band} third"
+        if served.empty:
+            found.missing(what)
+            continue
+        found.part(*_change(what, served, band), _missed(served, band))
+        elsewhere = _missed(other, band)
+        agrees = None if elsewhere is None else not elsewhere
+        found.limit(*_change(what, other, band), agrees)
+
+
+@asked_of(Frequencies)
+def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
+    """Test that a model trained without the slow third copies worse from far."""
+    rows = run.compared("comparisons", scheme, far=True)
+    what = f"copying of a model trained {scheme} against {run.plain}"
+    if rows.empty:
+        found.missing(what)
+    else:
+        found.part(*_change(what, rows, scheme), _missed(rows, scheme))
+
+
+def _missed(rows: pd.DataFrame, who: str) -> bool | None:
+    """Return True if copying falls by MISSED or more; None if the interval leaves that open."""
+    row = rows.iloc[0]
+    if row["ci_low"] > -MISSED:
+        return False
+    worse = tally(rows["verdict"], who).worse > 0
+    return True if worse and row["difference"] <= -MISSED else None
+
+
+def _change(what: str, rows: pd.DataFrame, who: str) -> tuple[str, str]:
+    """Put the place and the change of copying there into words."""
+    row = rows.iloc[0]
+    where = f"{what}, from {int(row['distance_tokens'])} tokens back"
+    ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
+    return where, f"{row['difference']:+.2f} {ends} ({tally(rows['verdict'], who).text})"
