@@ -243,6 +243,18 @@ def presets() -> pd.DataFrame:
     return plans.set_index("name")
 
 
+def reports() -> dict[str, tuple[int, int]]:
+    """Count the printed numbers of each report that are reproduced, and all of them."""
+    from ropelab.math.numerics.incidents import incidents
+
+    found = incidents()
+    names = found["source"].str.extract(r"github\.com/[\w.-]+/([\w.-]+)/\w+/(\d+)")
+    verdicts = (found["verdict"] == "agrees").groupby(
+        (names[0] + " " + names[1]).fillna(found["source"]), sort=False
+    )
+    return {name: (int(one.sum()), len(one)) for name, one in verdicts}
+
+
 def encodings(name: str, order: Sequence[str]) -> str:
     """A row per encoding: recall by the worst seed and the mean, 4 times further, and text."""
     from ropelab.models.encoding.registry import ENCODINGS
@@ -283,7 +295,17 @@ def environment() -> jinja2.Environment:
         autoescape=False,
     )
     made.filters |= {"f2": f2, "f3": f3, "sci": sci, "roughly": roughly}
-    functions = (run, row, bounds, rejected_as_printed, presets, encodings, by_context, interval)
+    functions = (
+        run,
+        row,
+        bounds,
+        rejected_as_printed,
+        presets,
+        reports,
+        encodings,
+        by_context,
+        interval,
+    )
     made.globals |= {function.__name__: function for function in functions}
     made.globals |= {"count_verdicts": count_verdicts, "zip": zip, "only": only}
     return made
