@@ -14,21 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.models.tasks.config import (
-    CorpusPath,
-    Documents,
-    Heads,
-    In,
-    Layers,
-    On,
-    RotatedHeadDim,
-    Seeds,
-    ShapedConfig,
-    Steps,
-    TokensPerStep,
-    TrainLen,
-    Width,
-)
+from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, TrainLen
 from ropelab.runs.config import AsList, Bases, Count
 
 if TYPE_CHECKING:
@@ -55,20 +41,12 @@ class BaseEmpiricalConfig(ShapedConfig):
     train_len: TrainLen = 256
     tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
         ("text", "copy", "recall"),
+        min_length=1,
         description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
     )
-    layers: Layers = 2
-    width: Width = 128
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64
-    steps: Steps = 800
-    tokens_per_step: TokensPerStep = 2048
-    seeds: Seeds = (0,)
-    documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance")
-    corpus: CorpusPath = ""
-    device: On = "auto"
-    dtype: In = "auto"
 
     @field_validator("bases")
     @classmethod
@@ -80,8 +58,6 @@ class BaseEmpiricalConfig(ShapedConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
-        if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy, recall")
         return self
 
     @property

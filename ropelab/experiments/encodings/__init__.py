@@ -6,9 +6,8 @@ are the facts that tables of encodings usually put into adjectives: parameters, 
 caches, sense of order.
 
 What it cannot show: how large models rank. A small model trained for minutes learns some encodings
-faster than others, and a long training may end differently. Every encoding
-runs as its paper states it, trained by one recipe and without the tricks that later made some of
-them reach farther.
+faster than others, and a long training may end differently. Every encoding runs as its paper states
+it, trained by one recipe and without the tricks that later made some of them reach farther.
 """
 
 from typing import Annotated, Literal, Self
@@ -16,24 +15,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.errors import unknown_name
-from ropelab.models.encoding.registry import ENCODINGS
-from ropelab.models.tasks.config import (
-    CorpusPath,
-    Documents,
-    FirstWindow,
-    HeadDim,
-    Heads,
-    In,
-    Layers,
-    On,
-    Seeds,
-    ShapedConfig,
-    Steps,
-    TestLen,
-    TokensPerStep,
-    TrainLen,
-    Width,
-)
+from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD
+from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import AsList, Count, Names
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
@@ -43,9 +26,7 @@ CANNOT_SHOW = (
 )
 VERSION = 4
 BODY = "ropelab.experiments.encodings.quality"
-STANDARD = tuple(name for name, record in ENCODINGS.items() if record.standard)
-# Measured only where they are named.
-FURTHER = tuple(name for name in ENCODINGS if name not in STANDARD)
+# Below this many tokens the grids of positions degenerate.
 SHORTEST = 64
 
 
@@ -55,25 +36,17 @@ class EncodingsConfig(ShapedConfig):
     train_len: TrainLen = 512
     test_len: TestLen = 2048
     encodings: Names = Field(
-        STANDARD,
+        tuple(STANDARD),
         description=f"position encodings to compare; there are also {', '.join(FURTHER)}",
     )
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
-        ("text", "copy"), description="what is measured: text, copy (symbols among symbols)"
+        ("text", "copy"),
+        min_length=1,
+        description="what is measured: text, copy (symbols among symbols)",
     )
-    layers: Layers = 2
-    width: Width = 128
-    heads: Heads = 4
-    head_dim: HeadDim = 32
-    steps: Steps = 800
     tokens_per_step: TokensPerStep = 4096
     first_window: FirstWindow = 16
-    seeds: Seeds = (0,)
-    documents: Documents = 50
     sequences: Count = Field(8, description="copy sequences per distance")
-    corpus: CorpusPath = ""
-    device: On = "auto"
-    dtype: In = "auto"
 
     @field_validator("encodings")
     @classmethod
@@ -95,8 +68,6 @@ class EncodingsConfig(ShapedConfig):
                     f"head_dim must be at least {least} for {name}, which rotates "
                     f"1/{least // 2} of it, got {self.head_dim}"
                 )
-        if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy")
         return self
 
 

@@ -13,25 +13,9 @@ where the scheme `without(band=...)` was trained.
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from ropelab.models.tasks.config import (
-    CorpusPath,
-    Documents,
-    FirstWindow,
-    HeadDim,
-    Heads,
-    In,
-    Layers,
-    On,
-    Seeds,
-    ShapedConfig,
-    Steps,
-    TestLen,
-    TokensPerStep,
-    TrainLen,
-    Width,
-)
+from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
 from ropelab.runs.config import AsList, Base, Count, Names
 
 if TYPE_CHECKING:
@@ -62,8 +46,7 @@ SCHEMES = (
     "without(band=slow)",
     "p_rope(p=0)",
 )
-TaskName = Literal["text", "copy", "nearer"]
-BandName = Literal["fast", "middle", "slow"]
+# Below this many tokens the grids of positions degenerate.
 SHORTEST = 64
 
 
@@ -74,52 +57,33 @@ class FrequenciesConfig(ShapedConfig):
     test_len: TestLen = 512
     schemes: Names = Field(
         SCHEMES,
+        min_length=1,
         description="frequencies to train with: one(period=...), spaced(n=..., uniform=...), "
         "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
         "other change of frequencies; the first is what the others are compared with",
     )
-    bands: Annotated[tuple[BandName, ...], AsList] = Field(
+    bands: Annotated[tuple[Literal["fast", "middle", "slow"], ...], AsList] = Field(
         ("fast", "middle", "slow"),
         description="thirds of the frequencies to take away from the trained model of the first "
         "scheme",
     )
-    tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
+    tasks: Annotated[tuple[Literal["text", "copy", "nearer"], ...], AsList] = Field(
         ("text", "copy", "nearer"),
+        min_length=1,
         description="what is measured: text, copy (symbols among symbols), nearer (the nearer of "
         "two values)",
     )
     base: Base = Field(10000.0, description="base of the frequencies of unscaled RoPE")
-    layers: Layers = 2
-    width: Width = 128
-    heads: Heads = 4
-    head_dim: HeadDim = 32
     steps: Steps = 600
-    tokens_per_step: TokensPerStep = 2048
     first_window: FirstWindow = 16
-    seeds: Seeds = (0,)
-    documents: Documents = 50
     sequences: Count = Field(16, description="sequences per distance and length of context")
     draws: Count = Field(
         200, le=2**16, description="random queries and keys of the arithmetic part"
     )
-    corpus: CorpusPath = ""
-    device: On = "auto"
-    dtype: In = "auto"
-
-    @field_validator("schemes")
-    @classmethod
-    def _some(cls, schemes: tuple[str, ...]) -> tuple[str, ...]:
-        if not schemes:
-            raise ValueError(
-                "must name at least one change of frequencies, such as one(period=1e6)"
-            )
-        return schemes
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
-        if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy, nearer")
         if self.bands and self.head_dim < 2 * 3:
             raise ValueError(
                 f"head_dim must be at least 6 for three bands of pairs, got {self.head_dim}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import unknown_name
 
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 # Keeps an encoding's draws apart from those of a model with the same seed (32 bits count).
 RANDOM_STREAM = 2**31
 
-# Where positions enter: at the embeddings (or nowhere), as vectors in the scores, as numbers added
-# to the scores, or by rotating queries and keys.
-Family = Literal["embeddings", "scores", "bias", "rotation"]
+# Where positions enter, by the file of a class: at the embeddings (or nowhere), as vectors in the
+# scores, as numbers added to the scores, or by rotating queries and keys.
+FAMILIES = {
+    "base": "embeddings",
+    "absolute": "embeddings",
+    "relative": "scores",
+    "biases": "bias",
+    "rope": "rotation",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +50,6 @@ class Record:
 
     Attributes:
         label: its name in figures.
-        family: where positions enter.
         source: paper, and section or equation where it helps.
         make: module and class (or class method) in ropelab.models.encoding; those of its
             parameters that are fields of `Shape` are taken from there.
@@ -52,18 +57,20 @@ class Record:
         per_layer: every layer gets one of its own.
         parameters: how many it adds to the model, as a formula in the fields of `Shape`.
         claim: statement of its paper about positions beyond the trained ones.
-        standard: compared by default; the others are only where they are named.
     """
 
     label: str
-    family: Family
     source: str
     make: str
     options: Mapping[str, Any] = field(default_factory=dict)
     per_layer: bool = False
     parameters: str = "0"
     claim: str = "none"
-    standard: bool = False
+
+    @property
+    def family(self) -> str:
+        """Where positions enter, one of FAMILIES."""
+        return FAMILIES[self.make.partition(".")[0]]
 
     @property
     def least_head_dim(self) -> int:
@@ -71,142 +78,117 @@ class Record:
         return int(2 / self.options.get("share", 1.0))
 
 
-ENCODINGS: dict[str, Record] = {
+# Compared by default.
+STANDARD: dict[str, Record] = {
     "nope": Record(
         label="none (NoPE)",
-        family="embeddings",
         source="Kazemnejad et al. 2023, arXiv:2305.19466",
         make="base.Encoding",
         claim="order is learned from the causal mask; generalises to longer inputs than RoPE",
-        standard=True,
     ),
     "sinusoidal": Record(
         label="sinusoidal",
-        family="embeddings",
         source="Vaswani et al. 2017, arXiv:1706.03762, section 3.5",
         make="absolute.Sinusoidal",
         claim="may allow the model to extrapolate to longer sequences",
-        standard=True,
     ),
     "learned": Record(
         label="learned",
-        family="embeddings",
         source="Gehring et al. 2017, arXiv:1705.03122, section 3.1",
         make="absolute.Learned",
         parameters="trained_len * width",
         claim="none: no vector exists beyond the table",
-        standard=True,
     ),
     "shaw": Record(
         label="Shaw",
-        family="scores",
         source="Shaw et al. 2018, arXiv:1803.02155, equations 3 and 4, k = 16",
         make="relative.Shaw",
         per_layer=True,
         parameters="layers * 2 * (16 + 1) * head_dim",
         claim="clipping enables the model to generalise to unseen lengths",
-        standard=True,
     ),
     "t5": Record(
         label="T5 bias",
-        family="bias",
         source="Raffel et al. 2019, arXiv:1910.10683, section 2.1",
         make="biases.T5",
         parameters="32 * heads",
         claim="none: far distances share the last bucket",
-        standard=True,
     ),
     "transformer_xl": Record(
         label="Transformer-XL",
-        family="scores",
         source="Dai et al. 2019, arXiv:1901.02860, section 3.3",
         make="relative.TransformerXL",
         per_layer=True,
         parameters="layers * (width * heads * head_dim + 2 * heads * head_dim)",
         claim="generalises to longer attention lengths than trained on",
-        standard=True,
     ),
     "deberta": Record(
         label="DeBERTa",
-        family="scores",
         source="He et al. 2020, arXiv:2006.03654, equation 4, causal",
         make="relative.Deberta",
         parameters="trained_len * width + layers * 2 * width * heads * head_dim",
         claim="distances from the table's end on look the same",
-        standard=True,
     ),
     "alibi": Record(
         label="ALiBi",
-        family="bias",
         source="Press et al. 2021, arXiv:2108.12409",
         make="biases.Alibi",
         claim="trained short, it tests long at no loss",
-        standard=True,
     ),
     "kerple_log": Record(
         label="Kerple (log)",
-        family="bias",
         source="Chi et al. 2022, arXiv:2205.09921",
         make="biases.KerpleLog",
         parameters="2 * heads",
         claim="extrapolates better than ALiBi",
-        standard=True,
     ),
     "kerple_power": Record(
         label="Kerple (power)",
-        family="bias",
         source="Chi et al. 2022, arXiv:2205.09921",
         make="biases.KerplePower",
         parameters="2 * heads",
         claim="extrapolates",
-        standard=True,
     ),
     "fire": Record(
         label="FIRE",
-        family="bias",
         source="Li et al. 2023, arXiv:2310.04418",
         make="biases.Fire",
         per_layer=True,
         parameters="layers * (2 + 2 * 32 + 32 * heads + heads)",
         claim="generalises to longer contexts by interpolating distances",
-        standard=True,
     ),
     "rope": Record(
         label="RoPE",
-        family="rotation",
         source="Su et al. 2021, arXiv:2104.09864, eq. 34; halves paired",
         make="rope.Rope.unscaled",
         claim="flexible in sequence length",
-        standard=True,
     ),
     "rope_interleaved": Record(
         label="RoPE, interleaved",
-        family="rotation",
         source="Su et al. 2021, arXiv:2104.09864, eq. 34; neighbours paired",
         make="rope.Rope.unscaled",
         options={"pairing": "interleaved"},
         claim="flexible in sequence length",
-        standard=True,
     ),
     "rope_partial": Record(
         label="RoPE, a quarter",
-        family="rotation",
         source="Black et al. 2022, arXiv:2204.06745: a quarter of each head is turned",
         make="rope.Rope.unscaled",
         options={"share": 0.25},
         claim="none; as good as turning all",
-        standard=True,
     ),
+}
+
+# Compared only where they are named.
+FURTHER: dict[str, Record] = {
     "xpos": Record(
         label="xPos",
-        family="rotation",
         source="Sun et al. 2022, arXiv:2212.10554, without its blockwise attention",
         make="rope.XPos.unscaled",
         claim="extrapolates better than RoPE, as scores decay with the distance",
     ),
     "mla": Record(
         label="RoPE, separate key",
-        family="rotation",
         source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3; half of each head turns",
         make="rope.Decoupled",
         options={"share": 0.5},
@@ -214,14 +196,12 @@ ENCODINGS: dict[str, Record] = {
     ),
     "rope_values": Record(
         label="RoPE, values too",
-        family="rotation",
         source="RoPE with values turned like keys, which Su et al. 2021 leave alone",
         make="rope.RopeValues.unscaled",
         claim="none: absolute positions reach the output",
     ),
     "rope_values_back": Record(
         label="RoPE, values there and back",
-        family="rotation",
         source="values turned like keys, outputs turned back by the query's position",
         make="rope.RopeValues.unscaled",
         options={"back": True},
@@ -229,7 +209,6 @@ ENCODINGS: dict[str, Record] = {
     ),
     "tupe": Record(
         label="TUPE",
-        family="bias",
         source="Ke et al. 2020, arXiv:2006.15595, TUPE-R",
         make="biases.Tupe",
         parameters="trained_len * width + 2 * width * heads * head_dim + 32 * heads",
@@ -237,21 +216,18 @@ ENCODINGS: dict[str, Record] = {
     ),
     "multiplied": Record(
         label="sinusoidal, multiplied",
-        family="embeddings",
         source="the code of Vaswani et al. 2017 as a factor; compare Wang et al. 2019, "
         "arXiv:1912.12333, with complex factors",
         make="absolute.Multiplied",
     ),
     "concatenated": Record(
         label="sinusoidal, beside",
-        family="embeddings",
         source="the code of Vaswani et al. 2017 beside the embedding, and a layer behind both",
         make="absolute.Concatenated",
         parameters="2 * width * width",
     ),
     "polynomial": Record(
         label="polynomial",
-        family="bias",
         source="a function of the distance that tutorials list: 1, r, r^2, r^3",
         make="biases.Polynomial",
         parameters="4 * heads",
@@ -259,14 +235,12 @@ ENCODINGS: dict[str, Record] = {
     ),
     "sines": Record(
         label="sines and cosines",
-        family="bias",
         source="a function of the distance that tutorials list, with the code's frequencies",
         make="biases.Sines",
         parameters="heads * head_dim",
     ),
     "exponential": Record(
         label="exponential",
-        family="bias",
         source="a function of the distance that tutorials list",
         make="biases.Exponential",
         parameters="2 * heads",
@@ -274,7 +248,6 @@ ENCODINGS: dict[str, Record] = {
     ),
     "gaussian": Record(
         label="Gaussian",
-        family="bias",
         source="a function of the distance that tutorials list",
         make="biases.Gaussian",
         parameters="3 * heads",
@@ -282,7 +255,6 @@ ENCODINGS: dict[str, Record] = {
     ),
     "learned_distance": Record(
         label="learned, by distance",
-        family="bias",
         source="a number per distance without clipping, as in windows of Liu et al. 2021, "
         "arXiv:2103.14030",
         make="biases.LearnedDistance",
@@ -291,13 +263,14 @@ ENCODINGS: dict[str, Record] = {
     ),
     "convolution": Record(
         label="convolution",
-        family="bias",
         source="a kernel of 16 distances, as tutorials list it",
         make="biases.Convolution",
         parameters="16 * heads",
         claim="none: blind beyond the kernel",
     ),
 }
+
+ENCODINGS = STANDARD | FURTHER
 
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":

@@ -58,8 +58,14 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
     path = folder / FILE
     if not os.path.lexists(path):
         return []
-    tensors = _undamaged(path)
-    if tensors is None:
+    try:
+        tensors = load_file(path) if path.is_file() else {}
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from None
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        tensors = {}
+    written = tensors.pop(HASH, None)
+    if written is None or not torch.equal(written, hash_of(tensors)):
         say(f"{path} is not what was written: training begins again")
         remove(path)
         return []
@@ -77,20 +83,6 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
         message = f"cannot continue from {path} (delete it to start over): {error}"
         raise MachineError(message) from None
     return tensors["losses"].tolist()
-
-
-def _undamaged(path: Path) -> dict[str, Tensor] | None:
-    """Return the tensors of a checkpoint, None if it is damaged."""
-    if not path.is_file():
-        return None
-    try:
-        tensors = load_file(path)
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from None
-    except (SafetensorError, ValueError, KeyError, RuntimeError):
-        return None
-    written = tensors.pop(HASH, None)
-    return tensors if written is not None and torch.equal(written, hash_of(tensors)) else None
 
 
 def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:

@@ -76,20 +76,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents to learn from and documents to measure on.
+    """Documents to learn from and documents to measure on."""
 
-    Attributes:
-        name: for messages.
-        training, held_out: bytes of each document, in an order that depends on content only.
-        origins: name and kind ("tests", "code", ...) of each held-out document.
-        fingerprint: sha256 over both halves; it changes whenever any result could.
-    """
-
-    name: str
+    name: str  # for messages
+    # Bytes of each document, in an order that depends on content only.
     training: tuple[bytes, ...]
     held_out: tuple[bytes, ...]
-    origins: tuple[Origin, ...]
-    fingerprint: str
+    origins: tuple[Origin, ...]  # of each held-out document
+    fingerprint: str  # sha256 over both halves; it changes whenever any result could
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
         """Return the training batch of one step: windows from inside documents.
@@ -102,13 +96,9 @@ class Corpus:
         places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
         draws = random.integers(places[-1], size=rows)
         documents = np.searchsorted(places, draws, side="right") - 1
-        picked = [
-            np.frombuffer(long_enough[document], np.uint8, window, draw - places[document])
-            for document, draw in zip(documents, draws, strict=True)
-        ]
-        tokens = torch.from_numpy(np.stack(picked).astype(np.int64))
+        texts = [long_enough[document] for document in documents]
         scored = (torch.arange(window) > 0).expand(rows, window)
-        return Batch(tokens, scored)
+        return Batch(_cut(texts, draws - places[documents], window), scored)
 
     def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
         """Return one window of `length` bytes from each of `documents` held-out documents.
@@ -125,11 +115,7 @@ class Corpus:
         # From a place drawn once per document: not only heads of files (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
         starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
-        windows = [
-            np.frombuffer(text, np.uint8, length, start)
-            for text, start in zip(texts, starts, strict=False)
-        ]
-        return torch.from_numpy(np.stack(windows).astype(np.int64))
+        return _cut(texts[:documents], starts, length)
 
     def held_out_origins(self, length: int, documents: int) -> tuple[Origin, ...]:
         """Return name and kind of each document of `held_out_windows`."""
@@ -146,15 +132,15 @@ class Corpus:
         self.held_out_windows(length, documents)
 
 
-def read_corpus(path: Path | None, piece: int) -> Corpus:
-    """Read a corpus.
+def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
+    """Return `length` bytes of each text from its start on, as tokens."""
+    windows = zip(texts, starts, strict=True)
+    cut = [np.frombuffer(text, np.uint8, length, start) for text, start in windows]
+    return torch.from_numpy(np.stack(cut).astype(np.int64))
 
-    Args:
-        path: a text file, a folder of them, or None for the standard library of this Python.
-        piece: into how many bytes the held-out end of a single file is cut (one document each).
-    Raises:
-        InputError: nothing there, nothing readable, or no text in it.
-    """
+
+def read_corpus(path: Path | None, piece: int) -> Corpus:
+    """Read a corpus, as `read_documents`; `piece`: bytes of each document from a single file."""
     name, documents = read_documents(path)
     if path is None or path.is_dir():
         return from_documents(name, documents)
@@ -165,7 +151,7 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
     """Return a corpus's name in messages, and all of its documents; of a file there is one.
 
     Args:
-        path: as for `read_corpus`.
+        path: a text file, a folder of them, or None for the standard library of this Python.
     Raises:
         InputError: nothing there, nothing readable, or no text in it.
     """
@@ -176,7 +162,8 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
         single = not path.is_dir()
         files = [path] if single else sorted(path.rglob("*"))
         if not single:
-            files = [p for p in files if p.is_file() and not _hidden(p.relative_to(path))]
+            hidden = {p for p in files if "/." in f"/{p.relative_to(path).as_posix()}"}
+            files = [p for p in files if p.is_file() and p not in hidden]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
     if single and not os.path.lexists(path):
@@ -254,11 +241,7 @@ def source_of(place: Path) -> str:
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file, to see changes without reading.
-
-    Args:
-        path: as for `read_corpus`.
-    """
+    """Return name, size and time of change of every file, to see changes without reading."""
     if path is None:
         files = _library_files(Path(sysconfig.get_path("stdlib")))
     else:
@@ -273,10 +256,6 @@ def _library_files(root: Path) -> list[Path]:
         inside[:] = [name for name in inside if name not in SKIPPED_FOLDERS]
         files += [Path(folder, name) for name in names if name.endswith(".py")]
     return sorted(files)
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -> list[Document]:

@@ -2,12 +2,11 @@
 
 One causal pass over a long text gives the loss at every position with all of its context, so no
 window has to be slid over it; only the sliding-window baseline does that, because there the short
-context is the point. One value per token comes back, on the CPU. A loss is computed in float32 from
-the logits; the products before it are in the number format of the model's weights, or of the
-autocast that the caller has opened around it (`ropelab.runs.machine.computing_in`).
+context is the point. One value per token comes back, on the CPU. Products are in the number format
+of the weights, or of the autocast that the caller has opened (`ropelab.runs.machine.computing_in`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -41,17 +40,30 @@ class Readable(Protocol):
         ...
 
 
-def row_blocks(tokens: Int[Tensor, "rows tokens"]) -> Iterator[Int[Tensor, "block tokens"]]:
-    """Yield rows in blocks of about TOKENS_PER_PASS tokens, on the device they are on."""
-    yield from tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1]))
-
-
-def _chunk(model: Readable, rows: int) -> int:
-    """Return how many positions of each row are turned into logits at once."""
-    return max(1, LOGITS_PER_CHUNK // (rows * model.size.vocabulary))
-
-
 @torch.inference_mode()
+def _each_prediction(
+    model: Readable,
+    tokens: Int[Tensor, "rows tokens"],
+    score: Callable[[Tensor, Tensor], Tensor],
+    dtype: torch.dtype,
+    last: int | None = None,
+) -> Tensor:
+    """Return `score(logits, tokens)` for every prediction, or the `last` ones of each row."""
+    found = []
+    for block in tokens.split(max(1, TOKENS_PER_PASS // tokens.shape[1])):
+        block = block.to(model.head.weight.device)
+        keep = slice(-(last or block.shape[1] - 1), None)
+        hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
+        # Results go to one place: kept apart, they would be between freed logits and hold those.
+        values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
+        size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
+        parts = (whole.split(size, dim=1) for whole in (hidden, targets, values))
+        for h, t, out in zip(*parts, strict=True):
+            out.copy_(score(model.head(h), t))
+        found.append(values.cpu())
+    return torch.cat(found)
+
+
 def token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
@@ -61,32 +73,20 @@ def token_losses(
         tokens: n + 1 tokens a row give n predictions.
         last: only the last so many predictions of each row.
     """
-    found = []
-    for block in row_blocks(tokens):
-        block = block.to(model.head.weight.device)
-        keep = slice(-(last or block.shape[1] - 1), None)
-        hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
-        # Results go to one place: kept apart, they would be between freed logits and hold those.
-        losses = torch.empty(targets.shape, device=targets.device)
-        size = _chunk(model, len(block))
-        parts = (whole.split(size, dim=1) for whole in (hidden, targets, losses))
-        for h, t, out in zip(*parts, strict=True):
-            logits = model.head(h).flatten(0, 1).float()
-            out.copy_(cross_entropy(logits, t.flatten(), reduction="none").view(t.shape))
-        found.append(losses.cpu())
-    return torch.cat(found)
+
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        # float32, whatever the autocast: bfloat16 logits have steps of 0.06 at 8 to 16.
+        flat = cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
+        return flat.view(targets.shape)
+
+    return _each_prediction(model, tokens, loss, torch.float32, last)
 
 
-@torch.inference_mode()
-def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+def _token_hits(model: Readable, tokens: Tensor) -> Tensor:
     """Return whether each token is the most probable one given all before it in its row."""
-    found = []
-    for block in row_blocks(tokens):
-        block = block.to(model.head.weight.device)
-        hidden = model.hidden(block[:, :-1]).split(_chunk(model, len(block)), dim=1)
-        guess = torch.cat([model.head(part).argmax(dim=-1) for part in hidden], dim=1)
-        found.append((guess == block[:, 1:]).cpu())
-    return torch.cat(found)[:, -(last or 0) :]
+    return _each_prediction(
+        model, tokens, lambda logits, targets: logits.argmax(dim=-1) == targets, torch.bool
+    )
 
 
 def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
@@ -119,7 +119,11 @@ def sliding_correct(
     """
     asked = batch.scored[:, 1:]
     first = int(asked.any(dim=0).nonzero()[0])
-    hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
+
+    def hits_of(tokens: Tensor, last: int | None) -> Tensor:
+        return _token_hits(model, tokens)[:, -(last or 0) :]
+
+    hits = _sliding(hits_of, batch.tokens, window, stride, first)
     return hits[asked].view(len(asked), -1)
 
 

@@ -42,6 +42,12 @@ class ModelSize:
     heads: int
     head_dim: int
 
+    @property
+    def matrices(self) -> int:
+        """The number of weights of all layers."""
+        inner = self.heads * self.head_dim
+        return self.layers * (4 * inner * self.width + 8 * self.width**2)
+
 
 @dataclass
 class Cache:
@@ -236,7 +242,3 @@ class LanguageModel(nn.Module):
     ) -> Float[Tensor, "batch tokens vocabulary"]:
         """Return logits of the next token at every position. With a `cache`, tokens continue it."""
         return self.head(self.hidden(tokens, cache))
-
-    def parameter_count(self) -> int:
-        """Count the numbers that training may change, those of the encoding included."""
-        return sum(p.numel() for p in self.parameters() if p.requires_grad)

@@ -3,7 +3,7 @@
 Each is a pure function of its arguments, the same for every model and method. The questions end the
 row. Before them are distractors everywhere: random symbols, or given tokens (real text) with the
 symbols among them. The answer occurs once more, `distance` tokens before the question; in
-`nearer_trials` its key occurs a third time, further back, with another value.
+`recall_trials` its key may occur a third time, further back, with another value.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ def copy_trials(
         ValueError: a row is too short for both, the distance is too short for anything to be
             scored, or the background has another shape.
     """
-    size = min(distance, length - distance, _questions(background))
+    size = min(distance, length - distance, QUESTIONS if background is None else HIDDEN)
     if size <= CUE:
         raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
     random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
@@ -43,55 +43,34 @@ def copy_trials(
     stretch = random_symbols(random, rows, size)
     tokens[:, _places(length, size, 0)] = stretch
     tokens[:, _places(length, size, distance)] = stretch
-    return _batch(tokens, np.arange(length) >= length - size + CUE)
+    scored = torch.arange(length) >= length - size + CUE
+    return Batch(torch.from_numpy(tokens), scored.expand(rows, length))
 
 
 def recall_trials(
-    seed: int, distance: int, length: int, rows: int, background: Background | None = None
+    seed: int,
+    distance: int,
+    length: int,
+    rows: int,
+    background: Background | None = None,
+    *,
+    further: int | None = None,
 ) -> Batch:
     """Ask for records, a key and a value, exactly `distance` back; the value is scored.
 
     Args:
-        background: the tokens around both; None: random symbols.
+        background: the tokens around them; None: random symbols.
+        further: a greater distance, at which the key occurs as well. The value there, at
+            `tokens[:, t - further]`, is always another, and the nearer one's is right.
     Raises:
-        ValueError: a row is too short for both, or the background has another shape.
-    """
-    return _look_ups(seed, distance, None, length, rows, background)
-
-
-def nearer_trials(
-    seed: int,
-    distance: int,
-    further: int,
-    length: int,
-    rows: int,
-    background: Background | None = None,
-) -> Batch:
-    """Ask for keys that occur `distance` and `further` back: the nearer one's value is scored.
-
-    The value at the further one, at `tokens[:, t - further]`, is always another.
-
-    Args:
-        further: a greater distance.
-        background: the tokens around all three; None: random symbols.
-    Raises:
-        ValueError: a row is too short, too little is between the two, or the background has
+        ValueError: a row is too short, too little is between the records, or the background has
             another shape.
     """
-    return _look_ups(seed, distance, further, length, rows, background)
-
-
-def _look_ups(
-    seed: int,
-    distance: int,
-    further: int | None,
-    length: int,
-    rows: int,
-    background: Background | None,
-) -> Batch:
     furthest = distance if further is None else further
     between = distance if further is None else min(distance, further - distance)
-    size = min(between, length - furthest, _questions(background)) // RECORD * RECORD
+    questions = QUESTIONS if background is None else HIDDEN
+    size = min(between, length - furthest, questions) // RECORD * RECORD
+    # The last word keeps the draws apart: 0 for copies, 1 for recall, else the further distance.
     random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
     tokens = _context(random, rows, length, background)
     records = random_symbols(random, rows, size)
@@ -110,7 +89,7 @@ def _look_ups(
     )
     scored = np.zeros(length, np.bool_)
     scored[_places(length, size, 0)] = asked & value
-    return _batch(tokens, scored)
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(rows, length))
 
 
 def _places(length: int, size: int, distance: int) -> slice:
@@ -121,10 +100,6 @@ def _places(length: int, size: int, distance: int) -> slice:
     return slice(start, start + size)
 
 
-def _questions(background: Background | None) -> int:
-    return QUESTIONS if background is None else HIDDEN
-
-
 def _context(
     random: np.random.Generator, rows: int, length: int, background: Background | None
 ) -> np.ndarray:
@@ -133,7 +108,3 @@ def _context(
     if background.shape != (rows, length):
         raise ValueError(f"the background is {tuple(background.shape)}, not {(rows, length)}")
     return background.numpy().copy()
-
-
-def _batch(tokens: np.ndarray, scored: np.ndarray) -> Batch:
-    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(tokens.shape))

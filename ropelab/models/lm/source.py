@@ -38,30 +38,18 @@ TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
 
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
-    """Shares of the stretches in a window; the rest is text.
+    """Shares of the stretches in a window; the rest is text."""
 
-    Attributes:
-        quotations: share of copies of an earlier stretch; where the text before is shorter than
-            that, more text takes the place.
-        symbols: share of random symbols.
-        look_ups: share of look-ups, each a record whose value is scored.
-        contested: share of the records whose key an earlier record has, too, with another value:
-            the nearer one counts.
-        shortest: tokens in the shortest stretch; the longest is `longest` of the window.
-        longest: as a share of the window.
-        far: share of quotations and look-ups whose distance is uniform instead of log-uniform.
-        periodic_steps: first steps, in which rows are periodic symbols.
-        periodic_window: tokens in such a row at most; there are more rows then. In rows of 16
-            copying is found in a third of the steps that it takes in rows of 64.
-    """
-
-    quotations: float = 0.35
+    quotations: float = 0.35  # text instead where too little is before to be quoted
     symbols: float = 0.3
-    look_ups: float = 0.15
+    look_ups: float = 0.15  # records whose value is scored
+    # Records whose key an earlier record has, too, with another value: the nearer one counts.
     contested: float = 0.5
-    shortest: int = 8
-    longest: float = 1 / 2
-    far: float = 0.3
+    shortest: int = 8  # tokens in a stretch
+    longest: float = 1 / 2  # of the window
+    far: float = 0.3  # quotations and look-ups whose distance is uniform instead of log-uniform
+    # First steps, in which rows are periodic symbols, and tokens in such a row at most. In rows of
+    # 16 copying is found in a third of the steps that it takes in rows of 64.
     periodic_steps: int = 160
     periodic_window: int = 16
 
@@ -115,19 +103,12 @@ def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int
 
 @dataclass(frozen=True)
 class Stretches:
-    """Every token's stretch, in arrays of shape [rows, window].
+    """Every token's stretch, in arrays of shape [rows, window]."""
 
-    Attributes:
-        number: its number in the row.
-        kind: TEXT, QUOTATION, SYMBOLS or LOOK_UPS.
-        start: the place of its first token.
-        length: in tokens, those included that the end of the window cuts off.
-    """
-
-    number: np.ndarray
-    kind: np.ndarray
-    start: np.ndarray
-    length: np.ndarray
+    number: np.ndarray  # in the row
+    kind: np.ndarray  # TEXT, QUOTATION, SYMBOLS or LOOK_UPS
+    start: np.ndarray  # the place of its first token
+    length: np.ndarray  # in tokens, those included that the end of the window cuts off
 
     @property
     def inside(self) -> np.ndarray:
@@ -135,10 +116,7 @@ class Stretches:
         return np.arange(self.start.shape[1]) - self.start
 
     def records(self, kind: int) -> np.ndarray:
-        """Return the first tokens of whole records in stretches of one kind.
-
-        Places in the flattened batch, ascending.
-        """
+        """Return the places of first tokens of whole records, ascending in the flattened batch."""
         whole = np.arange(self.start.shape[1]) + RECORD <= self.start + self.length
         whole[:, 1 - RECORD :] = False
         return np.flatnonzero((self.kind == kind) & whole & (self.inside % RECORD == 0))
@@ -167,15 +145,21 @@ def draw_stretches(
 
 
 def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray) -> Batch:
-    """Windows of the mixture, over rows of text that are as long as the window.
+    """Return windows of the mixture, over rows of text that are as long as the window.
 
     Every token first gets the place that it is taken from: its own, a quoted token's, or a
     record's. Then places are followed to their origin, and text and symbols filled in there.
     """
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
-    distance = quoted_distances(mixture, random, stretches)
-    origin = np.arange(rows * window) - distance.ravel()
+    # A quotation's source ends before the quotation begins, and is anywhere before that.
+    share, which = (
+        np.take_along_axis(random.random((rows, window)), stretches.number, axis=1)
+        for _ in range(2)
+    )
+    distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
+    origin = np.arange(rows * window)
+    origin -= np.where(stretches.kind == QUOTATION, distance, 0).ravel()
     answers = add_look_ups(mixture, random, stretches, origin)
 
     is_text = stretches.kind == TEXT
@@ -188,21 +172,6 @@ def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray)
     # Quoted since, or drawn twice by chance, a key may have another nearest value: not scored then.
     known = ngram_predictions(filled, KEY) == filled
     return Batch(filled, torch.from_numpy(scored) | (torch.from_numpy(answers) & known))
-
-
-def quoted_distances(
-    mixture: Mixture, random: np.random.Generator, stretches: Stretches
-) -> np.ndarray:
-    """Draw the distance to the source of each token of a quotation, 0 for others [rows, window].
-
-    At least the length of the quotation, at most all that is before it.
-    """
-    share, which = (
-        np.take_along_axis(random.random(stretches.number.shape), stretches.number, axis=1)
-        for _ in range(2)
-    )
-    distance = drawn_distance(mixture, share, which, stretches.length, stretches.start)
-    return np.where(stretches.kind == QUOTATION, distance, 0)
 
 
 def drawn_distance(
@@ -228,12 +197,8 @@ def add_look_ups(
     """Let look-ups be taken from records among the symbols before them, by changing `origin`.
 
     The records of a row go in pairs. The second of a pair may be asked for, and where its key is
-    contested, the first of the same or of an earlier pair gets that key too.
-
-    Args:
-        origin: the place that every token of the flattened batch is taken from.
-    Returns:
-        True at the values of look-ups [rows, window].
+    contested, the first of the same or of an earlier pair gets that key too. Return True at the
+    values of look-ups [rows, window].
     """
     rows, window = stretches.kind.shape
     records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)

@@ -34,21 +34,13 @@ SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """The data that a model learns.
+    """The data that a model learns."""
 
-    Attributes:
-        name: for people.
-        vocabulary: number of different tokens.
-        batches: makes the batch of a step from a seed, the step, the window and the rows.
-        key: identifies those batches, json-able.
-        supplies: inputs that they are made from.
-    """
-
-    name: str
+    name: str  # for people
     vocabulary: int
-    batches: Callable[[int, int, int, int], Any]
-    key: dict[str, Any]
-    supplies: tuple[Supply, ...] = ()
+    batches: Callable[[int, int, int, int], Any]  # from seed, step, window and rows
+    key: dict[str, Any]  # identifies those batches, json-able
+    supplies: tuple[Supply, ...] = ()  # inputs that they are made from
 
     def data(self, seed: int) -> Data:
         """Return the batches of one training seed."""
@@ -57,27 +49,17 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The description of a trained model.
-
-    Attributes:
-        size: its shape; the vocabulary must be the task's.
-        seed: of the initial weights and of the batches.
-        encoding: makes the encoding it is trained with.
-        encoding_key: identifies that encoding, json-able.
-        dtype: the number format it is trained in.
-        start: the trained model whose weights this one starts from, None: from random ones.
-        fused: whether its attention runs in a fused kernel; else memory holds all scores. It
-            changes no weights, and is not part of the key.
-    """
+    """The description of a trained model."""
 
     task: Task
-    size: ModelSize
+    size: ModelSize  # its vocabulary is the task's
     recipe: Recipe
-    seed: int
+    seed: int  # of the initial weights and of the batches
     encoding: Callable[[], Encoding]
-    encoding_key: dict[str, Any]
+    encoding_key: dict[str, Any]  # identifies that encoding, json-able
     dtype: DtypeName
-    start: "Training | None" = None
+    start: "Training | None" = None  # whose weights this one starts from
+    # Without a fused kernel memory holds all scores. The weights are the same: not in the key.
     fused: bool = True
 
     @property
@@ -108,25 +90,22 @@ class Training:
         return model
 
     def model(self, context: Context, device: str = "cpu") -> LanguageModel:
-        """Return the trained model, in evaluation mode; training is finished first if need be.
-
-        Raises:
-            MachineError: training diverged, or a checkpoint cannot be read or written.
-        """
+        """Return the trained model alone, as `model_and_losses`."""
         return self.model_and_losses(context, device)[0]
 
     def model_and_losses(
         self, context: Context, device: str = "cpu"
     ) -> tuple[LanguageModel, list[float]]:
-        """Return the trained model and the loss of each step, in nats per scored token."""
-        model = self.untrained(context, device)
+        """Return the trained model, in evaluation mode, and the loss of each step per token.
+
+        Raises:
+            MachineError: training diverged, or a checkpoint cannot be read or written.
+        """
+        model, data = self.untrained(context, device), self.task.data(self.seed)
         doing = "training" if self.start is None else "fine-tuning"
-        line = f"{doing} a model, seed {self.seed}"
+        progress = partial(context.progress, f"{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
-            progress = partial(context.progress, line)
-            losses = train(
-                model, self.task.data(self.seed), self.recipe, folder, progress, self.dtype
-            )
+            losses = train(model, data, self.recipe, folder, progress, self.dtype)
         return model.eval().requires_grad_(False), losses
 
 
@@ -147,6 +126,4 @@ def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
 
 def weights(size: ModelSize) -> int:
     """Count the numbers of a model, its encoding left aside."""
-    inner = size.heads * size.head_dim
-    layer = 4 * inner * size.width + 8 * size.width**2
-    return size.layers * layer + 2 * size.vocabulary * size.width
+    return size.matrices + 2 * size.vocabulary * size.width

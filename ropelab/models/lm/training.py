@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -46,27 +45,17 @@ DIVERGED = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything about a training run except the model, the data and the seed.
-
-    Attributes:
-        steps: optimizer steps in all.
-        window: the trained length, in tokens.
-        tokens_per_step: tokens in a batch; the rows follow from the window of the step.
-        matrix_rate: the highest learning rate of the matrices (Muon) and of biases (AdamW).
-        other_rate: the highest learning rate of everything else (AdamW).
-        warmup: steps over which it rises from 0.
-        weight_decay: decoupled, of the matrices only (arXiv:1711.05101).
-        first_window: where the window starts; equal to `window`, there is no curriculum.
-    """
+    """Everything about a training run except the model, the data and the seed."""
 
     steps: int
-    window: int
-    tokens_per_step: int = 4096
+    window: int  # the trained length, in tokens
+    tokens_per_step: int = 4096  # the rows follow from the window of the step
+    # The highest learning rates: of matrices (Muon) and biases (AdamW), of all else (AdamW).
     matrix_rate: float = 0.02
     other_rate: float = 6e-3
-    warmup: int = 20
-    weight_decay: float = 0.01
-    first_window: int = FIRST_WINDOW
+    warmup: int = 20  # steps over which rates rise from 0
+    weight_decay: float = 0.01  # decoupled, of the matrices only (arXiv:1711.05101)
+    first_window: int = FIRST_WINDOW  # equal to `window`, there is no curriculum
 
     def window_at(self, step: int) -> int:
         """The window of a step: equal shares of the first half for each length before the last."""
@@ -80,11 +69,10 @@ class Recipe:
 
     def stages(self) -> Iterator[tuple[int, int]]:
         """Yield (window, number of steps), from the first window to the last."""
-        shares = 2 * self.doublings
-        edges = [-(-self.steps * stage // shares) for stage in range(self.doublings)]
-        edges = [*edges, -(-self.steps // 2) if self.doublings else 0, self.steps]
+        shares = max(1, 2 * self.doublings)
+        starts = (-(-self.steps * stage // shares) for stage in range(self.doublings + 1))
         windows = [*(self.first_window << stage for stage in range(self.doublings)), self.window]
-        for window, (start, stop) in zip(windows, pairwise(edges), strict=True):
+        for window, (start, stop) in zip(windows, pairwise((*starts, self.steps)), strict=True):
             yield window, stop - start
 
     def rate_at(self, step: int) -> float:
@@ -95,10 +83,8 @@ class Recipe:
         return FINAL_RATE + (1 - FINAL_RATE) * (1 + math.cos(math.pi * share)) / 2
 
 
-class Data(Protocol):
-    """The source of batches: a pure function of the step and the shape."""
-
-    def __call__(self, step: int, window: int, rows: int) -> Batch: ...
+# Batches as a pure function of the step, the window and the number of rows.
+Data = Callable[[int, int, int], Batch]
 
 
 def batch_loss(model: LanguageModel, batch: Batch) -> Float[Tensor, ""]:
@@ -192,7 +178,7 @@ def one_step(
     device = model.head.weight.device
     window = recipe.window_at(step)
     rows = max(1, recipe.tokens_per_step // window)
-    batch = data(step=step, window=window, rows=rows).to(device)
+    batch = data(step, window, rows).to(device)
     with computing_in(dtype, device.type):
         loss = batch_loss(model, batch)
     loss.backward()
@@ -230,7 +216,5 @@ def operations_per_token(size: ModelSize, window: int) -> int:
     """Count the operations of a forward and a backward pass over a window, per token."""
     # Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of
     # attention, half of the window on average, since later keys do not count; backward twice that.
-    inner = size.heads * size.head_dim
-    weights = size.layers * (4 * inner * size.width + 8 * size.width**2)
-    weights += size.vocabulary * size.width
-    return 6 * (weights + size.layers * inner * window)
+    weights = size.matrices + size.vocabulary * size.width
+    return 6 * (weights + size.layers * size.heads * size.head_dim * window)

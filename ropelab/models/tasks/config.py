@@ -128,10 +128,15 @@ class TrialConfig(Config):
 class ShapedConfig(TrialConfig):
     """A config that also gives the shape of its models, and how long they are trained."""
 
-    if TYPE_CHECKING:
-        layers: int
-        width: int
-        heads: int
-        head_dim: int
-        steps: int
-        tokens_per_step: int
+    layers: Layers = 2
+    width: Width = 128
+    heads: Heads = 4
+    head_dim: HeadDim = 32
+    steps: Steps = 800
+    tokens_per_step: TokensPerStep = 2048
+    seeds: Seeds = (0,)
+    documents: Documents = 50
+    corpus: CorpusPath = ""
+    # Before `dtype`, which is resolved for it.
+    device: On = "auto"
+    dtype: In = "auto"

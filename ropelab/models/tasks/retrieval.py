@@ -22,7 +22,7 @@ from torch import Tensor
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.evaluation import Readable, token_losses
 from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.lm.sequences import Background, copy_trials, nearer_trials, recall_trials
+from ropelab.models.lm.sequences import Background, copy_trials, recall_trials
 from ropelab.models.lm.source import ALPHABET
 from ropelab.models.tasks.corpora import CorpusRef, Text
 from ropelab.models.tasks.grid import Place, places
@@ -50,7 +50,7 @@ def _nearer(seed: int, place: Place, rows: int, background: Background | None) -
     """The further one stands as far again behind the nearer one as there is room, up to as far."""
     distance, context = place
     further = min(2 * distance, distance + (context - distance) // 2)
-    return nearer_trials(seed, distance, further, context, rows, background)
+    return recall_trials(seed, distance, context, rows, background, further=further)
 
 
 # Makes the sequences of a task from a seed, a place, their number and a background of text.

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, nearer_trials, recall_trials
+from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, recall_trials
 from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD
 
 PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024), (900, 1024)]
@@ -55,7 +55,7 @@ def test_records_between_are_new():
 
 
 def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value():
-    trials = nearer_trials(0, distance=128, further=300, length=1024, rows=4)
+    trials = recall_trials(0, distance=128, further=300, length=1024, rows=4)
     for shift in range(1, RECORD):
         key = trials.scored.roll(-shift, dims=1)
         for back in (128, 300):
@@ -69,7 +69,7 @@ def test_three_tokens_tell_where_to_look(background):
     for trials in (
         copy_trials(0, 200, 1024, 6, background),
         recall_trials(0, 200, 1024, 6, background),
-        nearer_trials(0, 200, 500, 1024, 6, background),
+        recall_trials(0, 200, 1024, 6, background, further=500),
     ):
         predicted = ngram_predictions(trials.tokens, KEY)[trials.scored]
         right = (predicted == trials.tokens[trials.scored]).float().mean()
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="do not hold"):
         recall_trials(0, 2, 600, 1)
     with pytest.raises(ValueError, match="do not hold"):
-        nearer_trials(0, 100, 100, 600, 1)
+        recall_trials(0, 100, 600, 1, further=100)
     with pytest.raises(ValueError, match=r"background is \(6, 2048\), not \(6, 1024\)"):
         copy_trials(0, 500, 1024, 6, TEXT)
     with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
