@@ -19,19 +19,14 @@ UNSCALED = Scaled(scaling=Unscaled())
 class SharpenedByLogN(Reading):
     """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method, `inner`."""
 
-    inner: Method = UNSCALED
+    inner: Reading = UNSCALED
     name: ClassVar[str] = "log_n"
     source: ClassVar[str] = "Su 2021, kexue.fm/archives/8823"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Reading):
-            raise InputError(f"log_n: inner must need no search, which {self.inner.name} does")
-
-    @property
-    def sharpened(self) -> Reading:
-        """The inner method."""
-        assert isinstance(self.inner, Reading)
-        return self.inner
+        inner: Method = self.inner  # any method may have been typed
+        if not isinstance(inner, Reading):
+            raise InputError(f"log_n: inner must need no search, which {inner.name} does")
 
     @property
     def reach(self) -> float:
@@ -42,13 +37,13 @@ class SharpenedByLogN(Reading):
 
     @property
     def recalibration(self) -> int:
-        return self.sharpened.recalibration
+        return self.inner.recalibration
 
     def encoding(self, geometry: Geometry, length: int) -> Encoding:
-        return LogN(self.sharpened.encoding(geometry, length), geometry.trained_len)
+        return LogN(self.inner.encoding(geometry, length), geometry.trained_len)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
-        return self.sharpened.signature(geometry, length)
+        return self.inner.signature(geometry, length)
 
 
 @dataclass(frozen=True, kw_only=True)

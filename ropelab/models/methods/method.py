@@ -31,22 +31,15 @@ class Method(ABC):
     """A method as users type it: ready, or to be searched on a trained model.
 
     A subclass holds only its own parameters as fields and is checked when built (InputError).
-
-    Attributes:
-        name: the name users type.
-        source: paper or code.
-        acts_on: a released model lets frequencies and attention be changed, and its weights not.
-        factor_means: the meaning of its factor, empty if it has none.
-        default_factors: as `Scaling.default_factors`.
-        is_tunable: whether a model can be fine-tuned under it.
     """
 
-    name: ClassVar[str]
-    source: ClassVar[str]
+    name: ClassVar[str]  # as typed
+    source: ClassVar[str]  # paper or code
+    # A released model lets frequencies and attention be changed, and its weights not.
     acts_on: ClassVar[ActsOn] = "attention"
-    factor_means: ClassVar[str] = ""
-    default_factors: ClassVar[tuple[float, ...]] = ()
-    is_tunable: ClassVar[bool] = True
+    factor_means: ClassVar[str] = ""  # empty: it has none
+    default_factors: ClassVar[tuple[float, ...]] = ()  # as `Scaling.default_factors`
+    is_tunable: ClassVar[bool] = True  # a model can be fine-tuned under it
 
     @property
     def label(self) -> str:

@@ -9,12 +9,18 @@ little about the formula's family; so every method with parameters can be given 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations
-from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
+from ropelab.math.scaling import (
+    LongRope,
+    NtkAware,
+    NtkByParts,
+    PositionInterpolation,
+    Scaling,
+)
 from ropelab.math.scaling.plan import as_typed, check_factor
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
 
@@ -39,14 +45,13 @@ SPREAD = {
 # Ends of a ramp, the smaller one first.
 ORDERED = (("alpha", "beta"), ("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 
-S = TypeVar("S", bound=Scaling)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LongRopeSearch(Method):
     """LongRoPE's factors searched on the model itself, in `budget` evaluations of its loss."""
 
     budget: int = 48
+    # Pairs that rotate at least once within the trained length are kept (LongRoPE2).
     beyond_critical: bool = False
     factor: float = 1.0
     name: ClassVar[str] = "longrope_search"
@@ -68,20 +73,49 @@ class LongRopeSearch(Method):
     def reach(self) -> float:
         return self.factor
 
-    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Reading:
-        best = best_factors(
-            geometry,
-            self.factor,
-            lambda scaling: loss_under(Scaled(scaling=scaling)),
-            self.budget,
-            self.beyond_critical,
+    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Scaled:
+        random, factor = np.random.default_rng(0), self.factor
+        free = np.ones(geometry.pairs, dtype=bool)
+        if self.beyond_critical:
+            free = rotations(geometry.inv_freq, geometry.trained_len) < 1
+        known: tuple[Scaling, ...] = (
+            NtkByParts(factor=factor),
+            NtkAware(factor=factor),
+            NtkAware(factor=LARGEST * factor),
+            PositionInterpolation(factor=factor),
         )
-        return Scaled(scaling=best)
+        plans = [scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known]
+        starts = [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
+
+        def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
+            if number < len(starts):
+                logs = starts[number]
+            else:
+                logs = _mixed(parents, random)
+                first, last = np.sort(random.integers(len(logs) + 1, size=2))
+                # At factors below e a share of the logarithm would hardly move anything.
+                logs[first:last] += random.normal(scale=STEP * math.log(max(factor, math.e)))
+            bounded = np.where(free, logs, 0.0).clip(0.0, math.log(LARGEST * factor))
+            return np.maximum.accumulate(bounded)
+
+        def scaling(number: int, logs: np.ndarray) -> LongRope:
+            return LongRope(long_factor=tuple(np.exp(logs).tolist()), factor=factor)
+
+        return _evolved(logs_of_divisors, scaling, loss_under, self.budget)
+
+
+def has_parameters(scaling: Scaling) -> bool:
+    """Return whether a method has a parameter that can be searched."""
+    return any(field.name in SPREAD for field in fields(scaling))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searched(Method):
-    """A method with parameters chosen on the model itself, in `budget` evaluations of its loss."""
+    """A method with parameters chosen on the model itself, in `budget` evaluations of its loss.
+
+    The published setting is tried first. A third of the others are spread at random around it, the
+    rest are children of the best.
+    """
 
     inner: Scaling
     budget: int
@@ -97,120 +131,51 @@ class Searched(Method):
     def reach(self) -> float:
         return Scaled(scaling=self.inner).reach
 
-    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Reading:
-        best = best_parameters(
-            self.inner,
-            geometry,
-            lambda scaling: loss_under(Scaled(scaling=scaling)),
-            self.budget,
-        )
-        return Scaled(scaling=best)
+    def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Scaled:
+        random, published = np.random.default_rng(0), self.inner
+        values = {f.name: getattr(published, f.name) for f in fields(published) if f.name in SPREAD}
+        if values.get("attention_factor", 0) is None:  # computed by the formula
+            plan = published.plan(geometry, geometry.trained_len)
+            values["attention_factor"] = plan.attention_factor
+        start = {name: float(value) for name, value in values.items()}
 
+        def point_of(number: int, parents: list[np.ndarray]) -> np.ndarray:
+            """Return a point of [-1, 1] per parameter, 0 being the published value."""
+            if number == 0:
+                return np.zeros(len(start))
+            if number <= self.budget // 3:
+                return random.uniform(-1, 1, len(start))
+            mixed = _mixed(parents, random)
+            moved = random.normal(scale=STEP, size=len(mixed)) * (random.random(len(mixed)) < 0.5)
+            return (mixed + moved).clip(-1, 1)
 
-def best_factors(
-    geometry: Geometry,
-    factor: float,
-    loss: Callable[[LongRope], float],
-    budget: int,
-    beyond_critical: bool = False,
-) -> LongRope:
-    """Return LongRoPE's factors with the lowest loss among `budget`.
+        def setting(number: int, point: np.ndarray) -> Scaling:
+            if number == 0:
+                return published
+            spans = zip(start.items(), point.tolist(), strict=True)
+            chosen = {name: value * SPREAD[name] ** at for (name, value), at in spans}
+            if "factor" in chosen:  # below 1 there is none: reflected there, so no try is wasted
+                chosen["factor"] = max(chosen["factor"], 1 / chosen["factor"])
+            for low, high in ORDERED:
+                if low in chosen:
+                    ends = sorted((chosen[low], chosen[high]))
+                    chosen |= {low: ends[0], high: max(ends[1], ends[0] * (1 + 1e-9))}
+            return replace(published, **chosen)
 
-    Args:
-        factor: context length over trained length.
-        loss: of the model under a candidate; it is called `budget` times.
-        beyond_critical: keep the pairs that rotate at least once within the trained length
-            (LongRoPE2, arXiv:2502.20082).
-    """
-    random = np.random.default_rng(0)
-    free = np.ones(geometry.pairs, dtype=bool)
-    if beyond_critical:
-        free = rotations(geometry.inv_freq, geometry.trained_len) < 1
-    known: tuple[Scaling, ...] = (
-        NtkByParts(factor=factor),
-        NtkAware(factor=factor),
-        NtkAware(factor=LARGEST * factor),
-        PositionInterpolation(factor=factor),
-    )
-    plans = [scaling.plan(geometry, geometry.trained_len).inv_freq for scaling in known]
-    starts = [np.log(geometry.inv_freq / inv_freq) for inv_freq in plans]
-
-    def logs_of_divisors(number: int, parents: list[np.ndarray]) -> np.ndarray:
-        if number < len(starts):
-            logs = starts[number]
-        else:
-            logs = _mixed(parents, random)
-            first, last = np.sort(random.integers(len(logs) + 1, size=2))
-            # At factors below e a share of the logarithm would hardly move anything.
-            logs[first:last] += random.normal(scale=STEP * math.log(max(factor, math.e)))
-        bounded = np.where(free, logs, 0.0).clip(0.0, math.log(LARGEST * factor))
-        return np.maximum.accumulate(bounded)
-
-    def scaling(number: int, logs: np.ndarray) -> LongRope:
-        return LongRope(long_factor=tuple(np.exp(logs).tolist()), factor=factor)
-
-    return _evolved(logs_of_divisors, scaling, loss, budget)
-
-
-def has_parameters(scaling: Scaling) -> bool:
-    """Return whether a method has a parameter that can be searched."""
-    return any(field.name in SPREAD for field in fields(scaling))
-
-
-def best_parameters(
-    published: Scaling, geometry: Geometry, loss: Callable[[Scaling], float], budget: int
-) -> Scaling:
-    """Return the setting with the lowest loss among `budget`, the published one first.
-
-    A third are spread at random around it, the rest are children of the best.
-
-    Args:
-        loss: of the model under a setting; it is called `budget` times.
-    """
-    random = np.random.default_rng(0)
-    values = {f.name: getattr(published, f.name) for f in fields(published) if f.name in SPREAD}
-    if values.get("attention_factor", 0) is None:  # computed by the formula
-        plan = published.plan(geometry, geometry.trained_len)
-        values["attention_factor"] = plan.attention_factor
-    start = {name: float(value) for name, value in values.items()}
-
-    def point_of(number: int, parents: list[np.ndarray]) -> np.ndarray:
-        """Return a point of [-1, 1] per parameter, 0 being the published value."""
-        if number == 0:
-            return np.zeros(len(start))
-        if number <= budget // 3:
-            return random.uniform(-1, 1, len(start))
-        mixed = _mixed(parents, random)
-        moved = random.normal(scale=STEP, size=len(mixed)) * (random.random(len(mixed)) < 0.5)
-        return (mixed + moved).clip(-1, 1)
-
-    def setting(number: int, point: np.ndarray) -> Scaling:
-        if number == 0:
-            return published
-        spans = zip(start.items(), point.tolist(), strict=True)
-        chosen = {name: value * SPREAD[name] ** at for (name, value), at in spans}
-        if "factor" in chosen:  # below 1 there is none: reflected there, so that no try is wasted
-            chosen["factor"] = max(chosen["factor"], 1 / chosen["factor"])
-        for low, high in ORDERED:
-            if low in chosen:
-                ends = sorted((chosen[low], chosen[high]))
-                chosen |= {low: ends[0], high: max(ends[1], ends[0] * (1 + 1e-9))}
-        return replace(published, **chosen)
-
-    return _evolved(point_of, setting, loss, budget)
+        return _evolved(point_of, setting, loss_under, self.budget)
 
 
 def _evolved(
     propose: Callable[[int, list[np.ndarray]], np.ndarray],
-    candidate: Callable[[int, np.ndarray], S],
-    loss: Callable[[S], float],
+    candidate: Callable[[int, np.ndarray], Scaling],
+    loss: Callable[[Reading], float],
     budget: int,
-) -> S:
+) -> Scaled:
     """Return the candidate with the lowest loss; each is proposed from the best points so far."""
-    tried: list[tuple[float, np.ndarray, S]] = []
+    tried: list[tuple[float, np.ndarray, Scaled]] = []
     for number in range(budget):
         point = propose(number, [each[1] for each in tried[:PARENTS]])
-        made = candidate(number, point)
+        made = Scaled(scaling=candidate(number, point))
         tried.append((loss(made), point, made))
         tried.sort(key=lambda each: each[0])  # stable: of equal losses the first one stays ahead
     return tried[0][2]

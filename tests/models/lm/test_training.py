@@ -223,6 +223,6 @@ def test_the_learning_rate_rises_and_falls():
 def test_training_learns_one_batch_by_heart(tmp_path):
     recipe = Recipe(steps=250, window=16, tokens_per_step=64, warmup=5, first_window=16)
     batch = batches(step=0, window=16, rows=4)
-    losses = train(fresh_model(), lambda **_: batch, recipe, tmp_path, PROGRESS)
+    losses = train(fresh_model(), lambda *_: batch, recipe, tmp_path, PROGRESS)
     assert losses[0] == pytest.approx(math.log(128), abs=1e-5)
     assert losses[-1] < 1.0

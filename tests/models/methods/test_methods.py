@@ -13,7 +13,7 @@ from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.methods.registry import METHODS, method_class, parse_method, parse_methods
-from ropelab.models.methods.search import best_factors
+from ropelab.models.methods.search import LongRopeSearch
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 
@@ -147,23 +147,28 @@ def test_frequencies_are_read_without_torch():
 # Searching
 
 
+def best_factors(loss, budget, **options) -> LongRope:
+    search = LongRopeSearch(factor=4.0, budget=budget, **options)
+    return search.found(GEOMETRY, lambda method: loss(method.scaling)).scaling
+
+
 def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
     target = np.exp(np.linspace(0, np.log(6), 8))
 
     def distance(scaling: LongRope) -> float:
         return float(np.abs(np.log(np.array(scaling.long_factor) / target)).mean())
 
-    best = [distance(best_factors(GEOMETRY, 4.0, distance, budget)) for budget in (4, 40, 300)]
+    best = [distance(best_factors(distance, budget)) for budget in (4, 40, 300)]
     assert best == sorted(best, reverse=True)
     assert best[-1] < 0.5 * best[0]
-    found = best_factors(GEOMETRY, 4.0, distance, 300)
+    found = best_factors(distance, 300)
     assert list(found.long_factor) == sorted(found.long_factor)
     assert found.long_factor[0] >= 1
     assert found.long_factor[-1] <= 8 * (1 + 1e-12)
 
 
 def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept():
-    found = best_factors(GEOMETRY, 4.0, lambda s: -sum(s.long_factor), 50, beyond_critical=True)
+    found = best_factors(lambda s: -sum(s.long_factor), 50, beyond_critical=True)
     turning = rotations(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
     factors = np.array(found.long_factor)
     assert (factors[turning] == 1).all()

@@ -6,11 +6,16 @@ import pytest
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import FREQUENCIES, parse_scaling
-from ropelab.models.methods.search import SPREAD, Searched, best_parameters, has_parameters
+from ropelab.models.methods.search import SPREAD, Searched, has_parameters
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
 METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}
 SEARCHED = ["pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3", "abf"]
+
+
+def best_parameters(published, loss, budget):
+    search = Searched(inner=published, budget=budget)
+    return search.found(GEOMETRY, lambda method: loss(method.scaling)).scaling
 
 
 def towards(goal: str):
@@ -34,7 +39,7 @@ def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(n
         tried.append(scaling)
         return float(len(tried))
 
-    assert best_parameters(published, GEOMETRY, loss, 12) == published
+    assert best_parameters(published, loss, 12) == published
     assert len(tried) == 12
     assert tried[0] == published
     assert len(set(tried)) == 12
@@ -51,7 +56,7 @@ def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(n
 )
 def test_a_search_comes_nearer_to_what_is_best(start, goal):
     published, loss = parse_scaling(start, factor=4), towards(goal)
-    few, many = (loss(best_parameters(published, GEOMETRY, loss, budget)) for budget in (8, 200))
+    few, many = (loss(best_parameters(published, loss, budget)) for budget in (8, 200))
     assert many <= few <= loss(published)
     assert many < 0.3 * loss(published)
 
@@ -59,7 +64,7 @@ def test_a_search_comes_nearer_to_what_is_best(start, goal):
 def test_parameters_stay_within_their_spread_and_in_order():
     published = parse_scaling("yarn", factor=4)
     tried = []
-    best_parameters(published, GEOMETRY, lambda scaling: tried.append(scaling) or 0.0, 100)
+    best_parameters(published, lambda scaling: tried.append(scaling) or 0.0, 100)
     for scaling in tried:
         assert 1 <= scaling.factor <= 4 * SPREAD["factor"]
         assert 0 < scaling.beta_slow < scaling.beta_fast <= 32 * SPREAD["beta_fast"]
