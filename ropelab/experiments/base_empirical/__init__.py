@@ -10,15 +10,12 @@ What it cannot show: what a large model does. Two layers trained for minutes cho
 a base that they get by with may not do for many heads with many tasks, and the other way round.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.models.tasks.config import Heads, RotatedHeadDim, ShapedConfig, TrainLen
 from ropelab.runs.config import AsList, Bases, Count
-
-if TYPE_CHECKING:
-    from ropelab.math.bounds import Similarity
 
 QUESTION = "Does the bound on the base predict where retrieval fails while text loss stays low?"
 CANNOT_SHOW = (
@@ -64,12 +61,6 @@ class BaseEmpiricalConfig(ShapedConfig):
     def longest(self) -> int:
         """The longest context, which is the trained length."""
         return self.train_len
-
-    def similarity(self) -> "Similarity":
-        """Return the sum of cosines that the bound is about."""
-        from ropelab.math.bounds import Similarity
-
-        return Similarity.of_head(self.head_dim)
 
 
 CONFIG = BaseEmpiricalConfig

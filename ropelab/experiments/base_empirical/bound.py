@@ -2,13 +2,13 @@
 
 import math
 from enum import StrEnum
-from typing import Any
 
 import pandas as pd
 
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
-from ropelab.math.bounds import first_negative
+from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.frequencies import inverse_frequencies
+from ropelab.models.tasks.tables import NLL
 from ropelab.runs import comparisons
 from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, discovery_rates
 from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
@@ -31,24 +31,32 @@ class Outcome(StrEnum):
 
 OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED}
 AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
-# Of the table `predictions`, which has no rows if no retrieval was measured.
+# Of the table `predictions`.
 COLUMNS = [
     "task",
     "base",
     "is_reference",
+    # The bound's prediction, missing where it predicts no failure inside the trained length.
     "first_failing_position_tokens",
+    # Where the slowest pair alone would change its sign, the simplest rival prediction.
     "quarter_turn_tokens",
+    # The longest distance up to which retrieval works (accuracy at least 0.5).
     "reach_tokens",
+    # How many measured distances are before the predicted position, and at how many of them
+    # retrieval fails (accuracy below 0.5); the same from that position on.
     "distances_before",
     "failing_before",
     "distances_beyond",
     "failing_beyond",
+    # At the distances predicted to fail, all of them if none is, each with the same weight.
     "accuracy",
     "reference_accuracy",
     "accuracy_difference",
     "accuracy_ci_low",
     "accuracy_ci_high",
+    # Among all rows of the table.
     "accuracy_false_discovery_rate",
+    # In the second half of the window, against the largest base.
     "text_difference_nats_per_byte",
     "text_ci_low_nats_per_byte",
     "text_ci_high_nats_per_byte",
@@ -58,7 +66,8 @@ COLUMNS = [
 
 def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
     """Return for each base the first position whose sum is negative, inf if none inside L is."""
-    found = {b: first_negative(config.similarity(), b, config.train_len) for b in config.bases}
+    similarity = Similarity.of_head(config.head_dim)
+    found = {b: first_negative(similarity, b, config.train_len) for b in config.bases}
     return {base: math.inf if m is None else float(m) for base, m in found.items()}
 
 
@@ -68,70 +77,32 @@ def predictions(
     accuracies: dict[str, pd.DataFrame],
     buckets: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Return a row per base and retrieval task.
-
-    ``first_failing_position_tokens``: the bound's prediction, missing where it predicts no failure
-    inside the trained length. ``quarter_turn_tokens``: where the slowest pair alone would change
-    its sign, the simplest rival prediction. ``reach_tokens``: longest distance up to which
-    retrieval works (accuracy at least 0.5). ``distances_before`` and ``distances_beyond``: how many
-    measured distances are before that position and from it on; ``failing_before`` and
-    ``failing_beyond``: at how many of them retrieval fails (accuracy below 0.5). ``accuracy``,
-    ``reference_accuracy`` (of the largest base) and ``accuracy_difference``: at the distances
-    predicted to fail, all of them if none is, every distance with the same weight; the difference's
-    ``accuracy_false_discovery_rate`` is among all rows of the table.
-    ``text_difference_nats_per_byte``: in the second half of the window, against the largest base.
-    ``outcome`` and ``agrees`` (missing where the outcome is for neither side).
-    """
-    fails = first_fails(config)
-    rows = [
-        _row(config, task, base, fails[base], table, accuracies[task], buckets)
-        for task, table in trials.items()
-        for base in config.bases
-    ]
-    tested = [math.nan if row["is_reference"] else row["p_value"] for row in rows]
-    for row, rate in zip(rows, discovery_rates(tested), strict=True):
-        row["accuracy_false_discovery_rate"] = rate
-    return judge(pd.DataFrame(rows, columns=COLUMNS))
-
-
-def _row(
-    config: BaseEmpiricalConfig,
-    task: str,
-    base: float,
-    fails: float,
-    trials: pd.DataFrame,
-    accuracies: pd.DataFrame,
-    buckets: pd.DataFrame | None,
-) -> dict[str, Any]:
-    slowest = float(inverse_frequencies(config.head_dim, base)[-1])
-    judged = trials[trials["distance_tokens"] >= fails] if math.isfinite(fails) else trials
-    judged = judged.assign(value=judged["correct"] / judged["trials"])
-    difference, late = _difference(judged, base), None
+    """Return COLUMNS, ``outcome`` and ``agrees`` for each base and retrieval task."""
+    fails, late = first_fails(config), None
     if buckets is not None:
         late = buckets[buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()]
-        late = late.rename(columns={"nll_nats_per_byte": "value", "document": "sequence"})
-    lost, text = difference.interval(), _difference(late, base).interval()
-    mean = judged.groupby("base")["value"].mean()
-    mine = accuracies[accuracies["base"] == base]
-    return {
-        "task": task,
-        "base": base,
-        "is_reference": base == max(config.bases),
-        "first_failing_position_tokens": fails if math.isfinite(fails) else math.nan,
-        "quarter_turn_tokens": math.pi / 2 / slowest,
-        "reach_tokens": reach(mine),
-        **_failures(mine),
-        "accuracy": mean[base],
-        "reference_accuracy": mean[max(config.bases)],
-        "accuracy_difference": lost.value,
-        "accuracy_ci_low": lost.low,
-        "accuracy_ci_high": lost.high,
-        "p_value": difference.p_value(),
-        "text_difference_nats_per_byte": text.value,
-        "text_ci_low_nats_per_byte": text.low,
-        "text_ci_high_nats_per_byte": text.high,
-        "n": lost.n,
-    }
+        late = late.rename(columns={NLL: "value", "document": "sequence"})
+    rows = []
+    for task, table in trials.items():
+        for base in config.bases:
+            judged = table[table["distance_tokens"] >= fails[base]]
+            judged = table if judged.empty else judged
+            judged = judged.assign(value=judged["correct"] / judged["trials"])
+            mean = judged.groupby("base")["value"].mean()
+            difference, text = _difference(judged, base), _difference(late, base).interval()
+            mine, lost = accuracies[task].query("base == @base"), difference.interval()
+            slowest = float(inverse_frequencies(config.head_dim, base)[-1])
+            first = fails[base] if math.isfinite(fails[base]) else math.nan
+            about = (task, base, base == max(config.bases))
+            positions = (first, math.pi / 2 / slowest, reach(mine))
+            found = (mean[base], mean[max(config.bases)], lost.value, lost.low, lost.high)
+            read = (text.value, text.low, text.high)
+            p_value = difference.p_value()
+            rows.append((*about, *positions, *_failures(mine), *found, p_value, *read, lost.n))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    # The reference differs from itself by nothing, which is no test.
+    p_values = table["accuracy_false_discovery_rate"].mask(table["is_reference"].astype(bool))
+    return judge(table.assign(accuracy_false_discovery_rate=discovery_rates(p_values.tolist())))
 
 
 def _difference(values: pd.DataFrame | None, base: float) -> Mean:
@@ -149,25 +120,22 @@ def reach(table: pd.DataFrame) -> float:
     return float(held.index[-1]) if len(held) else math.nan
 
 
-def _failures(table: pd.DataFrame) -> dict[str, int]:
+def _failures(table: pd.DataFrame) -> list[int]:
     """Count distances, and failures of retrieval, before the predicted position and beyond."""
     mean = table.groupby(["predicted", "distance_tokens"], as_index=False)["accuracy"].mean()
-    counts: dict[str, int] = {}
-    for predicted, side in (("holds", "before"), ("fails", "beyond")):
-        there = mean.loc[mean["predicted"] == predicted, "accuracy"]
-        counts |= {f"distances_{side}": len(there), f"failing_{side}": int((there < FAILS).sum())}
-    return counts
+    sides = [mean.loc[mean["predicted"] == side, "accuracy"] for side in ("holds", "fails")]
+    return [count for there in sides for count in (len(there), int((there < FAILS).sum()))]
 
 
 def judge(measured: pd.DataFrame) -> pd.DataFrame:
-    """Add ``outcome`` and ``agrees`` to the columns of `predictions`."""
+    """Add ``outcome``, and ``agrees``: missing where the outcome is for neither side."""
     if measured.empty:
         return measured.assign(outcome="", agrees=None)
-    outcomes = [outcome(row) for _, row in measured.iterrows()]
+    outcomes = measured.apply(outcome, axis=1)
     # An object column: agreement, disagreement, or None.
     said = [None if each in OPEN else each in AGREEING for each in outcomes]
     agrees = pd.Series(said, index=measured.index, dtype=object)
-    return measured.assign(outcome=[str(each) for each in outcomes], agrees=agrees)
+    return measured.assign(outcome=outcomes.map(str), agrees=agrees)
 
 
 def outcome(row: pd.Series) -> Outcome:

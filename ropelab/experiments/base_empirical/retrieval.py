@@ -8,12 +8,13 @@ import pandas as pd
 
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.bound import Outcome, first_fails, predictions
+from ropelab.math.bounds import Similarity
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Asked, collected
-from ropelab.models.tasks.plans import inside_training, learned, model_size, recipe_of
+from ropelab.models.tasks.plans import inside_training, training_of
 from ropelab.models.tasks.readers import AsTrained
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
 from ropelab.runs.cell import Values
@@ -39,16 +40,8 @@ def cells(config: BaseEmpiricalConfig) -> list[Asked]:
 
 def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
     """Describe one model."""
-    task = learned(config)
-    return Training(
-        task=task,
-        size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config),
-        seed=seed,
-        encoding=partial(rope, config.head_dim, base),
-        encoding_key={"name": "rope", "pairing": "half", "base": base},
-        dtype=config.dtype,
-    )
+    key = {"name": "rope", "pairing": "half", "base": base}
+    return training_of(config, seed, partial(rope, config.head_dim, base), key)
 
 
 def rope(head_dim: int, base: float) -> Rope:
@@ -76,11 +69,12 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     cosines is negative for that base, else "holds". ``cosine_sum``: that sum at the distance.
     """
     table = accuracies(trials, ["base", "seed", *PLACE])
+    similarity = Similarity.of_head(config.head_dim)
     beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
     distances = table["distance_tokens"].to_numpy(dtype=float)
     return table.assign(
         predicted=beyond.map({True: "fails", False: "holds"}),
-        cosine_sum=config.similarity().at(distances, np.log(table["base"].to_numpy())),
+        cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
     )
 
 
@@ -119,13 +113,10 @@ def summary(tables: Tables) -> pd.DataFrame:
     table = tables["predictions"]
     if table.empty:
         return tables["text_nll"].head(12)
-    columns = {
-        "task": "task",
-        "base": "base",
+    short = {
         "first_failing_position_tokens": "fails_at",
         "reach_tokens": "reach",
-        "accuracy": "accuracy",
         "text_difference_nats_per_byte": "text_difference",
-        "outcome": "outcome",
     }
-    return table[list(columns)].rename(columns=columns).head(12)
+    columns = ["task", "base", "fails_at", "reach", "accuracy", "text_difference", "outcome"]
+    return table.rename(columns=short)[columns].head(12)

@@ -1,6 +1,5 @@
 """A trained model with a cache, with earlier tokens shuffled, and with positions moved."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, norm
+from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, causal_mask, norm
 from ropelab.models.tasks.cells import Trial
 from ropelab.models.tasks.readers import Reader, defined_length
 from ropelab.runs.cell import Advance, Supply
@@ -31,10 +30,10 @@ class Behaviour:
     name: ClassVar[str] = "behaviour"
     version: ClassVar[int] = 1
     steps: ClassVar[int] = 1
+    searched: ClassVar[tuple[()]] = ()
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything that the values depend on besides the model."""
         return {"task": self.task.key, "length": self.length}
 
     @property
@@ -43,7 +42,6 @@ class Behaviour:
 
     @property
     def windows(self) -> list[tuple[int, int]]:
-        """Rows, and tokens in each, pass by pass."""
         return [(TEXTS * (2 + SHUFFLES), self.length)]
 
     def measure(
@@ -56,25 +54,16 @@ class Behaviour:
     def examples(self, count: int, length: int) -> Tensor:
         return self.task.examples(count, length)
 
-    @property
-    def searched(self) -> Sequence[tuple[int, int]]:
-        return self.task.searched
-
     def search_loss(self, model: Readable, reader: Reader) -> float:
         return self.task.search_loss(model, reader)
 
 
 @torch.inference_mode()
 def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
-    """Return one row with the observations below.
-
-    Args:
-        tokens: [texts, trained length].
-    """
+    """Return one row with the observations below, on tokens [texts, trained length]."""
     tokens = tokens.to(model.head.weight.device)
-    return pd.DataFrame(
-        [{**cached(model, tokens), **shuffled(model, tokens), **moved(model, tokens)}]
-    )
+    observed = (observe(model, tokens) for observe in (cached, shuffled, moved))
+    return pd.DataFrame([{name: value for each in observed for name, value in each.items()}])
 
 
 def cached(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
@@ -135,13 +124,10 @@ def _first_scores(model: LanguageModel, tokens: Tensor, start: int) -> Tensor:
     """Return the first layer's scores of earlier keys, the text starting at position `start`."""
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
     x = norm(model.encoding.embed(norm(model.embedding(tokens)), positions))
-    attention, encoding = _attention(model), model.encoding.for_layer(0)
-    qkv = attention.qkv(x).unflatten(-1, (3, attention.heads, attention.head_dim))
-    q, k = (part.transpose(1, 2) for part in qkv.unbind(2)[:2])
-    scores = encoding.scores(
-        encoding.query(q, positions), encoding.key(k, positions), positions, positions
-    )
-    return scores[..., positions[None, :] <= positions[:, None]]
+    encoding, (q, k, _) = model.encoding.for_layer(0), _attention(model).projected(x)
+    q, k = encoding.query(q, positions), encoding.key(k, positions)
+    scores = encoding.scores(q, k, positions, positions)
+    return scores[..., causal_mask(positions, positions)]
 
 
 def _attention(model: LanguageModel) -> Attention:

@@ -48,6 +48,13 @@ def model_with(config: EncodingsConfig, name: str, trained_len: int) -> Language
     return LanguageModel(model_size(config, VOCABULARY), make_encoding(name, shape))
 
 
+def countable_model(config: EncodingsConfig, name: str) -> LanguageModel:
+    """Return an untrained model in which attention is separate products, as in the experiment."""
+    model = model_with(config, name, config.train_len)
+    unfused(model.encoding)
+    return model
+
+
 def costs(config: EncodingsConfig) -> pd.DataFrame:
     """Return a row per encoding: its record, parameters, and work against none at all."""
     rows = []
@@ -82,8 +89,7 @@ def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
     """Count the operations to learn from one window of the trained length, both ways."""
-    model = model_with(config, name, config.train_len)
-    unfused(model.encoding)  # only separate products can be counted
+    model = countable_model(config, name)
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
     return flops_of(lambda: batch_loss(model, batch).backward())
@@ -92,8 +98,7 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 @torch.no_grad()
 def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
     """Count the operations for one more token when all others of `context` are cached."""
-    model = model_with(config, name, config.train_len)
-    unfused(model.encoding)  # only separate products can be counted
+    model = countable_model(config, name)
     cache, one = Cache(), torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)
     model(one, cache)  # tables that are kept while decoding are made here, and not counted

@@ -14,7 +14,7 @@ Where an encoding is not defined the row is there, its status `undefined` and it
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -30,7 +30,7 @@ from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Asked, collected
-from ropelab.models.tasks.plans import beyond_training, learned, model_size, recipe_of
+from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.readers import AsTrained
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 from ropelab.runs.cell import Cell, Values
@@ -79,21 +79,9 @@ def observations(config: EncodingsConfig) -> list[Asked]:
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     """Describe one model."""
-    task = learned(config)
-    return Training(
-        task=task,
-        size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config, config.first_window),
-        seed=seed,
-        encoding=partial(encoding_of, shape_of(config), encoding, seed),
-        encoding_key={
-            "name": encoding,
-            "trained_len": config.train_len,
-            "version": LEARNING_VERSION,
-        },
-        dtype=config.dtype,
-        fused=False,
-    )
+    key = {"name": encoding, "trained_len": config.train_len, "version": LEARNING_VERSION}
+    make = partial(encoding_of, shape_of(config), encoding, seed)
+    return training_of(config, seed, make, key, config.first_window, fused=False)
 
 
 def encoding_of(shape: Shape, name: str, seed: int) -> Encoding:
@@ -199,60 +187,62 @@ def _rows(table: pd.DataFrame, encoding: str, times: int) -> pd.DataFrame:
     return table[(table["encoding"] == encoding) & (table["times_trained_len"] == times)]
 
 
-def _at(table: pd.DataFrame, encoding: str, times: int) -> pd.Series:
-    """Return the values of an encoding at a multiple of the trained length, by seed and unit."""
-    return _rows(table, encoding, times).set_index(["seed", "unit"])["value"]
+# A metric, two encodings at multiples of the trained length, their names in the verdict, and the
+# first columns of the row.
+Wanted = tuple[str, tuple[str, int], tuple[str, int], tuple[str, str], tuple[Hashable, ...]]
+
+
+def _compared(
+    units: dict[str, pd.DataFrame], wanted: Iterable[Wanted], columns: list[str]
+) -> pd.DataFrame:
+    """Compare what is wanted, as far as both are defined."""
+    pairs = []
+    for metric, a, b, names, about in wanted:
+        mine, other = (
+            _rows(units[metric], *one).set_index(["seed", "unit"])["value"] for one in (a, b)
+        )
+        if len(mine) == len(other) > 0:
+            pairs.append(Pair(about, difference(mine, other), names, metric == TEXT))
+    return compared(pairs, columns)
 
 
 def comparisons(
     units: dict[str, pd.DataFrame], config: EncodingsConfig, baseline: str
 ) -> pd.DataFrame:
     """Compare every encoding with `baseline` at each multiple; the verdict names the better one."""
-
-    def found() -> Iterator[Pair]:
-        for metric, table in units.items():
-            for times in _multiples(config):
-                reference = _at(table, baseline, times)
-                for encoding in config.encodings:
-                    mine = _at(table, encoding, times)
-                    if encoding != baseline and len(mine) == len(reference) > 0:
-                        about, names = (metric, times, encoding, baseline), (encoding, baseline)
-                        yield Pair(about, difference(mine, reference), names, metric == TEXT)
-
-    return compared(found(), ["metric", "times_trained_len", "encoding_a", "encoding_b"])
+    wanted = (
+        (metric, (a, times), (baseline, times), (a, baseline), (metric, times, a, baseline))
+        for metric, times, a in product(units, _multiples(config), config.encodings)
+        if a != baseline
+    )
+    return _compared(units, wanted, ["metric", "times_trained_len", "encoding_a", "encoding_b"])
 
 
 def pairs(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
     """Compare the text losses of PAIRS at the trained length."""
-
-    def found() -> Iterator[Pair]:
-        for names in PAIRS:
-            if TEXT in units and {*names} <= {*config.encodings}:
-                a, b = (_at(units[TEXT], name, 1) for name in names)
-                yield Pair(names, difference(a, b), names, smaller_is_better=True)
-
-    return compared(found(), ["encoding_a", "encoding_b"])
+    wanted = (
+        (TEXT, (a, 1), (b, 1), (a, b), (a, b))
+        for a, b in PAIRS
+        if TEXT in units and {a, b} <= {*config.encodings}
+    )
+    return _compared(units, wanted, ["encoding_a", "encoding_b"])
 
 
 def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
     """Compare every encoding at the longest context with itself at the trained length."""
     longest = _multiples(config)[-1]
-
-    def found() -> Iterator[Pair]:
-        for metric, table in units.items():
-            for encoding in config.encodings if longest > 1 else ():
-                far, near = (_at(table, encoding, times) for times in (longest, 1))
-                if not far.empty:
-                    about = (metric, longest, encoding)
-                    yield Pair(about, difference(far, near), ("better", "worse"), metric == TEXT)
-
-    return compared(found(), ["metric", "times_trained_len", "encoding"])
+    wanted = (
+        (metric, (name, longest), (name, 1), ("better", "worse"), (metric, longest, name))
+        for metric, name in product(units, config.encodings)
+        if longest > 1
+    )
+    return _compared(units, wanted, ["metric", "times_trained_len", "encoding"])
 
 
 def answer(tables: Tables) -> str:
     """Name the best encodings at the longest context, and count differences and statements."""
-    quality, labels = tables["quality"], tables["cost"].set_index("encoding")["label"]
-    defined = quality[quality["status"] == "ok"]
+    labels = tables["cost"].set_index("encoding")["label"]
+    defined = tables["quality"][tables["quality"]["status"] == "ok"]
     best = []
     text = defined[defined["metric"] == TEXT]
     if not text.empty:
@@ -268,11 +258,11 @@ def answer(tables: Tables) -> str:
         # An encoding that did not learn the task says nothing about extrapolation.
         able = inside[inside["value"] >= LEARNED]["encoding"]
         longest = copying[copying["times_trained_len"] == copying["times_trained_len"].max()]
-        longest = longest[longest["encoding"].isin(able)].sort_values("value")
+        longest = longest[longest["encoding"].isin(able)]
         if longest.empty:
             best.append("none learned to copy")
         else:
-            row = longest.iloc[-1]
+            row = longest.sort_values("value").iloc[-1]
             best.append(
                 f"of {len(able)} that learned to copy {labels[row['encoding']]} copies best "
                 f"({row['value']:.0%} at {row['times_trained_len']}x)"

@@ -14,8 +14,7 @@ import pandas as pd
 import torch
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.experiments.encodings.cost import PLAIN, model_with
-from ropelab.models.encoding.base import unfused
+from ropelab.experiments.encodings.cost import PLAIN, countable_model
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import periodic_batch
@@ -57,14 +56,13 @@ class Timing:
         tokens = config.tokens_per_step // config.train_len * config.train_len
         with context.progress(self.title, len(config.encodings)) as advance:
             for name in config.encodings:
-                model, plain = (_model(config, each) for each in (name, PLAIN))
-                length = defined_length(model.encoding, config.test_len)
-                step, slower = in_turns(
-                    training_step(config, model), training_step(config, plain), ROUNDS
-                )
+                step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))
                 # New models: those have moved, and their optimizers hold memory.
-                model, plain = (_model(config, each) for each in (name, PLAIN))
-                token, longer = in_turns(decoding(model, length), decoding(plain, length), ROUNDS)
+                model, plain = (
+                    countable_model(config, each).to(config.device) for each in (name, PLAIN)
+                )
+                length = defined_length(model.encoding, config.test_len)
+                token, longer = in_turns(decoding(model, length), decoding(plain, length))
                 rows.append(
                     {
                         "encoding": name,
@@ -80,14 +78,9 @@ class Timing:
         return {"times": pd.DataFrame(rows)}
 
 
-def _model(config: EncodingsConfig, name: str) -> LanguageModel:
-    model = model_with(config, name, config.train_len)
-    unfused(model.encoding)  # as all models of the experiment
-    return model.to(config.device)
-
-
-def training_step(config: EncodingsConfig, model: LanguageModel) -> Work:
+def training_step(config: EncodingsConfig, name: str) -> Work:
     """Return one optimizer step on rows of symbols at the full trained length."""
+    model = countable_model(config, name).to(config.device)
     recipe = recipe_of(config, config.first_window)
     optimizers = make_optimizers(model, recipe, config.dtype)
 
@@ -112,7 +105,7 @@ def decoding(model: LanguageModel, context: int) -> Work:
     return work
 
 
-def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]:
+def in_turns(mine: Work, plain: Work, rounds: int = ROUNDS) -> tuple[float, float | None]:
     """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns.
 
     The ratio is the median over rounds, each round against itself; None where the middle half of
@@ -129,8 +122,6 @@ def in_turns(mine: Work, plain: Work, rounds: int) -> tuple[float, float | None]
                 torch.cuda.synchronize()
             taken.append(time.perf_counter() - start)
     ratios = [a / b for a, b in zip(*seconds, strict=True)]
-    steady = None
-    if len(ratios) > 1:
-        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-        steady = round(middle, 2) if high - low <= STEADY * middle else None
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    steady = round(middle, 2) if high - low <= STEADY * middle else None
     return statistics.median(seconds[0]), steady

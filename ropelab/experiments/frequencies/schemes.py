@@ -22,8 +22,7 @@ from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Asked, collected
-from ropelab.models.tasks.plans import beyond_training, model_size, recipe_of
-from ropelab.models.tasks.plans import learned as learned_task
+from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.readers import Reader, Under
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
 from ropelab.runs.cell import Values
@@ -70,22 +69,16 @@ def _rows(config: FrequenciesConfig) -> Iterator[tuple[Scaling, str, Reader]]:
 
 def training(config: FrequenciesConfig, scheme: Scaling, seed: int) -> Training:
     """Describe one model."""
-    task, geometry = learned_task(config), config.geometry()
-    return Training(
-        task=task,
-        size=model_size(config, task.vocabulary),
-        recipe=recipe_of(config, config.first_window),
-        seed=seed,
-        encoding=partial(encoding_of, scheme, geometry),
-        encoding_key={
-            "frequencies": scheme.label,
-            "base": geometry.base,
-            "trained_len": geometry.trained_len,
-            "pairing": PAIRING,
-            "version": LEARNING_VERSION,
-        },
-        dtype=config.dtype,
-    )
+    geometry = config.geometry()
+    key = {
+        "frequencies": scheme.label,
+        "base": geometry.base,
+        "trained_len": geometry.trained_len,
+        "pairing": PAIRING,
+        "version": LEARNING_VERSION,
+    }
+    encoding = partial(encoding_of, scheme, geometry)
+    return training_of(config, seed, encoding, key, config.first_window)
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:

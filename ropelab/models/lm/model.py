@@ -138,18 +138,22 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(size.width, 3 * inner, bias=False)
         self.out = nn.Linear(inner, size.width, bias=False)
 
+    def projected(self, x: Float[Tensor, "batch tokens width"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values [batch, heads, tokens, head_dim]."""
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, self.head_dim))
+        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        return q, k, v
+
     def forward(
         self, x: Tensor, positions: Tensor, encoding: Encoding, layer: int, cache: Cache | None
     ) -> Float[Tensor, "batch tokens width"]:
-        batch, tokens, _ = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.heads, self.head_dim)
-        q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
+        q, k, v = self.projected(x)
         # Keys are cached with their positions, so none is ever rotated twice.
         q, k = encoding.query(q, positions), encoding.key(k, positions)
         if cache is not None:
             k, v = cache.extend(layer, k, v)
         out = fused_attention(q, k, v) if encoding.fused else blocked_attention(encoding, q, k, v)
-        return self.out(out.transpose(1, 2).reshape(batch, tokens, -1))
+        return self.out(out.transpose(1, 2).flatten(2))
 
 
 class FeedForward(nn.Module):

@@ -1,8 +1,12 @@
 """The tasks of the experiments, and the mixture that a model learns for them: one place for all."""
 
+from collections.abc import Callable
+from typing import Any
+
+from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
-from ropelab.models.lm.trained import Task
+from ropelab.models.lm.trained import Task, Training
 from ropelab.models.lm.training import FIRST_WINDOW, Recipe
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.config import Evaluated, ShapedConfig, TrialConfig
@@ -52,6 +56,28 @@ def inside_training(config: TrialConfig, task: str) -> Texts | Retrieval:
 def learned(config: TrialConfig) -> Task:
     """The task of every training: to read, to copy and to look up, from one mixture."""
     return config.corpus_at().task(Mixture())
+
+
+def training_of(
+    config: ShapedConfig,
+    seed: int,
+    encoding: Callable[[], Encoding],
+    encoding_key: dict[str, Any],
+    first_window: int = FIRST_WINDOW,
+    fused: bool = True,
+) -> Training:
+    """Describe a model of an experiment whose config gives its shape."""
+    task = learned(config)
+    return Training(
+        task=task,
+        size=model_size(config, task.vocabulary),
+        recipe=recipe_of(config, first_window),
+        seed=seed,
+        encoding=encoding,
+        encoding_key=encoding_key,
+        dtype=config.dtype,
+        fused=fused,
+    )
 
 
 def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:
