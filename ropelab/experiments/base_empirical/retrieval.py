@@ -12,7 +12,6 @@ from ropelab.math.bounds import Similarity
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Asked, collected
 from ropelab.models.tasks.plans import inside_training, training_of
 from ropelab.models.tasks.readers import AsTrained
@@ -26,22 +25,22 @@ def cells(config: BaseEmpiricalConfig) -> list[Asked]:
     tasks = [inside_training(config, task) for task in config.tasks]
     return [
         Asked(
-            subject=training(config, base, seed),
+            subject=training_of(
+                config,
+                seed,
+                partial(rope, config.head_dim, base),
+                {"name": "rope", "pairing": "half", "base": base},
+            ),
             trial=task,
             reader=AsTrained(),
             labels=(("base", base), ("seed", seed)),
             device=config.device,
+            # Of evaluation; `config.dtype` is that of training.
             dtype="float32",
             model_name=f"base {base:g}",
         )
         for task, seed, base in product(tasks, config.seeds, config.bases)
     ]
-
-
-def training(config: BaseEmpiricalConfig, base: float, seed: int) -> Training:
-    """Describe one model."""
-    key = {"name": "rope", "pairing": "half", "base": base}
-    return training_of(config, seed, partial(rope, config.head_dim, base), key)
 
 
 def rope(head_dim: int, base: float) -> Rope:
@@ -63,16 +62,13 @@ def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFram
 
 
 def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
-    """base, seed, distance, context, sequences, trials, accuracy, interval, predicted, cosine_sum.
-
-    ``predicted``: "fails" where the distance is at or beyond the first position at which the sum of
-    cosines is negative for that base, else "holds". ``cosine_sum``: that sum at the distance.
-    """
+    """Return accuracy by base, seed, distance and context, with the bound's prediction."""
     table = accuracies(trials, ["base", "seed", *PLACE])
     similarity = Similarity.of_head(config.head_dim)
     beyond = table["distance_tokens"] >= table["base"].map(first_fails(config))
     distances = table["distance_tokens"].to_numpy(dtype=float)
     return table.assign(
+        # From the first position on at which the sum of cosines is negative for that base.
         predicted=beyond.map({True: "fails", False: "holds"}),
         cosine_sum=similarity.at(distances, np.log(table["base"].to_numpy())),
     )

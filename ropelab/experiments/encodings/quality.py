@@ -51,30 +51,27 @@ UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
 
 def cells(config: EncodingsConfig) -> list[Cell]:
     """Return every task of every model, the behaviour of the models, and the clock."""
-    return [*questions(config), *observations(config), Timing(config)]
+    return [*asked(config), Timing(config)]
 
 
-def questions(config: EncodingsConfig) -> list[Asked]:
-    """Return every task of every encoding, for every training seed."""
+def asked(config: EncodingsConfig) -> list[Asked]:
+    """Return every task of every encoding and training seed, then the behaviour in each."""
     tasks = [beyond_training(config, task) for task in config.tasks]
-    return [
+    questions = [
         Asked(
             subject=training(config, encoding, seed),
             trial=task,
             reader=AsTrained(),
             labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
             device=config.device,
+            # Of evaluation; `config.dtype` is that of training.
             dtype="float32",
             model_name=encoding,
         )
         for task, encoding, seed in product(tasks, config.encodings, config.seeds)
     ]
-
-
-def observations(config: EncodingsConfig) -> list[Asked]:
-    """Return every model, observed on the sequences of every task."""
-    asked = questions(config)
-    return [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
+    observed = [replace(q, trial=Behaviour(q.trial, config.train_len)) for q in questions]
+    return [*questions, *observed]
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
@@ -93,7 +90,7 @@ def encoding_of(shape: Shape, name: str, seed: int) -> Encoding:
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make the tables."""
-    answers = collected([*questions(config), *observations(config)], values)
+    answers = collected(asked(config), values)
     measured = {**answers.get("text", {}), **answers.get("copy", {})}
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
@@ -144,10 +141,7 @@ def _multiples(config: EncodingsConfig) -> list[int]:
 
 
 def _units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[str, pd.DataFrame]:
-    """Return per metric a row for every encoding, seed, multiple of the trained length and unit.
-
-    Copying at a multiple is copying from half of that context back, in all of it.
-    """
+    """Return per metric a row for every encoding, seed, multiple of the trained length and unit."""
     found = {}
     wanted = pd.DataFrame({"times_trained_len": _multiples(config)})
     contexts = wanted["times_trained_len"] * config.train_len
@@ -155,6 +149,7 @@ def _units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[s
         table = measured["last_window"].merge(wanted.assign(context_tokens=contexts))
         found[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
     if "trials" in measured:
+        # Copying at a multiple is copying from half of that context back, in all of it.
         at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
         table = measured["trials"].merge(at).rename(columns={"sequence": "unit"})
         found[COPY] = table.assign(value=table["correct"] / table["trials"])
@@ -163,17 +158,14 @@ def _units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[s
 
 
 def _quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
-    """metric, encoding, times_trained_len, seeds, n, value, interval, worst_seed_value, status.
-
-    The interval is over seeds and units; ``worst_seed_value`` is the mean of the worst seed:
-    whether every model has learned.
-    """
+    """Return a row per metric, encoding and multiple, its interval over seeds and units."""
     records = []
     for metric, table in units.items():
         for encoding, times in product(config.encodings, _multiples(config)):
             rows = _rows(table, encoding, times)
             told: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
             if not rows.empty:
+                # The worst seed shows if every model has learned.
                 by_seed = rows.groupby("seed")["value"].mean()
                 worst = by_seed.max() if metric == TEXT else by_seed.min()
                 told = (*over_seeds(rows), worst, "ok")

@@ -45,13 +45,12 @@ class Timing:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything that the models are made from."""
         shape = {"layers", "width", "heads", "head_dim", "tokens_per_step", "first_window"}
         named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
         return self.config.model_dump(mode="json", include=named)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """`times`: a row per encoding: throughput, time per decoded token, both against NoPE."""
+        """Return `times`: throughput and time per decoded token of each encoding and of NoPE."""
         config, rows = self.config, []
         tokens = config.tokens_per_step // config.train_len * config.train_len
         with context.progress(self.title, len(config.encodings)) as advance:

@@ -16,11 +16,7 @@ SEED = 0
 
 
 def schemes_table(config: FrequenciesConfig) -> pd.DataFrame:
-    """scheme, frequencies, turning_pairs, pairs, shortest and longest period, returns_at_position.
-
-    frequencies: how many different ones rotate; returns_at_position: the first position that has
-    the code of position 0 in exact arithmetic, missing where none has.
-    """
+    """Return a row per scheme: its frequencies, and their periods."""
     rows = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
@@ -29,11 +25,13 @@ def schemes_table(config: FrequenciesConfig) -> pd.DataFrame:
         rows.append(
             {
                 "scheme": label,
+                # Different ones: pairs of one frequency count once.
                 "frequencies": np.unique(rotating).size,
                 "turning_pairs": rotating.size,
                 "pairs": inv_freq.size,
                 "shortest_period_tokens": periods.min() if rotating.size else None,
                 "longest_period_tokens": periods.max() if rotating.size else None,
+                # The first position that has the code of position 0 in exact arithmetic.
                 "returns_at_position": returns_after(inv_freq.tolist()),
             }
         )
@@ -41,10 +39,8 @@ def schemes_table(config: FrequenciesConfig) -> pd.DataFrame:
 
 
 def representable(config: FrequenciesConfig) -> pd.DataFrame:
-    """Return a row per scheme, vectors and format: the fields of `Signal`, and its status.
-
-    At the distances of a trained window, 0 .. train_len - 1, for the width of one head.
-    """
+    """Return a row per scheme, vectors and format: the fields of `Signal`, and its status."""
+    # Those of a trained window, for the width of one head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
     return pd.DataFrame(

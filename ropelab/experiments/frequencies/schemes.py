@@ -5,8 +5,6 @@ learned      copying and the nearer of two cues by distance and context, text by
              per scheme, band removed and place, over all seeds
 comparisons  every scheme against the first one, place by place
 removed      the first scheme with a band taken away against itself
-
-A place of text is its context alone; its loss is over the same last tokens.
 """
 
 from collections.abc import Iterator
@@ -39,7 +37,8 @@ ROW = ["scheme", "removed", "metric", *PLACE]
 
 
 def cells(config: FrequenciesConfig) -> list[Asked]:
-    """Return every task of every row, seed by seed, so that interrupted runs have whole seeds."""
+    """Return every task of every row."""
+    # Seed by seed, so that interrupted runs have whole seeds.
     return [
         Asked(
             subject=training(config, scheme, seed),
@@ -47,6 +46,7 @@ def cells(config: FrequenciesConfig) -> list[Asked]:
             reader=reader,
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
             device=config.device,
+            # Of evaluation; `config.dtype` is that of training.
             dtype="float32",
             model_name=scheme.label,
         )
@@ -103,7 +103,7 @@ def tables(config: FrequenciesConfig, values: Values) -> dict[str, pd.DataFrame]
 
 
 def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
-    """Return every value: metric, scheme, removed, seed, place, unit, trials, value."""
+    """Return every value, one per seed and unit."""
     found = []
     for task, metric in (("copy", COPY), ("nearer", NEARER)):
         if task in answers:
@@ -111,13 +111,14 @@ def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
             found.append(trials.assign(metric=metric, value=trials["correct"] / trials["trials"]))
     if "text" in answers:
         text = answers["text"]["last_window"].rename(columns={"document": "unit", NLL: "value"})
+        # A place of text is its context alone; its loss is over the same last tokens.
         found.append(text.assign(metric=TEXT, distance_tokens=0, trials=0))
     columns = [*ROW, "seed", "unit", "trials", "value"]
     return pd.concat([table[columns] for table in found], ignore_index=True)
 
 
 def _learned(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFrame:
-    """scheme, removed, metric, distance, context, seeds, n, value, interval, train_len."""
+    """Return a row for every value of ROW, its interval over seeds and units."""
     rows = [(*place, *over_seeds(group)) for place, group in measured.groupby(ROW, sort=False)]
     table = pd.DataFrame(rows, columns=[*ROW, "seeds", "n", "value", *INTERVAL])
     return _without_text_distances(table).assign(train_len_tokens=config.train_len)
@@ -126,7 +127,7 @@ def _learned(measured: pd.DataFrame, config: FrequenciesConfig) -> pd.DataFrame:
 def _compared(
     measured: pd.DataFrame, column: str, reference: str, others: list[str]
 ) -> pd.DataFrame:
-    """Compare every other value of a column with one, at each place of each metric."""
+    """Compare every other value of a column with `reference`, at each place of each metric."""
 
     def pairs() -> Iterator[Pair]:
         for place, group in measured.groupby(["metric", *PLACE], sort=False):
@@ -149,14 +150,11 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(tables: Tables) -> str:
-    """Say how much one token changes a score, and with how many frequencies models copy.
-
-    A sentence for each kind of evidence, which it begins with.
-    """
+    """Say how much one token changes a score, and with how many frequencies models copy."""
     signals, learned = tables["representable"], tables["learned"]
     sentences = []
     random = signals[(signals["vectors"] == "random") & (signals["format"] == "float32")]
-    random = random[random["score_step"] > 0]
+    random = random[random["score_step"] > 0]  # without rotations nothing changes
     if not random.empty:
         weakest = random.sort_values("score_step").iloc[0]["scheme"]
         moved = [

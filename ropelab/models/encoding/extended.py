@@ -27,12 +27,8 @@ from ropelab.models.encoding.rope import Rope
 class LogN(Encoding):
     """Logits times max(1, ln n / ln L), n = the number of tokens a query sees, around any encoding.
 
-    Keeps the entropy of attention from growing with the context (Su 2021, kexue.fm/archives/8823;
-    the same form is learned by SSMax, arXiv:2501.19399).
-
-    Args:
-        inner: the encoding whose queries are scaled.
-        trained_len: L, up to which nothing changes.
+    Keeps the entropy of attention from growing with the context beyond L = `trained_len` (Su 2021,
+    kexue.fm/archives/8823; the same form is learned by SSMax, arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -70,13 +66,8 @@ class SelfExtend(Encoding):
     """Exact distances below `window`; beyond it those of positions divided by `group`.
 
     A far pair (i, j) gets the distance floor(i/g) + w - floor(w/g) - floor(j/g), which continues
-    the near ones (arXiv:2401.01325, section 3.2). The largest distance of T tokens is about
-    w + (T - w)/g, to be kept below the trained length.
-
-    Args:
-        rope: the rotation the model was trained with.
-        window: w, in tokens.
-        group: g.
+    the near ones (arXiv:2401.01325, section 3.2), for the `window` w in tokens and the `group` g.
+    The largest distance of T tokens is about w + (T - w)/g, to be kept below the trained length.
     """
 
     fused = False

@@ -32,40 +32,28 @@ FAMILIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The model around an encoding, in features and tokens.
-
-    `trained_len` is the longest window seen in training.
-    """
+    """The model around an encoding, in features and tokens."""
 
     layers: int
     width: int
     heads: int
     head_dim: int
-    trained_len: int
+    trained_len: int  # the longest window seen in training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """An encoding before it is measured.
+    """An encoding before it is measured."""
 
-    Attributes:
-        label: its name in figures.
-        source: paper, and section or equation where it helps.
-        make: module and class (or class method) in ropelab.models.encoding; those of its
-            parameters that are fields of `Shape` are taken from there.
-        options: its other parameters.
-        per_layer: every layer gets one of its own.
-        parameters: how many it adds to the model, as a formula in the fields of `Shape`.
-        claim: statement of its paper about positions beyond the trained ones.
-    """
-
-    label: str
-    source: str
+    label: str  # in figures
+    source: str  # paper, and section or equation where it helps
+    # Module and class (or class method) in ropelab.models.encoding; those of its parameters that
+    # are fields of `Shape` are taken from there, the others from `options`.
     make: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    per_layer: bool = False
-    parameters: str = "0"
-    claim: str = "none"
+    per_layer: bool = False  # every layer gets one of its own
+    parameters: str = "0"  # that it adds to the model, as a formula in the fields of `Shape`
+    claim: str = "none"  # of its paper about positions beyond the trained ones
 
     @property
     def family(self) -> str:

@@ -61,8 +61,6 @@ def relative_unshift(by_key: ByKey) -> ByColumn:
 class DistanceTable:
     """Rows per distance 0, 1, 2, ..., computed from parameters, and kept while decoding.
 
-    Kept and fresh tables are the same numbers.
-
     Args:
         make: from distances to rows; the last two axes of the rows are distance and feature.
         parameters: those that `make` depends on.
@@ -190,12 +188,8 @@ class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
 
     Content to content, content to position and position to content (equation 4 of the paper), with
-    Kr = P W_kr and Qr = P W_qr for a table P of distances that all layers share. Distances from
-    the last row on look the same, so it is defined everywhere.
-
-    Args:
-        table: P [rows, width], which belongs to the whole encoding.
-        to_key, to_query: W_kr and W_qr of this layer.
+    Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] of distances that all layers share.
+    Distances from the last row on look the same, so it is defined everywhere.
     """
 
     fused: bool = False

@@ -85,7 +85,6 @@ class Rotation(Function):
 
     @staticmethod
     def compute(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
-        """Return `x` rotated."""
         if pairing == "half":
             return rotate(x.float(), cos, sin).to(x.dtype)
         # Neighbours are complex numbers already: one product instead of four.
@@ -94,14 +93,12 @@ class Rotation(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
-        """Return `x` rotated."""
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
         return Rotation.compute(x, cos, sin, pairing)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        """Return the gradient rotated back."""
         cos, sin = ctx.saved_tensors
         return Rotation.compute(grads[0], cos, -sin, ctx.pairing), None, None, None
 
@@ -189,13 +186,10 @@ class Decoupled(Encoding):
 
 
 class RopeValues(Rope):
-    """output_i = sum_j weight_ij R(j) v_j, or R(-i) times that.
+    """output_i = sum_j weight_ij R(j) v_j, or R(-i) times that where it is rotated `back`.
 
     RoPE leaves values alone. Rotated like the keys they carry absolute positions to the output;
     rotated back by the position of the query they carry distances, R(j - i) v_j.
-
-    Args:
-        back: whether the output is rotated back.
     """
 
     fused: bool = False

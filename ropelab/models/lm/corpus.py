@@ -209,7 +209,7 @@ def kind_of(path: Path) -> str:
 
 
 def folder_or_kind(path: Path) -> str:
-    """Return the kind of one of the user's files: its subfolder, without one as in a library."""
+    """Return the subfolder of one of the user's files, without one the kind as in a library."""
     return path.parts[0] if len(path.parts) > 1 else kind_of(path)
 
 

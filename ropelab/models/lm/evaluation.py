@@ -33,11 +33,9 @@ class Readable(Protocol):
     @property
     def size(self) -> Any:
         """Anything with a `vocabulary`, the number of different tokens."""
-        ...
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return the input of `head` for every token."""
-        ...
 
 
 @torch.inference_mode()
@@ -134,11 +132,7 @@ def _sliding(
     stride: int,
     first: int = 0,
 ) -> Tensor:
-    """Return the value of every prediction from `first` on; those before may be zeros.
-
-    Args:
-        read: a value per prediction of some rows, of all or of the last so many.
-    """
+    """Return `read`'s value of every prediction from `first` on; those before may be zeros."""
     total = tokens.shape[1] - 1
     if total <= window:
         return read(tokens, None)

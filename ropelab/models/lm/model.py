@@ -88,7 +88,7 @@ class SquaredRelu(Function):
 
 
 def causal_mask(q_positions: Int[Tensor, " queries"], k_positions: Int[Tensor, " keys"]) -> Tensor:
-    """True at keys up to the query's own position. Shape [queries, keys]."""
+    """Return True at keys up to the query's own position, [queries, keys]."""
     return k_positions[None, :] <= q_positions[:, None]
 
 

@@ -76,23 +76,21 @@ class Muon(Optimizer):
                 self._move(matrices, group)
 
     def _move(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
-        updates = torch.stack([_wide(self._momentum(m, group["momentum"])) for m in matrices])
+        updates = []
+        for matrix in matrices:
+            state, gradient = self.state[matrix], matrix.grad
+            assert gradient is not None
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(gradient)
+            average = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+            # Nesterov's momentum: one step ahead of the average.
+            update = gradient.lerp(average, group["momentum"])
+            # Wide, so that the Gram matrices of the iteration are the small ones.
+            updates.append(update.mT if len(update) > update.shape[1] else update)
+        steps = orthogonalised(torch.stack(updates), self._dtype)
         torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
-        for matrix, update in zip(matrices, orthogonalised(updates, self._dtype), strict=True):
+        for matrix, update in zip(matrices, steps, strict=True):
             rows, columns = matrix.shape
             # Larger steps for tall matrices: the outputs of all shapes then move about as much.
             step = group["lr"] * max(1.0, rows / columns) ** 0.5
             matrix.add_(update.mT if rows > columns else update, alpha=-step)
-
-    def _momentum(self, matrix: Tensor, momentum: float) -> Tensor:
-        """Return Nesterov's momentum; the average of gradients is updated in place."""
-        state, gradient = self.state[matrix], matrix.grad
-        assert gradient is not None
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(gradient)
-        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-        return gradient.lerp(average, momentum)
-
-
-def _wide(matrix: Tensor) -> Tensor:
-    return matrix.mT if matrix.shape[0] > matrix.shape[1] else matrix

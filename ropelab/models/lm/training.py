@@ -58,13 +58,13 @@ class Recipe:
     first_window: int = FIRST_WINDOW  # equal to `window`, there is no curriculum
 
     def window_at(self, step: int) -> int:
-        """The window of a step: equal shares of the first half for each length before the last."""
+        """Return the window of a step; each but the last has an equal share of the first half."""
         stage = int(2 * step / self.steps * self.doublings)
         return self.window if stage >= self.doublings else self.first_window << stage
 
     @property
     def doublings(self) -> int:
-        """The number of times that the window grows."""
+        """Times that the window grows."""
         return max(0, math.ceil(math.log2(self.window / self.first_window)))
 
     def stages(self) -> Iterator[tuple[int, int]]:
@@ -130,12 +130,12 @@ def train(
 ) -> list[float]:
     """Train `model` in place, continuing from the checkpoint in `folder` if there is one.
 
-    The folder holds the state every SECONDS_BETWEEN_CHECKPOINTS, at the end, and when the run is
+    The state is saved every SECONDS_BETWEEN_CHECKPOINTS, at the end, and when the run is
     interrupted. A finished run is loaded and no step is made.
 
     Args:
         progress: opens a progress line for an amount of work, in steps of average length.
-        dtype: the number format of matrix products; the weights are float32.
+        dtype: of matrix products; the weights are float32.
     Returns:
         The loss of every step, those of earlier runs included.
     Raises:
@@ -175,10 +175,8 @@ def one_step(
     dtype: DtypeName = "float32",
 ) -> float:
     """Make one optimizer step, its matrix products in `dtype`, and return its loss."""
-    device = model.head.weight.device
-    window = recipe.window_at(step)
-    rows = max(1, recipe.tokens_per_step // window)
-    batch = data(step, window, rows).to(device)
+    device, window = model.head.weight.device, recipe.window_at(step)
+    batch = data(step, window, max(1, recipe.tokens_per_step // window)).to(device)
     with computing_in(dtype, device.type):
         loss = batch_loss(model, batch)
     loss.backward()

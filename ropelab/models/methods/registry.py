@@ -41,11 +41,7 @@ METHODS = (*FREQUENCIES, *MORE)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method, by its name or an alias.
-
-    Raises:
-        InputError: there is none; the message names the nearest.
-    """
+    """Return the class of a method, by its name or an alias; InputError if there is none."""
     key = canonical(name)
     if key in FREQUENCIES:
         return scaling_class(key)
@@ -57,11 +53,7 @@ def method_class(name: str) -> "type[Scaling] | type[Method]":
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
-    """Parse a method that acts on frequencies, attention or weights.
-
-    Raises:
-        InputError: as `parse_scaling`.
-    """
+    """Parse a method that acts on frequencies, attention or weights; errors as `parse_scaling`."""
     from ropelab.models.methods.method import Scaled
 
     name, arguments = split_call(text)
@@ -92,7 +84,7 @@ def parse_methods(
 
 
 def catalogue() -> "pd.DataFrame":
-    """method, knobs with defaults, acts_on, factor, usable_in, does, source, aliases."""
+    """Return a row per method, with its parameters as `knobs`."""
     import pandas as pd
 
     from ropelab.math.scaling import Scaling
@@ -105,6 +97,7 @@ def catalogue() -> "pd.DataFrame":
         else:
             acts_on = method.acts_on
             usable = "extrapolate" if method.is_tunable else "extrapolate (zero_shot)"
+            # Weights of a released model stay as they are, and nothing is searched on it.
             if acts_on == "attention":
                 usable = "extrapolate, evaluate"
         rows.append(
