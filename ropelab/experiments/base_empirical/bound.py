@@ -146,7 +146,8 @@ def outcome(row: pd.Series) -> Outcome:
         return Outcome.UNLEARNED
     significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
     worse = significant and row["accuracy_difference"] < 0
-    if math.isnan(row["first_failing_position_tokens"]):
+    # A position beyond the farthest distance measured predicts no failure that could be seen.
+    if math.isnan(row["first_failing_position_tokens"]) or not row["distances_beyond"]:
         return Outcome.WORSE_ANYWAY if worse else Outcome.HOLDS
     if not worse:
         return Outcome.RETRIEVES

@@ -5,7 +5,6 @@ a table must be the same on every machine; `times.py` measures times, for the ma
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,21 +30,21 @@ PLAIN = "nope"
 MEMORY_LENGTHS = (1024, 2048)
 
 
-def shape_of(config: EncodingsConfig) -> Shape:
-    """Return the shape of the model around every encoding."""
+def shape_of(config: EncodingsConfig, trained_len: int | None = None) -> Shape:
+    """Return the shape of the model around every encoding, trained at that length."""
     return Shape(
         layers=config.layers,
         width=config.width,
         heads=config.heads,
         head_dim=config.head_dim,
-        trained_len=config.train_len,
+        trained_len=trained_len or config.train_len,
     )
 
 
 def model_with(config: EncodingsConfig, name: str, trained_len: int) -> LanguageModel:
     """Return an untrained model with that encoding, as it would be trained at that length."""
-    shape = replace(shape_of(config), trained_len=trained_len)
-    return LanguageModel(model_size(config, VOCABULARY), make_encoding(name, shape))
+    encoding = make_encoding(name, shape_of(config, trained_len))
+    return LanguageModel(model_size(config, VOCABULARY), encoding)
 
 
 def countable_model(config: EncodingsConfig, name: str) -> LanguageModel:
@@ -83,8 +82,8 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
 
 def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
     """Count the numbers that the encoding adds to those that are trained."""
-    shape = replace(shape_of(config), trained_len=trained_len)
-    return sum(p.numel() for p in make_encoding(name, shape).parameters())
+    encoding = make_encoding(name, shape_of(config, trained_len))
+    return sum(p.numel() for p in encoding.parameters())
 
 
 def train_flops(config: EncodingsConfig, name: str) -> int:

@@ -57,7 +57,7 @@ class Record:
 
     @property
     def family(self) -> str:
-        """Where positions enter, one of FAMILIES."""
+        """One of FAMILIES."""
         return FAMILIES[self.make.partition(".")[0]]
 
     @property
