@@ -80,11 +80,10 @@ def token_losses(
     return _each_prediction(model, tokens, loss, torch.float32, last)
 
 
-def _token_hits(model: Readable, tokens: Tensor) -> Tensor:
+def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
     """Return whether each token is the most probable one given all before it in its row."""
-    return _each_prediction(
-        model, tokens, lambda logits, targets: logits.argmax(dim=-1) == targets, torch.bool
-    )
+    hits = _each_prediction(model, tokens, lambda x, token: x.argmax(dim=-1) == token, torch.bool)
+    return hits[:, -(last or 0) :]
 
 
 def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
@@ -117,11 +116,7 @@ def sliding_correct(
     """
     asked = batch.scored[:, 1:]
     first = int(asked.any(dim=0).nonzero()[0])
-
-    def hits_of(tokens: Tensor, last: int | None) -> Tensor:
-        return _token_hits(model, tokens)[:, -(last or 0) :]
-
-    hits = _sliding(hits_of, batch.tokens, window, stride, first)
+    hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
     return hits[asked].view(len(asked), -1)
 
 
