@@ -51,13 +51,13 @@ UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
 
 def cells(config: EncodingsConfig) -> list[Cell]:
     """Return every task of every model, the behaviour of the models, and the clock."""
-    return [*questions(config), Timing(config)]
+    return [*questions(config), *observations(config), Timing(config)]
 
 
 def questions(config: EncodingsConfig) -> list[Asked]:
-    """Return every task of every encoding and training seed, then the behaviour in each."""
+    """Return every task of every encoding, for every training seed."""
     tasks = [beyond_training(config, task) for task in config.tasks]
-    asked = [
+    return [
         Asked(
             subject=training(config, encoding, seed),
             trial=task,
@@ -70,8 +70,12 @@ def questions(config: EncodingsConfig) -> list[Asked]:
         )
         for task, encoding, seed in product(tasks, config.encodings, config.seeds)
     ]
-    observed = [replace(q, trial=Behaviour(q.trial, config.train_len)) for q in asked]
-    return [*asked, *observed]
+
+
+def observations(config: EncodingsConfig) -> list[Asked]:
+    """Return every model, observed on the sequences of every task."""
+    asked = questions(config)
+    return [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
@@ -90,7 +94,7 @@ def encoding_of(shape: Shape, name: str, seed: int) -> Encoding:
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make the tables."""
-    answers = collected(questions(config), values)
+    answers = collected([*questions(config), *observations(config)], values)
     measured = {**answers.get("text", {}), **answers.get("copy", {})}
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
