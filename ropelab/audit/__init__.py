@@ -28,15 +28,7 @@ class _Callable(ModuleType):
         dtype: str = "",
         flags: str = "",
     ) -> "Audit":
-        """Return what a model's configuration means to each runtime.
-
-        Args:
-            source: a config.json, params.json, GGUF file, model folder, or `-`.
-            runtime: runtimes by name or prefix, all if empty.
-            length: the length to look at in tokens, the claimed one if None.
-            dtype: the model's number format, the file's own if empty.
-            flags: flags of the server, as typed.
-        """
+        """Return a configuration as each runtime reads it; see `ropelab.audit.audited.audit`."""
         from ropelab.audit.audited import audit
 
         return audit(source, runtime=runtime, length=length, dtype=dtype, flags=flags)

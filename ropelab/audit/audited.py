@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ropelab.audit import findings, overview
 from ropelab.audit.document import Document, load
@@ -80,10 +80,16 @@ def audit(
     reference = (named or read or list(readings))[0]
     if reference.main is None:
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
-    seen = length or reference.main.claimed_len or reference.main.trained_len
-    rows = overview.all_tables(document, readings, reference, seen, model_format)
+    seen = length or reference.main.length
     found = findings.collect(Case(document, readings, reference, seen, length))
-    rows["findings"] = [finding.row() for finding in found]
+    rows = {
+        "runtimes": overview.runtimes(readings, reference, seen),
+        "keys": overview.keys(document, readings),
+        "pairs": overview.pairs(readings, reference, seen),
+        "context": overview.context(reference, seen),
+        "precision": overview.precision(readings, seen, model_format),
+        "findings": [asdict(finding) for finding in found],
+    }
     answer = overview.sentence(document, readings, reference)
     return Audit(document, readings, reference, seen, rows, found, answer)
 
@@ -116,17 +122,21 @@ def finding_lines(audit: Audit) -> Iterator[str]:
 
 def short_tables(audit: Audit) -> dict[str, Rows]:
     """Return the tables for reading, with the columns that fit on a line, by their titles."""
-    keys = [
-        {**{name: row[name] for name in ("key", "value", "does")}, "status": _summed(row["status"])}
-        for row in audit.rows["keys"]
-    ]
+    keys = []
+    for row in audit.rows["keys"]:
+        # One word if all runtimes agree, else a count for each status.
+        counts = Counter(row["status"].values()).most_common()
+        status = ", ".join(f"{word} {count}" if counts[1:] else word for word, count in counts)
+        keys.append({name: row[name] for name in ("key", "value", "does")} | {"status": status})
     runtimes = [
         {
             "runtime": f"{row['runtime']} {row['version']}",
             "layers": row["layers"],
             "base": row.get("base"),
             "width": row.get("rotary_dim"),
-            "kept/blended/divided": _pair_counts(row),
+            "kept/blended/divided": None
+            if "pairs_kept" not in row
+            else "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row),
             "logits x": row.get("logit_multiplier"),
             "claims": row.get("claimed_tokens"),
             "ratio": row.get("largest_ratio"),
@@ -141,18 +151,3 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
         "context": audit.rows["context"],
         "precision": audit.rows["precision"],
     }
-
-
-def _summed(status: Mapping[str, str]) -> str:
-    """'used' if all runtimes agree, else a count for each status."""
-    counts = Counter(status.values())
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{word} {count}" for word, count in counts.most_common())
-
-
-def _pair_counts(row: Mapping[str, Any]) -> str | None:
-    """31/4/29; None for a runtime that reads nothing."""
-    if "pairs_kept" not in row:
-        return None
-    return "/".join(str(row[f"pairs_{role}"]) for role in ("kept", "blended", "divided"))

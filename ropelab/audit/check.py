@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ropelab.audit.document import load
 from ropelab.audit.observed import Observed, frequencies, observe
@@ -65,7 +65,7 @@ class Check:
 class Expected:
     """The rotation that a configuration asks for, while ``length`` tokens are in the context.
 
-    ``others``: what other runtimes make of the same file.
+    ``others``: the specs of the same file in other runtimes.
     """
 
     spec: RopeSpec
@@ -109,19 +109,14 @@ def check(
         raise InputError(f"{source}: {readings[registry.REFERENCE].problem}")
     mains = {name: reading.main for name, reading in readings.items()}
     others = {n: s for n, s in mains.items() if s and s.rotary_dim == spec.rotary_dim}
-    expected = Expected(spec, length or spec.claimed_len or spec.trained_len, others)
-    observed = observe(target, spec, probes(expected), dtype)
-    return diagnose(observed, expected, tolerance)
-
-
-def probes(expected: Expected) -> Int[np.ndarray, " n"]:
-    """Return positions at which errors show, the ends of both lengths among them."""
-    trained, length = expected.spec.trained_len, expected.length
-    ends = (trained - 1, trained, trained + 1, length - 1)
-    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < length})
+    expected = Expected(spec, length or spec.length, others)
+    # The ends of both lengths are looked at too.
+    ends = (spec.trained_len - 1, spec.trained_len, spec.trained_len + 1, expected.length - 1)
+    places = sorted({p for p in (*PROBES, *ends) if 0 <= p < expected.length})
     if 1 not in places:
-        raise InputError(f"a length of {length} leaves no position to look at")
-    return np.array(places, dtype=np.int64)
+        raise InputError(f"a length of {expected.length} leaves no position to look at")
+    observed = observe(target, spec, np.array(places, dtype=np.int64), dtype)
+    return diagnose(observed, expected, tolerance)
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
@@ -215,28 +210,26 @@ def near(one: Pairs, other: Pairs) -> bool:
 
 def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
     """Explain a wrong factor on cos and sin, with advice; None for the right one."""
-    if math.isclose(gain, wanted, rel_tol=CLOSE):
-        return None
-    if math.isclose(gain, wanted**2, rel_tol=CLOSE):
-        return f"the attention factor {wanted:.6g} is applied twice", "apply it once"
-    if math.isclose(gain, 1.0, rel_tol=CLOSE):
-        return f"the attention factor {wanted:.6g} is missing", "multiply cos and sin"
-    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
-    return answer, f"attention factor {wanted:.6g}"
+    other = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    for value, problem in (
+        (wanted, None),
+        (wanted**2, (f"the attention factor {wanted:.6g} is applied twice", "apply it once")),
+        (1.0, (f"the attention factor {wanted:.6g} is missing", "multiply cos and sin")),
+    ):
+        if math.isclose(gain, value, rel_tol=CLOSE):
+            return problem
+    return other, f"attention factor {wanted:.6g}"
 
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
-    """Return a row per cast plan, nearest first: mean distance of its tables from the observed.
-
-    A plan with a format that ends before the positions or the attention factor do (float16 at
-    65520) is left out, as every observed number is finite.
-    """
+    """Return a row per cast plan, nearest first: mean distance of its tables from the observed."""
     spec = expected.spec
     spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
     positions = observed.positions.astype(np.float64)
     rows: list[dict[str, Any]] = []
     for name, plan in plans().items():
         angles = Chain(plan, spectrum).angles(positions).T
+        # Every observed number is finite, so that no plan overflows (float16 does at 65520).
         if not np.isfinite(angles).all():
             continue
         cos, sin = (

@@ -28,16 +28,12 @@ PARAMS_YARN = {"beta": "beta_fast", "alpha": "beta_slow"}
 
 @dataclass(frozen=True)
 class Document:
-    """One configuration and the files beside it.
-
-    ``kind``: config (config.json), params (Mistral's params.json, translated), gguf.
-    ``tokenizer_length``: model_max_length of a tokenizer_config.json beside it, if it says one.
-    """
+    """One configuration and the limit of the tokenizer beside it."""
 
     name: str
-    kind: str
+    kind: str  # config (config.json), params (Mistral's params.json, translated) or gguf
     config: Mapping[str, Any]
-    tokenizer_length: int | None = None
+    tokenizer_length: int | None = None  # model_max_length of tokenizer_config.json
 
 
 def load(source: str) -> Document:
@@ -53,9 +49,16 @@ def load(source: str) -> Document:
         if read_bytes(path, 4) == b"GGUF":
             return from_gguf(path)
         return from_json(source, read_bytes(path))
-    name = next((n for n in ("config.json", "params.json") if (path / n).is_file()), None)
-    if name is not None:
-        return replace(load(str(path / name)), tokenizer_length=tokenizer_length(path))
+    for name in ("config.json", "params.json"):
+        if (path / name).is_file():
+            document, limits = load(str(path / name)), path / "tokenizer_config.json"
+            if not limits.is_file():
+                return document
+            length = parse(str(limits), read_bytes(limits)).get("model_max_length")
+            # transformers writes a huge number for 'no limit'.
+            if isinstance(length, int | float) and 0 < length < 2**40:
+                return replace(document, tokenizer_length=int(length))
+            return document
     found = sorted(path.glob("*.gguf"))
     if len(found) != 1:
         raise InputError(f"{path} holds neither config.json nor params.json")
@@ -70,15 +73,6 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
             return file.read(most)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def tokenizer_length(folder: Path) -> int | None:
-    """Return model_max_length of tokenizer_config.json; the huge number for 'none' is None."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return None
-    length = parse(str(path), read_bytes(path)).get("model_max_length")
-    return int(length) if isinstance(length, int | float) and 0 < length < 2**40 else None
 
 
 def from_json(name: str, raw: bytes) -> Document:
@@ -113,7 +107,8 @@ def from_params(params: Mapping[str, Any]) -> dict[str, Any]:
 def from_gguf(path: Path) -> Document:
     """Return a GGUF file's header; its keys lose the architecture's prefix."""
     header = read_header(path)
-    prefix = f"{header.architecture}."
+    architecture = header.fields.get("general.architecture", "")
+    prefix = f"{architecture}." if isinstance(architecture, str) else "."
     own = {n.removeprefix(prefix): v for n, v in header.fields.items() if n.startswith(prefix)}
     fields = {name: value for name, value in own.items() if not isinstance(value, Length)}
     # Models with a number of heads per layer have an array there.
@@ -121,4 +116,4 @@ def from_gguf(path: Path) -> Document:
     if not complete and not isinstance(own.get("attention.head_count"), Length):
         raise InputError(f"{path} has no attention heads: no model with rotary positions")
     tensors = {name: values.tolist() for name, values in header.tensors.items()}
-    return Document(str(path), "gguf", {"model_type": header.architecture, **fields, **tensors})
+    return Document(str(path), "gguf", {"model_type": prefix[:-1], **fields, **tensors})

@@ -15,29 +15,19 @@ import numpy as np
 
 from ropelab.audit.document import load
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL, longrope_attention, magnitude
+from ropelab.audit.runtimes.reader import BANDS, MAXIMUM, ORIGINAL, longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BLOCKS, language_part
 from ropelab.errors import InputError, unknown_name
+from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
-from ropelab.math.scaling import (
-    DynamicNtk,
-    Llama3,
-    LongRope,
-    NtkAware,
-    PositionInterpolation,
-    Unscaled,
-    Yarn,
-    ntk_base,
-)
 from ropelab.runs.config import split_list
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Fragment = dict[str, Any]
-Form = tuple[Fragment, dict[str, Any]]  # keys of a configuration, and flags
+Fragment = dict[str, Any]  # keys of a configuration
 
 # Keys that an emission sets, so that the file's own are left out.
 ROTATING = frozenset({*BLOCKS, "rope_theta", MAXIMUM, ORIGINAL, "partial_rotary_factor"})
@@ -45,14 +35,12 @@ ROTATING = frozenset({*BLOCKS, "rope_theta", MAXIMUM, ORIGINAL, "partial_rotary_
 
 @dataclass(frozen=True)
 class Emission:
-    """Text to paste for one target, and the fields that the target cannot hold.
-
-    ``config`` and ``flags`` are the settings in the text, as the target's reader takes them.
-    """
+    """Text to paste for one target, and the fields that the target cannot hold."""
 
     target: str
     text: str
     lost: tuple[str, ...]
+    # The settings in the text, as the target's reader takes them.
     config: Mapping[str, Any]
     flags: Mapping[str, Any]
 
@@ -102,15 +90,10 @@ def emit(
     factor = context / spec.trained_len
     scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
     attention = scaling.plan(spec.geometry, context).attention_factor
-    if isinstance(scaling, LongRope):
+    if isinstance(scaling, scalings.LongRope):
         attention = scaling.attention(spec.trained_len)
-    wanted = replace(
-        spec,
-        scaling=scaling,
-        attention_factor=attention,
-        softmax_factor=1.0,
-        claimed_len=context,
-    )
+    wanted = replace(spec, scaling=scaling, attention_factor=attention, claimed_len=context)
+    wanted = replace(wanted, softmax_factor=1.0)
     names = list(TARGETS) if target == "all" else split_list(target)
     return Emissions(wanted, tuple(emitted(name, wanted, kept) for name in names))
 
@@ -134,7 +117,7 @@ def from_name(name: str) -> tuple[RopeSpec, Fragment]:
         base=model.base,
         head_dim=model.head_dim,
         rotary_dim=model.rotated,
-        scaling=Unscaled(),
+        scaling=scalings.Unscaled(),
         trained_len=model.trained_len,
         claimed_len=model.promised,
     )
@@ -155,11 +138,13 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
     chosen, written = TARGETS[target], wanted
-    if isinstance(wanted.scaling, NtkAware) and not isinstance(wanted.scaling, DynamicNtk):
+    if isinstance(wanted.scaling, scalings.NtkAware) and not isinstance(
+        wanted.scaling, scalings.DynamicNtk
+    ):
         # No configuration has a name for NTK-aware, but it is only another base.
-        base = ntk_base(wanted.geometry, wanted.scaling.factor)
-        written = replace(wanted, base=base, scaling=Unscaled())
-    fragment, flags = chosen.write(written)
+        base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
+        written = replace(wanted, base=base, scaling=scalings.Unscaled())
+    fragment, flags = chosen.config(written), chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
     config = {**model, **fragment}
@@ -170,16 +155,37 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
             lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
         else:
             lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
-    text = chosen.show(fragment, flags, claimed(wanted))
+
+    # A flag at its default is left out; -c has a place of its own in the text.
+    usual = {"ctx_size": wanted.length, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
+    plain = {name: plain_number(value) for name, value in flags.items()}
+    words = (
+        f" --{name.replace('_', '-')} {plain[name]}"
+        for name, value in flags.items()
+        if usual.get(name) != value
+    )
+    text = chosen.text.format(
+        json=json.dumps(fragment),
+        lines=json.dumps(fragment, indent=2),
+        length=wanted.length,
+        flags="".join(words),
+        **plain,
+    )
     return Emission(target, text, tuple(lost), config, flags)
+
+
+def plain_number(value: Any) -> str:
+    """Return a number in few digits if these read back as the same number, else in all."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     """Name differences in width, frequencies by length, factor on the logits, claimed length."""
     if got.rotary_dim != wanted.rotary_dim:
         return [f"rotary_dim {got.rotary_dim}, not {wanted.rotary_dim}"]
-    words, context = [], claimed(wanted)
-    lengths = (64, wanted.trained_len, context, 2 * context)
+    words, lengths = [], (64, wanted.trained_len, wanted.length, 2 * wanted.length)
     # Runtimes compute in float32, so smaller differences mean nothing.
     if not all(
         np.allclose(got.inv_freq(n), wanted.inv_freq(n), rtol=1e-6, atol=0) for n in lengths
@@ -187,14 +193,9 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
         words.append(f"frequencies: {got.method} instead of {wanted.method}")
     if not math.isclose(got.logit_multiplier, wanted.logit_multiplier, rel_tol=1e-6):
         words.append(f"logits x {got.logit_multiplier:.6g}, not {wanted.logit_multiplier:.6g}")
-    if got.claimed_len is not None and got.claimed_len != context:
-        words.append(f"length {got.claimed_len}, not {context}")
+    if got.claimed_len is not None and got.claimed_len != wanted.length:
+        words.append(f"length {got.claimed_len}, not {wanted.length}")
     return words
-
-
-def claimed(spec: RopeSpec) -> int:
-    """Return the wanted length."""
-    return spec.claimed_len or spec.trained_len
 
 
 def block_of(spec: RopeSpec) -> Fragment:
@@ -204,30 +205,25 @@ def block_of(spec: RopeSpec) -> Fragment:
         InputError: a method that no configuration has a name for.
     """
     scaling, original = spec.scaling, {ORIGINAL: spec.trained_len}
-    if isinstance(scaling, Unscaled):
+    if isinstance(scaling, scalings.Unscaled):
         return {}
-    if isinstance(scaling, PositionInterpolation):
-        return {"rope_type": "linear", "factor": float(scaling.factor)}
-    if isinstance(scaling, DynamicNtk):
-        return {"rope_type": "dynamic", "factor": float(scaling.factor)}
-    if isinstance(scaling, Llama3):
-        names = ("factor", "low_freq_factor", "high_freq_factor")
-        bands = {name: float(getattr(scaling, name)) for name in names}
+    if isinstance(scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
+        kind = "linear" if isinstance(scaling, scalings.PositionInterpolation) else "dynamic"
+        return {"rope_type": kind, "factor": float(scaling.factor)}
+    if isinstance(scaling, scalings.Llama3):
+        bands = {name: float(getattr(scaling, name)) for name in BANDS}
         return {"rope_type": "llama3", **bands, **original}
     # attention_factor is written if it is not what the factor alone would give.
-    usual = usual_attention(spec)
-    same = math.isclose(spec.attention_factor, usual, rel_tol=1e-12)
+    same = math.isclose(spec.attention_factor, usual_attention(spec), rel_tol=1e-12)
     attention = {} if same else {"attention_factor": spec.attention_factor}
-    if isinstance(scaling, Yarn):
+    if isinstance(scaling, scalings.Yarn):
         block: Fragment = {"rope_type": "yarn", "factor": float(scaling.factor), **original}
-        if scaling.beta_fast != 32:
-            block["beta_fast"] = float(scaling.beta_fast)
-        if scaling.beta_slow != 1:
-            block["beta_slow"] = float(scaling.beta_slow)
-        if not scaling.truncate:
-            block["truncate"] = False
+        # Keys at the default that all runtimes share are left out.
+        for name, usual in (("beta_fast", 32), ("beta_slow", 1), ("truncate", True)):
+            if (value := getattr(scaling, name)) != usual:
+                block[name] = value if isinstance(value, bool) else float(value)
         return {**block, **attention}
-    if isinstance(scaling, LongRope):
+    if isinstance(scaling, scalings.LongRope):
         long = list(scaling.long_factor)
         short = list(scaling.short_factor) or [1.0] * len(long)
         lists = {"short_factor": short, "long_factor": long, "factor": float(scaling.factor)}
@@ -238,148 +234,115 @@ def block_of(spec: RopeSpec) -> Fragment:
 def usual_attention(spec: RopeSpec) -> float:
     """Return the attention factor that runtimes compute from the scaling factor alone."""
     factor = getattr(spec.scaling, "factor", 1.0)
-    if isinstance(spec.scaling, LongRope):
-        return longrope_attention(factor, spec.trained_len)
-    return magnitude(factor)
+    longrope = isinstance(spec.scaling, scalings.LongRope)
+    return longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
 
 
-def share(spec: RopeSpec) -> Fragment:
-    """Return partial_rotary_factor, unless the whole head rotates."""
-    if spec.rotary_dim == spec.head_dim:
-        return {}
-    return {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
+def start_and_share(spec: RopeSpec) -> tuple[Fragment, Fragment]:
+    """Return max_position_embeddings, and partial_rotary_factor unless the whole head rotates."""
+    # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
+    start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
+    whole = spec.rotary_dim == spec.head_dim
+    share = {} if whole else {"partial_rotary_factor": spec.rotary_dim / spec.head_dim}
+    return {MAXIMUM: start}, share
 
 
-def maximum(spec: RopeSpec) -> int:
-    """Return max_position_embeddings: the wanted length; dynamic starts from the trained one."""
-    return spec.trained_len if isinstance(spec.scaling, DynamicNtk) else claimed(spec)
-
-
-def version4(spec: RopeSpec) -> Form:
+def version4(spec: RopeSpec) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
-    block = block_of(spec)
+    block, (start, share) = block_of(spec), start_and_share(spec)
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
-    original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, LongRope) else {}
-    start = {MAXIMUM: maximum(spec), "rope_theta": spec.base}
-    return {**start, **original, **share(spec), "rope_scaling": block or None}, {}
+    # Of longrope, transformers 4 reads the original length at top level only.
+    original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
+    return {**start, "rope_theta": spec.base, **original, **share, "rope_scaling": block or None}
 
 
-def version5(spec: RopeSpec) -> Form:
+def version5(spec: RopeSpec) -> Fragment:
     """Return rope_parameters with everything inside."""
-    block = block_of(spec) or {"rope_type": "default"}
-    parameters = {"rope_theta": spec.base, **block, **share(spec)}
-    return {MAXIMUM: maximum(spec), "rope_parameters": parameters}, {}
+    block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
+    return {**start, "rope_parameters": {"rope_theta": spec.base, **block, **share}}
 
 
-def vllm(spec: RopeSpec) -> Form:
+def vllm(spec: RopeSpec) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
-    fragment, flags = version5(spec)
-    if isinstance(spec.scaling, PositionInterpolation | DynamicNtk):
-        fragment[MAXIMUM] = round(claimed(spec) / spec.scaling.factor)
-    return fragment, flags
+    fragment = version5(spec)
+    if isinstance(spec.scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
+        fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
+    return fragment
 
 
-def sglang(spec: RopeSpec) -> Form:
+def sglang(spec: RopeSpec) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
-    fragment, flags = vllm(spec)
+    fragment = vllm(spec)
     block = fragment.pop("rope_parameters")
     wanted = block.pop("attention_factor", None)
     if wanted is not None and block["rope_type"] == "yarn":
         block["attn_factor"] = wanted / magnitude(block["factor"])
-    return {**fragment, "rope_scaling": block}, flags
+    return {**fragment, "rope_scaling": block}
 
 
 def unscaled_file(spec: RopeSpec) -> Fragment:
     """Return the file of the unscaled model, on top of which flags are given."""
-    plain = replace(spec, scaling=Unscaled(), attention_factor=1.0, claimed_len=spec.trained_len)
-    return version4(plain)[0]
+    return version4(replace(spec.unscaled(spec.base), claimed_len=spec.trained_len))
 
 
-def llamacpp(spec: RopeSpec) -> Form:
+def length_only(spec: RopeSpec) -> dict[str, Any]:
+    """Return ollama's one flag: the GGUF file has to hold the rest already."""
+    return {"ctx_size": spec.length}
+
+
+def llamacpp(spec: RopeSpec) -> dict[str, Any]:
     """Return llama.cpp's flags."""
-    flags: dict[str, Any] = {"ctx_size": claimed(spec)}
-    scaling = spec.scaling
-    if isinstance(scaling, PositionInterpolation):
-        flags |= {"rope_scaling": "linear", "rope_scale": scaling.factor}
-    elif isinstance(scaling, Yarn):
+    flags, scaling = length_only(spec), spec.scaling
+    if isinstance(scaling, scalings.PositionInterpolation):
+        return flags | {"rope_scaling": "linear", "rope_scale": scaling.factor}
+    if isinstance(scaling, scalings.Yarn):
         flags |= {"rope_scaling": "yarn", "rope_scale": scaling.factor}
         flags["yarn_orig_ctx"] = spec.trained_len
         flags |= {f"yarn_{n}": getattr(scaling, n) for n in ("beta_fast", "beta_slow")}
-    return unscaled_file(spec), flags
+    return flags
 
 
-def koboldcpp(spec: RopeSpec) -> Form:
-    """Return a scale and a base, always both: else koboldcpp picks by a rule of its own."""
-    linear = isinstance(spec.scaling, PositionInterpolation)
-    scale = 1 / spec.scaling.factor if isinstance(spec.scaling, PositionInterpolation) else 1.0
-    flags = {"ctx_size": claimed(spec), "rope_freq_scale": scale, "rope_freq_base": spec.base}
-    return unscaled_file(spec), {**flags, "rope_scaling": "linear"} if linear else flags
-
-
-def ollama(spec: RopeSpec) -> Form:
-    """Return nothing but a length: the GGUF file has to hold the rest already."""
-    return unscaled_file(spec), {"ctx_size": claimed(spec)}
-
-
-def as_llamacpp(fragment: Fragment, flags: Mapping[str, Any], length: int) -> str:
-    """Return llama.cpp's command line; settings at their defaults are left out."""
-    usual = {"ctx_size": flags["ctx_size"], "yarn_beta_fast": 32, "yarn_beta_slow": 1}
-    words = [
-        f"--{name.replace('_', '-')} {_plain(value)}"
-        for name, value in flags.items()
-        if usual.get(name) != value
-    ]
-    return " ".join([f"-c {flags['ctx_size']}", *words])
-
-
-def as_koboldcpp(fragment: Fragment, flags: Mapping[str, Any], length: int) -> str:
-    """Return koboldcpp's command line."""
-    scale, base = _plain(flags["rope_freq_scale"]), _plain(flags["rope_freq_base"])
-    return f"--contextsize {length} --ropeconfig {scale} {base}"
-
-
-def _plain(value: Any) -> str:
-    """A number in few digits if these read back as the same number, else in all."""
-    exact = f"{value:g}" if isinstance(value, float) else str(value)
-    return exact if not isinstance(value, float) or float(exact) == value else repr(value)
-
-
-Show = Callable[[Fragment, Mapping[str, Any], int], str]
+def koboldcpp(spec: RopeSpec) -> dict[str, Any]:
+    """Return a scale and a base, always both."""
+    flags = length_only(spec)  # with one of the two, koboldcpp picks by a rule of its own
+    flags |= {"rope_freq_scale": 1.0, "rope_freq_base": spec.base}
+    if isinstance(spec.scaling, scalings.PositionInterpolation):
+        flags |= {"rope_freq_scale": 1 / spec.scaling.factor, "rope_scaling": "linear"}
+    return flags
 
 
 @dataclass(frozen=True)
 class Target:
-    """One target: the runtimes that read its text back, and the functions that write it."""
+    """One target: the runtimes that read its text back, and its settings and text.
+
+    ``text`` may hold {json}, {lines} (JSON over several lines), {length}, {flags} and every flag.
+    """
 
     name: str
     runtimes: tuple[str, ...]
-    write: Callable[[RopeSpec], Form]
-    show: Show = lambda fragment, flags, length: json.dumps(fragment, indent=2)
-
-
-def _command(template: str) -> Show:
-    return lambda fragment, flags, length: template.format(json.dumps(fragment), length)
+    config: Callable[[RopeSpec], Fragment]
+    text: str = "{lines}"
+    flags: Callable[[RopeSpec], dict[str, Any]] = lambda spec: {}
 
 
 # All but the oldest transformers, and ollama's converter, which writes no yarn at all.
 _PORTABLE = tuple(n for n in registry.RUNTIMES if not n.startswith(("transformers-4.4", "ollama")))
+_VLLM = "--hf-overrides '{json}' --max-model-len {length}"
+_SGLANG = "--json-model-override-args '{json}' --context-length {length}"
+_KOBOLD = "--contextsize {length} --ropeconfig {rope_freq_scale} {rope_freq_base}"
+_OLLAMA = "PARAMETER num_ctx {length}"
 
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("hf4", ("transformers-4.57",), version4),
         Target("hf5", ("transformers-5",), version5),
-        Target("vllm", ("vllm",), vllm, _command("--hf-overrides '{}' --max-model-len {}")),
-        Target(
-            "sglang",
-            ("sglang",),
-            sglang,
-            _command("--json-model-override-args '{}' --context-length {}"),
-        ),
-        Target("llama.cpp", ("llama.cpp",), llamacpp, as_llamacpp),
-        Target("koboldcpp", ("llama.cpp",), koboldcpp, as_koboldcpp),
-        Target("ollama", ("llama.cpp",), ollama, _command("PARAMETER num_ctx {1}")),
+        Target("vllm", ("vllm",), vllm, _VLLM),
+        Target("sglang", ("sglang",), sglang, _SGLANG),
+        Target("llama.cpp", ("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
+        Target("koboldcpp", ("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
+        Target("ollama", ("llama.cpp",), unscaled_file, _OLLAMA, length_only),
         Target("mlx", ("mlx-lm",), version4),
         Target("trtllm", ("tensorrt-llm",), version4),
         Target("exllama", ("exllamav3",), version4),

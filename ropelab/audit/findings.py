@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from ropelab.audit.document import Document
 from ropelab.audit.overview import TOLERANCE, distance
 from ropelab.audit.runtimes.families import meaning, near
-from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL
+from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL, SAME_TYPES
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BLOCKS, language_part
@@ -27,10 +27,6 @@ class Finding:
     level: Level
     says: str
     do: str = ""
-
-    def row(self) -> dict[str, Any]:
-        """Return the finding as a row of a table."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -50,14 +46,15 @@ class Case:
         return self.reference.main
 
     @cached_property
-    def text(self) -> Mapping[str, Any]:
-        """The language model's part of the file."""
-        return language_part(self.document.config)[1]
+    def maximum(self) -> Any:
+        """max_position_embeddings as the file gives it."""
+        return language_part(self.document.config)[1].get(MAXIMUM)
 
     @cached_property
     def block(self) -> Mapping[str, Any]:
         """The flat scaling block of the file, empty if there is none."""
-        blocks = (self.text.get(name) for name in BLOCKS)
+        _, text = language_part(self.document.config)
+        blocks = (text.get(name) for name in BLOCKS)
         return next((block for block in blocks if isinstance(block, dict) and block), {})
 
     @property
@@ -81,90 +78,87 @@ class Case:
             groups.setdefault(value(spec), []).append(name)
         return {value: ", ".join(names) for value, names in groups.items()}
 
+    def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
+        """Return method and distance from the reference; none if base or width differ."""
+        if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
+            return "", None, None
+        return spec.method, *distance(spec, self.spec, self.length)
 
-def conflicting_types(case: Case) -> Iterator[Finding]:
-    """Find two names for the type that say different things."""
+
+Found = Iterator[tuple[str, str, str]]  # code, sentence, advice
+
+
+def errors(case: Case) -> Found:
+    """Find contradictions, refusals, and runtimes that rotate by something else."""
+    reference, right = case.reference.runtime.name, case.spec
     old, new = case.block.get("type"), case.block.get("rope_type")
-    if old and new and old != new and (old, new) not in (("su", "longrope"), ("mrope", "default")):
+    if old and new and old != new and (old, new) not in SAME_TYPES:
         says = f"type says {old}, rope_type says {new}: runtimes pick one or refuse both"
-        yield Finding("E01", "error", says, f"write the same name twice: {new}")
+        yield "E01", says, f"write the same name twice: {new}"
 
+    refused: dict[str, list[str]] = {}
+    for reading in case.readings:
+        if reading.outcome == "refused":
+            refused.setdefault(reading.problem, []).append(reading.runtime.name)
+    for reason, stopped in refused.items():
+        yield "E02", f"refused by {', '.join(stopped)}: {reason}", ""
 
-def refusals(case: Case) -> Iterator[Finding]:
-    """Find runtimes that stop at this file, by reason."""
-    reasons = [r.problem for r in case.readings if r.outcome == "refused"]
-    for reason in dict.fromkeys(reasons):
-        by = [r for r in case.readings if r.outcome == "refused" and r.problem == reason]
-        stopped = [reading.runtime.name for reading in by]
-        yield Finding("E02", "error", f"refused by {', '.join(stopped)}: {reason}")
-
-
-def lost_base(case: Case) -> Iterator[Finding]:
-    """Find a base that the file gives and a runtime does not see."""
-    right = case.spec.base
     for base, names in case.grouped(lambda spec: spec.base).items():
-        if not math.isclose(base, right, rel_tol=1e-9):
-            spec = next(spec for _, spec in case.read if spec.base == base)
-            source = spec.sources.get("rope_theta", "")
-            says = f"{names} takes base {base:g} ({source}), not {right:g}"
-            yield Finding("E03", "error", says, f'write "rope_theta": {right!r} at top level')
+        if not math.isclose(base, right.base, rel_tol=1e-9):
+            sources = [spec.sources.get("rope_theta", "") for _, spec in case.read]
+            source = sources[[spec.base for _, spec in case.read].index(base)]
+            says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
+            yield "E03", says, f'write "rope_theta": {right.base!r} at top level'
 
+    if isinstance(case.kind, str) and case.kind not in ("default", "mrope"):
+        without = [name for name, spec in case.read if _plain(spec)]
+        if 0 < len(without) < len(case.read):
+            says = f"{case.kind} is declared, and {', '.join(without)} turns unscaled"
+            yield "E08", says, "ropelab emit --target, for the form that it reads"
 
-def counted_twice(case: Case) -> Iterator[Finding]:
-    """Find a claimed length that counts the factor a second time."""
-    maximum = case.text.get(MAXIMUM)
-    for name, spec in case.read:
-        if not (_multiplied(spec) and spec.claimed_len and isinstance(maximum, int)):
-            continue
-        if spec.claimed_len > maximum:
-            says = (
-                f"{name} allows {spec.claimed_len} tokens: it multiplies {MAXIMUM} {maximum} by "
-                f"the factor, which is right only if {maximum} is the length before scaling"
-            )
-            yield Finding("E07", "warn", says, "give the server the length you mean")
-
-
-def _multiplied(spec: RopeSpec) -> bool:
-    return spec.sources.get("claimed_len", "").endswith("x factor")
-
-
-def not_applied(case: Case) -> Iterator[Finding]:
-    """Find a declared scaling that some runtimes do not apply."""
-    if case.kind in (None, "default", "mrope") or not isinstance(case.kind, str):
-        return
-    without = case.named(_plain)
-    if without and case.named(lambda spec: not _plain(spec)):
-        says = f"{case.kind} is declared, and {without} turns unscaled"
-        yield Finding("E08", "error", says, "ropelab emit --target, for the form that it reads")
+    for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
+        if width != right.rotary_dim:
+            yield "W06", f"{names} turns {width} features, {reference} {right.rotary_dim}", ""
 
 
 def _plain(spec: RopeSpec) -> bool:
     """Return True if the spec changes nothing, even far beyond the trained length."""
-    far = 4 * spec.trained_len
+    far = 4 * spec.trained_len  # dynamic and longrope change nothing at short lengths
     same = distance(spec, replace(spec, scaling=Unscaled()), far)[1] is None
     return same and math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
 
 
-def unknown_keys(case: Case) -> Iterator[Finding]:
-    """Find keys that nobody knows, and keys that a minority reads."""
+def _multiplied(spec: RopeSpec) -> bool:
+    """Return True if the server multiplied the length of the file by the factor."""
+    return spec.sources.get("claimed_len", "").endswith("x factor")
+
+
+def contradicting_keys(case: Case) -> Found:
+    """Find keys that contradict each other, or that few or no runtimes read."""
+    maximum, factor, original = case.maximum, case.block.get("factor"), case.block.get(ORIGINAL)
+    for name, spec in case.read:
+        claimed = spec.claimed_len or 0
+        if _multiplied(spec) and isinstance(maximum, int) and claimed > maximum:
+            says = (
+                f"{name} allows {claimed} tokens: it multiplies {MAXIMUM} {maximum} by "
+                f"the factor, which is right only if {maximum} is the length before scaling"
+            )
+            yield "E07", says, "give the server the length you mean"
+
     paths = [use.path for use in case.reference.keys]
     for path in paths:
         close = near(path)
         if not meaning(path) and close:
-            yield Finding("W01", "warn", f"{path} is known to nobody", f"did you mean {close}?")
+            yield "W01", f"{path} is known to nobody", f"did you mean {close}?"
     for path in paths:
         if path.endswith(".attn_factor"):
             says = f"{path}: SGLang multiplies its attention factor with it, others do not read it"
-            yield Finding("W01", "warn", says, "attention_factor, for the runtimes that read it")
+            yield "W01", says, "attention_factor, for the runtimes that read it"
 
-
-def factor_and_ratio(case: Case) -> Iterator[Finding]:
-    """Find a factor that is not the ratio of the lengths."""
-    factor, original = case.block.get("factor"), case.block.get(ORIGINAL)
-    maximum = case.text.get(MAXIMUM)
+    # Some runtimes take the factor from the file, others the ratio of the lengths.
     if case.kind != "yarn" or not original:
         return
-    if not (_is_number(factor) and _is_number(original) and _is_number(maximum)):
+    if not all(isinstance(value, int | float) for value in (factor, original, maximum)):
         return
     if not math.isclose(factor * original, maximum, rel_tol=1e-6):
         says = (
@@ -172,147 +166,101 @@ def factor_and_ratio(case: Case) -> Iterator[Finding]:
             f"compute the factor from the lengths use {maximum / original:g}, and servers allow "
             f"{maximum} tokens"
         )
-        yield Finding("W02", "warn", says, f'"{MAXIMUM}": {round(factor * original)}')
+        yield "W02", says, f'"{MAXIMUM}": {round(factor * original)}'
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float)
-
-
-def assumed_length(case: Case) -> Iterator[Finding]:
-    """Find a missing original length, for which every runtime has another default."""
-    if case.kind not in ("yarn", "llama3", "longrope"):
-        return
-    right = case.spec.trained_len
-    if case.named(lambda spec: spec.trained_len != right and apart(case, spec)[2] is not None):
+def differences(case: Case) -> Found:
+    """Find runtimes that scale by other numbers than the reference."""
+    right = case.spec
+    # Every runtime has another default for a missing original length.
+    if case.kind in ("yarn", "llama3", "longrope") and case.named(
+        lambda s: s.trained_len != right.trained_len and case.apart(s)[2] is not None
+    ):
         groups = case.grouped(lambda spec: spec.trained_len)
         by = "; ".join(f"{names} {length}" for length, names in groups.items())
         says = f"the trained length differs between runtimes: {by}"
-        yield Finding("W03", "warn", says, f"{ORIGINAL} inside the block")
+        yield "W03", says, f"{ORIGINAL} inside the block"
 
-
-def apart(case: Case, spec: RopeSpec) -> tuple[str, float | None, int | None]:
-    """Return method and distance from the reference; none if base or width differ."""
-    if spec.base != case.spec.base or spec.rotary_dim != case.spec.rotary_dim:
-        return "", None, None
-    return spec.method, *distance(spec, case.spec, case.length)
-
-
-def differing_logits(case: Case) -> Iterator[Finding]:
-    """Find factors on the logits that differ from the reference, by value."""
-    right = case.spec.logit_multiplier
+    wanted = right.logit_multiplier
+    # Rounded, because runtimes form the same factor in several orders.
     for value, names in case.grouped(lambda s: float(f"{s.logit_multiplier:.9g}")).items():
-        if not math.isclose(value, right, rel_tol=1e-8):
-            theirs = f"{case.reference.runtime.name} by {right:.6g}"
-            says = f"{names} multiplies every logit by {value:.6g}, {theirs}"
-            yield Finding("W04", "warn", says)
+        if not math.isclose(value, wanted, rel_tol=1e-8):
+            theirs = f"{case.reference.runtime.name} by {wanted:.6g}"
+            yield "W04", f"{names} multiplies every logit by {value:.6g}, {theirs}", ""
 
-
-def differing_widths(case: Case) -> Iterator[Finding]:
-    """Find rotated widths that differ from the reference."""
-    for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
-        if width != case.spec.rotary_dim:
-            theirs = f"{case.reference.runtime.name} {case.spec.rotary_dim}"
-            yield Finding("W06", "error", f"{names} turns {width} features, {theirs}")
-
-
-def differing_frequencies(case: Case) -> Iterator[Finding]:
-    """Find frequencies that differ from the reference though base and width are the same."""
-    for (about, largest, first), names in case.grouped(lambda spec: apart(case, spec)).items():
+    for (about, largest, first), names in case.grouped(case.apart).items():
         if first is not None and largest is not None:
             says = (
                 f"{names} ({about}) has frequencies up to {largest:.4g} times off at "
                 f"{case.length} tokens; a phase is off by {TOLERANCE} rad from position {first}"
             )
-            yield Finding("W05", "warn", says)
+            yield "W05", says, ""
 
-
-def grows_with_cache(case: Case) -> Iterator[Finding]:
-    """Find a base that follows the length, while cached keys keep the old one."""
-    if case.spec.scaling.name == "dynamic_ntk":
+    if right.scaling.name == "dynamic_ntk":
         says = (
             "dynamic: keys already in the cache keep the base they were turned with, so beyond "
-            f"{case.spec.trained_len} tokens scores depend on when a token was read"
+            f"{right.trained_len} tokens scores depend on when a token was read"
         )
-        yield Finding("W07", "warn", says, "yarn with a fixed factor")
+        yield "W07", says, "yarn with a fixed factor"
 
-
-def table_rules(case: Case) -> Iterator[Finding]:
-    """Find runtimes that choose another one of longrope's tables for a short prompt."""
-    right = case.spec
     if isinstance(right.scaling, LongRope):
+        # 64 tokens are below every original length, so that the short table is the right one.
         names = case.named(
-            lambda spec: (
-                spec.rotary_dim != right.rotary_dim or distance(spec, right, 64)[1] is not None
-            )
+            lambda s: s.rotary_dim != right.rotary_dim or distance(s, right, 64)[1] is not None
         )
         if names:
             says = f"{names} turns a prompt of 64 tokens with another table than the reference"
-            yield Finding("W08", "warn", says)
+            yield "W08", says, ""
 
 
-def differing_lengths(case: Case) -> Iterator[Finding]:
-    """Find claimed lengths that differ though none was multiplied by a factor."""
+def lengths(case: Case) -> Found:
+    """Find lengths that differ between runtimes, or that the scaling does not reach or exceeds."""
     groups: dict[int | None, list[str]] = {}
     for name, spec in case.read:
         own = groups.setdefault(spec.claimed_len, [])
-        if not _multiplied(spec):
+        if not _multiplied(spec):  # those have a finding of their own
             own.append(name)
     plain = [(length, names) for length, names in groups.items() if length and names]
     if len(plain) > 1:
         by = "; ".join(f"{length} in {', '.join(names)}" for length, names in plain)
-        says = f"the claimed length differs: {by}"
-        yield Finding("W15", "warn", says, "give the server the length you mean")
+        yield "W15", f"the claimed length differs: {by}", "give the server the length you mean"
 
-
-def length_not_raised(case: Case) -> Iterator[Finding]:
-    """Find a scaled model whose server stops at the unscaled length."""
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
-    low = [
-        (name, s.claimed_len) for name, s in case.read if s.claimed_len and s.claimed_len < limit
-    ]
+    low = {n: s.claimed_len for n, s in case.read if s.claimed_len and s.claimed_len < limit}
     if factor > 1 and case.spec.scaling.name in ("yarn", "llama3") and low:
-        claims = " or ".join(str(length) for length in sorted({length for _, length in low}))
-        names = ", ".join(name for name, _ in low)
-        says = f"the scaling reaches {limit:.0f} tokens, {names} allows {claims}"
-        yield Finding("W10", "warn", says, f'"{MAXIMUM}": {limit:.0f}')
+        claims = " or ".join(str(length) for length in sorted(set(low.values())))
+        says = f"the scaling reaches {limit:.0f} tokens, {', '.join(low)} allows {claims}"
+        yield "W10", says, f'"{MAXIMUM}": {limit:.0f}'
 
 
-def beside_layers(case: Case) -> Iterator[Finding]:
-    """Find entries beside the dicts of layer types."""
+def files(case: Case) -> Found:
+    """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
     stray = [use.path for use in case.reference.keys if use.note.startswith("stands beside")]
     if stray:
         says = f"{', '.join(stray)} stands beside the dicts of the layer types and does nothing"
-        yield Finding("W11", "warn", says, "move it into each layer type's dict")
+        yield "W11", says, "move it into each layer type's dict"
 
+    if case.document.kind == "gguf":
+        fields = case.document.config
+        if "rope.freq_base" not in fields:
+            says = "the file has no rope.freq_base: llama.cpp turns with base 10000"
+            yield "W12", says, "--rope-freq-base, or convert again"
+        if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
+            says = "a factor without rope.scaling.type is taken as linear"
+            yield "W12", says, "--rope-scaling yarn, if that was meant"
+        if "rope.scaling.yarn_attn_factor" in fields:
+            says = "rope.scaling.yarn_attn_factor has no effect: it is computed from the factor"
+            yield "W12", says, "rope.scaling.attn_factor multiplies it"
 
-def file_traps(case: Case) -> Iterator[Finding]:
-    """Find keys that a GGUF file lacks, or that nothing reads."""
-    if case.document.kind != "gguf":
-        return
-    fields = case.document.config
-    if "rope.freq_base" not in fields:
-        says = "the file has no rope.freq_base: llama.cpp turns with base 10000"
-        yield Finding("W12", "warn", says, "--rope-freq-base, or convert again")
-    if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
-        says = "a factor without rope.scaling.type is taken as linear"
-        yield Finding("W12", "warn", says, "--rope-scaling yarn, if that was meant")
-    if "rope.scaling.yarn_attn_factor" in fields:
-        says = "rope.scaling.yarn_attn_factor has no effect: it is computed from the factor"
-        yield Finding("W12", "warn", says, "rope.scaling.attn_factor multiplies it")
-
-
-def tokenizer(case: Case) -> Iterator[Finding]:
-    """Find a tokenizer that stops before the model."""
     limit, claimed = case.document.tokenizer_length, case.spec.claimed_len
     if limit and claimed and limit < claimed:
         says = f"tokenizer_config.json says model_max_length {limit}, the model claims {claimed}"
-        yield Finding("W14", "warn", says)
+        yield "W14", says, ""
 
 
-def short_price(case: Case) -> Iterator[Finding]:
-    """State the effect of a static factor below the trained length."""
+def notes(case: Case) -> Found:
+    """State the effect of a static factor on short prompts, and the runtimes left out."""
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
     if spec.scaling.name == "yarn" and factor > 1:
         says = (
@@ -320,47 +268,29 @@ def short_price(case: Case) -> Iterator[Finding]:
             f"{spec.attention_factor**2:.4g} and slow pairs divided, also below "
             f"{spec.trained_len} tokens"
         )
-        yield Finding("N01", "note", says, "leave it off where contexts are short")
+        yield "N01", says, "leave it off where contexts are short"
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
         need = max(1.0, case.asked / spec.trained_len)
         says = f"{case.asked} tokens need a factor of {need:.4g}, the file has {factor:g}"
-        yield Finding("N02", "note", says, f'"factor": {need:.4g}')
-
-
-def not_modelled(case: Case) -> Iterator[Finding]:
-    """Name runtimes that do something which is not computed here."""
+        yield "N02", says, f'"factor": {need:.4g}'
     for reading in case.readings:
         if reading.outcome == "not modelled":
-            says = f"{reading.runtime.name} is left out: {reading.problem}"
-            yield Finding("N03", "note", says)
+            yield "N03", f"{reading.runtime.name} is left out: {reading.problem}", ""
 
 
-# In the order in which findings of one level are shown.
-RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    conflicting_types,
-    refusals,
-    lost_base,
-    counted_twice,
-    not_applied,
-    unknown_keys,
-    factor_and_ratio,
-    assumed_length,
-    differing_logits,
-    differing_widths,
-    differing_frequencies,
-    grows_with_cache,
-    table_rules,
-    differing_lengths,
-    length_not_raised,
-    beside_layers,
-    file_traps,
-    tokenizer,
-    short_price,
-    not_modelled,
+# Worst first; of one level in the order in which they are shown.
+RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
+    ("error", errors),
+    ("warn", contradicting_keys),
+    ("warn", differences),
+    ("warn", lengths),
+    ("warn", files),
+    ("note", notes),
 )
 
 
 def collect(case: Case) -> tuple[Finding, ...]:
     """Return all findings, worst first."""
-    found = [finding for rule in RULES for finding in rule(case)]
-    return tuple(sorted(found, key=lambda finding: LEVELS.index(finding.level)))
+    return tuple(
+        Finding(code, level, says, do) for level, rule in RULES for code, says, do in rule(case)
+    )

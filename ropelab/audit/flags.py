@@ -25,7 +25,7 @@ class Flags:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def applied(self, runtime: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The configuration as that runtime sees it behind its flags."""
+        """Return the configuration as that runtime sees it behind its flags."""
         changes = self.overrides.get(runtime)
         if not changes:
             return config
@@ -33,15 +33,14 @@ class Flags:
         if "rope_parameters" in changes and "rope_scaling" not in changes:
             result.pop("rope_scaling", None)
         if runtime == "sglang" and isinstance(changes.get("rope_scaling"), Mapping):
-            result["rope_scaling"] = {
-                **(config.get("rope_scaling") or {}),
-                **changes["rope_scaling"],
-            }
+            # SGLang merges the block, vLLM replaces it.
+            merged = {**(config.get("rope_scaling") or {}), **changes["rope_scaling"]}
+            result["rope_scaling"] = merged
         return result
 
 
 def parse_flags(text: str) -> Flags:
-    """Flags as they are typed behind a server's name; `--flag value` and `--flag=value`.
+    """Return the settings in a server's flags, `--flag value` or `--flag=value`.
 
     Raises:
         InputError: an unknown flag, one without its value, or an override that is not JSON.
@@ -65,7 +64,7 @@ def parse_flags(text: str) -> Flags:
 
 
 def pairs(words: list[str]) -> list[tuple[str, str]]:
-    """Flags with their values."""
+    """Return flags with their values."""
     found, rest = [], list(words)
     while rest:
         name, equals, value = rest.pop(0).partition("=")
@@ -82,7 +81,7 @@ def pairs(words: list[str]) -> list[tuple[str, str]]:
 
 
 def setting(name: str, value: str) -> Any:
-    """A word for --rope-scaling, else a number."""
+    """Return the word of --rope-scaling, the number of any other flag."""
     if name == "--rope-scaling":
         return value
     try:

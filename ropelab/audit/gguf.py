@@ -31,22 +31,11 @@ FLOAT32 = 0
 
 @dataclass(frozen=True)
 class Header:
-    """The part of a GGUF file before its weights.
+    """The part of a GGUF file before its weights."""
 
-    ``fields``: scalars and strings by key; of an array its length, as `Length`. ``tensors``: the
-    rope tensors by name, float64. ``tensor_count``: all tensors of the file.
-    """
-
-    version: int
-    fields: Mapping[str, Any]
-    tensors: Mapping[str, Float[np.ndarray, " pairs"]]
-    tensor_count: int
-
-    @property
-    def architecture(self) -> str:
-        """general.architecture, the prefix of the model's keys."""
-        name = self.fields.get("general.architecture", "")
-        return name if isinstance(name, str) else ""
+    fields: Mapping[str, Any]  # scalars and strings by key; of an array its `Length`
+    tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
+    tensor_count: int  # all tensors of the file
 
 
 @dataclass(frozen=True)
@@ -62,20 +51,19 @@ class _Cursor:
     def __init__(self, file: BinaryIO, size: int, name: str) -> None:
         self.file, self.size, self.name = file, size, name
 
-    def fail(self, what: str) -> InputError:
-        return InputError(f"{self.name} is not a readable GGUF file: {what}")
+    def fail(self, problem: str) -> InputError:
+        return InputError(f"{self.name} is not a readable GGUF file: {problem}")
 
-    def left(self) -> int:
-        return self.size - self.file.tell()
+    def require(self, count: int, problem: str) -> None:
+        if count > self.size - self.file.tell():
+            raise self.fail(problem)
 
     def take(self, count: int) -> bytes:
-        if count > self.left():
-            raise self.fail("it ends before its header does")
+        self.require(count, "it ends before its header does")
         return self.file.read(count)
 
     def skip(self, count: int) -> None:
-        if count > self.left():
-            raise self.fail("an array or a string is longer than the file")
+        self.require(count, "an array or a string is longer than the file")
         self.file.seek(count, os.SEEK_CUR)
 
     def scalar(self, code: str) -> Any:
@@ -114,10 +102,17 @@ def _read(cursor: _Cursor) -> Header:
     for _ in range(keys):
         name = cursor.text(LONGEST_NAME)
         fields[name] = _value(cursor, cursor.scalar("I"))
-    places = dict(_tensor(cursor) for _ in range(tensors))
+    places = {}
+    for _ in range(tensors):
+        name, dimensions, elements = cursor.text(LONGEST_NAME), cursor.scalar("I"), 1
+        if dimensions > 4:
+            raise cursor.fail(f"a tensor with {dimensions} dimensions")
+        for _ in range(dimensions):
+            elements *= cursor.scalar("Q")
+        places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")  # with type and offset
     alignment = fields.get("general.alignment", 32)
     found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
-    return Header(version, fields, found, tensors)
+    return Header(fields, found, tensors)
 
 
 def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
@@ -133,26 +128,13 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
     # A string begins with its length, an array with a type and a length.
-    if count * (8 if inner == STRING else 12) > cursor.left():
-        raise cursor.fail("an array is longer than the file")
+    cursor.require(count * (8 if inner == STRING else 12), "an array is longer than the file")
     for _ in range(count):
         if inner == STRING:
             cursor.skip(cursor.scalar("Q"))
         else:
             _value(cursor, inner, depth + 1)
     return Length(count)
-
-
-def _tensor(cursor: _Cursor) -> tuple[str, tuple[int, int, int]]:
-    """Return the name of one tensor, with its number of elements, type and offset."""
-    name = cursor.text(LONGEST_NAME)
-    dimensions = cursor.scalar("I")
-    if dimensions > 4:
-        raise cursor.fail(f"a tensor with {dimensions} dimensions")
-    elements = 1
-    for _ in range(dimensions):
-        elements *= cursor.scalar("Q")
-    return name, (elements, cursor.scalar("I"), cursor.scalar("Q"))
 
 
 def _rope_tensors(

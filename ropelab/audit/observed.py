@@ -31,31 +31,24 @@ Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " token
 LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-6  # a component below this share of the largest one counts as none
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
+# numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
+# does not know, RuntimeError for an encrypted file.
 UNREADABLE = (
-    OSError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,  # a compression that Python does not know
-    RuntimeError,  # an encrypted file
+    *(OSError, ValueError, EOFError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 
 
 @dataclass(frozen=True)
 class Observed:
-    """cos and sin of every pair at some positions, gain included, as a float64 array.
-
-    ``partner``: which features form a pair; unknown where only tables were seen. ``rotated``: how
-    many features rotate. ``sign``: +1 if a pair rotates from its first feature to its second.
-    """
+    """cos and sin of every pair at some positions, gain included, float64."""
 
     positions: Positions
     cos: Float[np.ndarray, "n pairs"]
     sin: Float[np.ndarray, "n pairs"]
-    partner: Partner
-    rotated: int
-    sign: int = 1
+    partner: Partner  # unknown if only tables were seen
+    rotated: int  # number of features
+    sign: int = 1  # +1 if a pair rotates from its first feature to its second
 
     @property
     def gain(self) -> float:
@@ -65,9 +58,7 @@ class Observed:
     @property
     def finite(self) -> bool:
         """True if every number is one, and none is so large that sums would overflow."""
-        return bool(
-            (np.abs(self.cos) < LARGEST_FACTOR).all() and (np.abs(self.sin) < LARGEST_FACTOR).all()
-        )
+        return all(bool((np.abs(t) < LARGEST_FACTOR).all()) for t in (self.cos, self.sin))
 
 
 def from_tables(
@@ -200,10 +191,21 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
     """Ask the function that the user's factory returns for tables or for rotated vectors."""
     name = f"{module}:{factory}"
     with blamed(name):
-        made = _made(module, factory)
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            made = getattr(importlib.import_module(module), factory)()
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"cannot load {name}: {error}") from None
+        finally:
+            sys.path.pop(0)
         if not callable(made):
             raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
-        if required(made) != 1:
+        # One required argument: positions; two: vectors and positions.
+        parameters = inspect.signature(made).parameters.values()
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if sum(p.default is p.empty for p in positional) != 1:
             return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
         answer = call(made, positions)
         try:
@@ -212,16 +214,6 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
             kind = type(answer).__name__
             raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
         return from_tables(positions, as_array(cos), as_array(sin), spec.rotary_dim // 2)
-
-
-def _made(module: str, factory: str) -> Any:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(importlib.import_module(module), factory)()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot load {module}:{factory}: {error}") from None
-    finally:
-        sys.path.pop(0)
 
 
 @contextmanager
@@ -237,14 +229,6 @@ def blamed(name: str) -> Iterator[None]:
         inside = where.filename not in (__file__, inspect.__file__) and where.lineno
         at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
-
-
-def required(function: Callable[..., Any]) -> int:
-    """Return the number of required arguments: one, positions; two, vectors and positions."""
-    parameters = inspect.signature(function).parameters.values()
-    empty = inspect.Parameter.empty
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.default is empty and p.kind in positional for p in parameters)
 
 
 def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:

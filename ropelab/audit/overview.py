@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from ropelab.audit.document import Document
 from ropelab.audit.runtimes.families import meaning, near
@@ -31,31 +30,8 @@ TOLERANCE = 0.01
 # The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
 MODEL_FORMAT = "transformers_llama"
 # Runtimes whose cos and sin stay in float32, in a table or in the kernel.
-PRESET_OF = {
-    "llama.cpp": "ggml",
-    "ollama": "ggml",
-    "sglang": "float32",
-    "mlx-lm": "float32",
-    "exllamav3": "float32",
-    "tensorrt-llm": "float32",
-}
-
-
-def all_tables(
-    document: Document,
-    readings: Sequence[Reading],
-    reference: Reading,
-    length: int,
-    dtype: FloatFormat,
-) -> dict[str, Rows]:
-    """Return every table but the findings."""
-    return {
-        "runtimes": runtimes(readings, reference, length),
-        "keys": keys(document, readings),
-        "pairs": pairs(readings, reference, length),
-        "context": context(reference, length),
-        "precision": precision(readings, length, dtype),
-    }
+_FLOAT32 = ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm")
+PRESET_OF = {"llama.cpp": "ggml", "ollama": "ggml", **dict.fromkeys(_FLOAT32, "float32")}
 
 
 def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
@@ -126,7 +102,7 @@ def keys(document: Document, readings: Sequence[Reading]) -> Rows:
             notes.setdefault(use.path, use.note)
     rows = []
     for path, status in statuses.items():
-        value, does = shown(value_at(document.config, path)), meaning(path)
+        value, does = value_at(document.config, path), meaning(path)
         if not does:
             close = near(path)
             does = f"not known; did you mean {close}?" if close else "not known"
@@ -136,19 +112,19 @@ def keys(document: Document, readings: Sequence[Reading]) -> Rows:
     return rows
 
 
-def value_at(config: Any, path: str) -> Any:
-    """Return the value at a dotted path."""
-    if path in config:
-        return config[path]
+def value_at(config: Any, path: str) -> str:
+    """Return the value at a dotted path, in at most 40 characters."""
+    if path in config:  # the keys of a GGUF file have dots themselves
+        return shortened(config[path])
     for part in path.split("."):
         if part not in config:
             return "from a flag"
         config = config[part]
-    return config
+    return shortened(config)
 
 
-def shown(value: Any) -> str:
-    """Return a value in at most 40 characters."""
+def shortened(value: Any) -> str:
+    """Return a list or dict by its length, and a long text by its beginning."""
     if isinstance(value, list | dict):
         return f"{type(value).__name__} of {len(value)}"
     text = repr(value) if isinstance(value, int | float) or value is None else str(value)
@@ -162,18 +138,17 @@ def pairs(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
         for layer, spec in reading.layers.items():
             other = reference.layers.get(layer) or reference.main or spec
             theirs = other.inv_freq(length).tolist()
-            for pair, value in enumerate(spec.inv_freq(length).tolist()):
-                known = pair < len(theirs) and theirs[pair]
-                rows.append(
-                    {
-                        "runtime": reading.runtime.name,
-                        "layers": layer,
-                        "pair": pair,
-                        "inv_freq": value,
-                        "wavelength_tokens": 2 * math.pi / value if value else None,
-                        "ratio": value / theirs[pair] if known else None,
-                    }
-                )
+            rows += [
+                {
+                    "runtime": reading.runtime.name,
+                    "layers": layer,
+                    "pair": pair,
+                    "inv_freq": value,
+                    "wavelength_tokens": 2 * math.pi / value if value else None,
+                    "ratio": value / theirs[pair] if pair < len(theirs) and theirs[pair] else None,
+                }
+                for pair, value in enumerate(spec.inv_freq(length).tolist())
+            ]
     return rows
 
 
@@ -222,67 +197,57 @@ def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
 
 
 def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> Rows:
-    """Return a row per cast chain: its errors at the length, and the first position beyond.
-
-    A chain is computed on the frequencies of the first runtime that has it.
-    """
-    chains: dict[str, list[Reading]] = {}
+    """Return a row per cast chain: its errors at the length, and the first position beyond."""
+    chains: dict[str, list[tuple[str, RopeSpec]]] = {}
     for reading in readings:
         if reading.main is not None:
             name = reading.runtime.name
             # SGLang keeps longrope's tables in the model's format.
             own = name == "sglang" and isinstance(reading.main.scaling, LongRope)
             preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
-            chains.setdefault(preset, []).append(reading)
+            chains.setdefault(preset, []).append((name, reading.main))
     positions = np.unique(np.concatenate([[length - 1], 2.0 ** np.arange(0, 41)]))
     positions = positions[positions < length]
     rows: Rows = []
     for preset, found in chains.items():
-        chain = chain_of(preset, found[0].main, length, dtype)
+        _, spec = found[0]  # of one chain, the frequencies of its first runtime
+        spectrum, plan = (
+            Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim),
+            PRESETS[preset].plan,
+        )
+        chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
         errors = np.abs(np.asarray(chain.angle_errors(positions), dtype=np.float64)).max(axis=0)
-        beyond = np.flatnonzero(~(errors <= TOLERANCE))
+        beyond = np.flatnonzero(~(errors <= TOLERANCE))  # not >, because nan is beyond too
+        angles = spectrum.inv_freq[:, None] * positions
+        cos, sin = chain.table(positions)
+        table_error = max(np.abs(cos - np.cos(angles)).max(), np.abs(sin - np.sin(angles)).max())
         rows.append(
             {
                 "chain": preset,
-                "runtimes": ", ".join(reading.runtime.name for reading in found),
+                "runtimes": ", ".join(name for name, _ in found),
                 "length_tokens": length,
                 "angle_error_rad": float(errors[-1]),
                 "tolerance_rad": TOLERANCE,
                 "beyond_from_tokens": int(positions[beyond[0]]) if beyond.size else None,
                 "table_format": chain.plan.table.name,
-                "table_error": table_error(chain, positions),
+                "table_error": float(table_error),
             }
         )
     return rows
 
 
-def chain_of(preset: str, spec: RopeSpec | None, length: int, dtype: FloatFormat) -> Chain:
-    """Return the chain on the scaled frequencies of a spec, tables in the model's format."""
-    assert spec is not None
-    spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
-    plan = PRESETS[preset].plan
-    return Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
-
-
-def table_error(chain: Chain, positions: Float[np.ndarray, " n"]) -> float:
-    """Return the largest error of cos and sin as stored, at those positions."""
-    angles = chain.spectrum.inv_freq[:, None] * positions
-    cos, sin = chain.table(positions)
-    return float(max(np.abs(cos - np.cos(angles)).max(), np.abs(sin - np.sin(angles)).max()))
-
-
 def sentence(document: Document, readings: Sequence[Reading], reference: Reading) -> str:
-    """Return what the file says, up to which length, and whether the runtimes agree."""
+    """Return the file's rotation, its lengths, and the number of runtimes that agree."""
     spec = reference.main
     assert spec is not None
-    read = [reading for reading in readings if reading.main is not None]
-    same = sum(agrees(reading.main, spec) for reading in read if reading.main)
-    stopped = [reading.runtime.name for reading in readings if reading.outcome == "refused"]
+    read = [reading.main for reading in readings if reading.main is not None]
+    same = sum(agrees(other, spec) for other in read)
     agreement = f"{same} of {len(read)} runtimes compute what {reference.runtime.name} computes"
     if same == len(read):
         agreement = f"all {same} runtimes that read it agree"
     claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
     kind = document.config.get("model_type") or document.kind
+    stopped = [reading.runtime.name for reading in readings if reading.outcome == "refused"]
     return (
         f"{document.name} ({kind}) turns {spec.rotary_dim} of {spec.head_dim} features with base "
         f"{spec.base:g}, {spec.method}, from {spec.trained_len} tokens{claimed}; {agreement}"
@@ -292,9 +257,7 @@ def sentence(document: Document, readings: Sequence[Reading], reference: Reading
 
 def agrees(ours: RopeSpec, theirs: RopeSpec) -> bool:
     """Return True for the same frequencies at all lengths and the same factor on the logits."""
-    if ours.rotary_dim != theirs.rotary_dim:
-        return False
-    # Inside the trained length and far beyond it.
-    lengths = (64, 2 * max(theirs.trained_len, theirs.claimed_len or 0))
+    # Inside the trained length and far beyond it; other widths are off at any length.
+    lengths = (64, 2 * max(theirs.trained_len, theirs.length))
     equal = all(distance(ours, theirs, length)[1] is None for length in lengths)
     return equal and math.isclose(ours.logit_multiplier, theirs.logit_multiplier, rel_tol=1e-9)

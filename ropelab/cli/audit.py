@@ -1,9 +1,9 @@
 """The commands for one configuration: audit, emit, check. They print and keep nothing."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, Typer
 
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
@@ -11,87 +11,59 @@ from ropelab.errors import InputError, unknown_name
 from ropelab.runs.config import read_number
 from ropelab.runs.notices import say
 
-if TYPE_CHECKING:
-    from ropelab.audit.audited import Audit
-
 FOUND = 3  # exit status if something was found
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
 
-Length = Annotated[
-    str | None, typer.Option("--length", metavar="N", help="Length to look at, in tokens.")
-]
+Length = Annotated[str | None, Option(metavar="N", help="Tokens in the context.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command(
-        "audit",
-        short_help="What does a model's configuration mean, and do the runtimes agree?",
-        epilog="Exit status: 0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration, "
-        "1 the machine failed, 130 interrupted.",
-    )(audit)
-    app.command(
-        "emit",
-        short_help="What has to be written so that a runtime computes what is wanted?",
-        epilog="Exit status: 0 fine, 3 the target cannot hold everything, 2 bad input, 130 "
-        "interrupted.",
-    )(emit)
-    app.command(
-        "check",
-        short_help="Does this rotary code do what its configuration says?",
-        epilog="Exit status: 0 within the tolerance, 3 something is wrong, 2 it cannot be loaded, "
-        "130 interrupted.",
-    )(check)
+def register(app: Typer) -> None:
+    """Add the commands to the application, their docstrings as help."""
+    for command, status in (
+        (audit, "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration"),
+        (emit, "0 fine, 3 a target cannot hold everything, 2 invalid input"),
+        (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
+    ):
+        summary = (command.__doc__ or "").partition("\n")[0]
+        epilog = f"Exit status: {status}, 1 runtime error, 130 interrupted."
+        app.command(short_help=summary, epilog=epilog)(command)
 
 
 def audit(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="config.json, params.json, a model folder, or - for standard input.",
-        ),
-    ],
-    runtime: Annotated[
-        str, typer.Option("--runtime", metavar="NAMES", help="Runtimes, by name or by prefix.")
-    ] = "",
+    files: Annotated[list[str], Argument(metavar="FILE", help="JSON, GGUF, model folder, or -.")],
+    runtime: Annotated[str, Option(metavar="NAMES", help="Runtimes, by name or by prefix.")] = "",
     length: Length = None,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            "--dtype", metavar="NAME", help="The model's number format; the file's own if left out."
-        ),
-    ] = "",
-    flags: Annotated[
-        str, typer.Option("--flags", metavar="TEXT", help="Flags of the server, in quotes.")
-    ] = "",
-    figures: Annotated[
-        str, typer.Option("--figures", metavar="DIR", help="Draw two figures per file there.")
-    ] = "",
-    fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="error|warn|never", help="What counts as found.")
-    ] = "error",
+    dtype: Annotated[str, Option(metavar="NAME", help="Number format  [default: the file's]")] = "",
+    flags: Annotated[str, Option(metavar="TEXT", help="Flags of the server, in quotes.")] = "",
+    figures: Annotated[str, Option(metavar="DIR", help="Draw two figures per file there.")] = "",
+    fail_on: Annotated[str, Option(metavar="LEVEL", help="error, warn or never.")] = "error",
     json: Json = False,
 ) -> int:
-    """What does a model's configuration mean, and do the runtimes agree?
+    """Read a model's configuration as each runtime does, and report differences and errors.
 
-    With two files, also where they differ. Readers are compared with what the stated version of the
-    runtime computed, or say that they were only read from its source. No code of the model is run.
+    FILE is a config.json, params.json or GGUF file, a model folder, or - for standard input; the
+    differences between two files are listed too. Runtimes are modelled, not run: a reader was
+    compared with what the stated version computed, or is marked as read from source only.
 
-    Cannot show: what a model makes of it, or what a runtime of another version does.
+    Cannot show: the quality of a model's text, or the behaviour of other versions.
     """
-    from ropelab.audit.audited import audit as audit_file
-    from ropelab.audit.audited import compare
+    from ropelab.audit import audited
 
     if fail_on not in LEVELS:
         raise unknown_name("--fail-on", fail_on, LEVELS)
-    seen = tokens(length)
-    audits = [
-        audit_file(name, runtime=runtime, length=seen, dtype=dtype, flags=flags) for name in files
-    ]
-    difference = compare(*audits) if len(audits) == 2 else None
+    options: Any = {"runtime": runtime, "length": tokens(length), "dtype": dtype, "flags": flags}
+    audits = [audited.audit(name, **options) for name in files]
+    difference = audited.compare(*audits) if len(audits) == 2 else None
     if figures:
-        draw_figures(audits, Path(figures))
+        from ropelab.show import drawn
+        from ropelab.show.figures.audit import draw
+
+        for number, one in enumerate(audits, 1):
+            place = Path(figures) if len(audits) == 1 else Path(figures) / str(number)
+            try:
+                drawn.write(drawn.as_files(drawn.finished(draw, one.tables)), place)
+            except FileExistsError:
+                raise InputError(f"--figures {place} is a file, not a folder") from None
     if json:
         documents = [
             {"name": a.document.name, "answer": a.answer, "length": a.length, "tables": a.rows}
@@ -101,73 +73,41 @@ def audit(
         print_document({"experiment": "audit", "files": documents, **more})
     else:
         for one in audits:
-            show(one)
+            print_line(one.answer)
+            if one.findings:
+                print_line("\nfindings")
+            for line in audited.finding_lines(one):
+                print_line(f"  {line}")
+            show_tables(audited.short_tables(one))
         if difference == []:
             print_line("no difference")
         elif difference:
-            show_rows("difference", difference)
+            show_tables({"difference": difference})
     return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
 
 
-def draw_figures(audits: "list[Audit]", folder: Path) -> None:
-    """Draw two figures per file, in numbered folders if there are several files."""
-    from ropelab.show import drawn
-    from ropelab.show.figures.audit import draw
-
-    for number, one in enumerate(audits, 1):
-        place = folder if len(audits) == 1 else folder / str(number)
-        files = drawn.as_files(drawn.finished(draw, one.tables))
-        try:
-            drawn.write(files, place)
-        except FileExistsError:
-            raise InputError(f"--figures {place} is a file, not a folder") from None
-
-
-def show(one: "Audit") -> None:
-    """Print the answer, the findings worst first, and the tables that fit on a screen."""
-    from ropelab.audit.audited import finding_lines, short_tables
-
-    print_line(one.answer)
-    if one.findings:
-        print_line("")
-        print_line("findings")
-        for line in finding_lines(one):
-            print_line(f"  {line}")
-    for title, rows in short_tables(one).items():
-        show_rows(title, rows)
-
-
-def show_rows(title: str, rows: list[dict[str, Any]]) -> None:
-    """Print a table under its title."""
+def show_tables(tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Print tables under their titles."""
     import pandas as pd
 
     from ropelab.show import terminal
 
-    terminal.show_more(title, pd.DataFrame(rows))
+    for title, rows in tables.items():
+        terminal.show_more(title, pd.DataFrame(rows))
 
 
 def emit(
-    context: Annotated[
-        str, typer.Option("--context", metavar="N", help="Length wanted, in tokens.")
-    ],
-    from_: Annotated[
-        str, typer.Option("--from", metavar="FILE", help="config.json or model folder.")
-    ] = "",
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="A known model (see freqs).")
-    ] = "",
-    method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="Scaling method with its knobs.")
-    ] = "",
-    target: Annotated[
-        str, typer.Option("--target", metavar="NAME", help="hf4, hf5, vllm, ..., portable, all.")
-    ] = "portable",
+    context: Annotated[str, Option(metavar="N", help="Wanted length, in tokens.")],
+    from_: Annotated[str, Option("--from", metavar="FILE", help="config.json or folder.")] = "",
+    model: Annotated[str, Option(metavar="NAME", help="Known model, see ropelab freqs.")] = "",
+    method: Annotated[str, Option(metavar="NAME", help="Scaling method  [default: yarn]")] = "",
+    target: Annotated[str, Option(metavar="NAMES", help="hf5, vllm, ..., or all.")] = "portable",
     json: Json = False,
 ) -> int:
-    """What has to be written so that a runtime computes what is wanted?
+    """Write the config or flags that give a scaling in vLLM, llama.cpp and other runtimes.
 
-    Only the text to paste goes to stdout, notes to stderr. The text is read back by the runtime's
-    reader, and what comes out differently is named: the target cannot hold it.
+    Only the text to paste goes to stdout, notes to stderr. The text is read back by the model of
+    the runtime, and every difference from the wanted scaling is named.
     """
     from ropelab.audit.emit import emit as emit_targets
 
@@ -187,41 +127,29 @@ def emit(
 
 
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="package.module:factory, a model folder, or an .npz with cos and sin.",
-        ),
-    ],
-    config: Annotated[
-        str, typer.Option("--config", metavar="FILE", help="The config.json it should follow.")
-    ] = "",
+    target: Annotated[str, Argument(metavar="TARGET", help="module:factory, folder, or .npz.")],
+    config: Annotated[str, Option(metavar="FILE", help="config.json that it should follow.")] = "",
     length: Length = None,
-    dtype: Annotated[
-        str, typer.Option("--dtype", metavar="NAME", help="float32, bfloat16 or float16.")
-    ] = "float32",
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", metavar="X", help="Radians that a phase may be off.")
-    ] = 0.01,
+    dtype: Annotated[str, Option(metavar="NAME", help="float32, bfloat16, float16.")] = "float32",
+    tolerance: Annotated[float, Option(metavar="X", help="Largest phase error, in rad.")] = 0.01,
     json: Json = False,
 ) -> int:
-    """Does this rotary code do what its configuration says?
+    """Compare rotary code with its configuration, and name the first stage that is wrong.
 
     A factory is called without arguments and returns a function: of positions, which gives cos and
     sin, or of vectors [tokens, head_dim] and positions, which gives the rotated vectors. Importing
     its module runs its code. A folder runs none: transformers' own class is built from config.json.
 
-    Cannot show: what a kernel does on another device.
+    Cannot show: the behaviour of a kernel on another device.
     """
     from ropelab.audit.check import check as check_target
 
     seen = tokens(length)
     done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
     if json:
-        document = {"answer": done.answer, "wrong": done.wrong, "fix": done.fix}
-        tables = {"casts": done.casts}
-        print_document({"experiment": "check", "target": target, **document, "tables": tables})
+        document = {"experiment": "check", "target": target, "answer": done.answer}
+        rest = {"wrong": done.wrong, "fix": done.fix, "tables": {"casts": done.casts}}
+        print_document(document | rest)
     else:
         print_line(f"{target}: {done.answer}")
         if done.fix:

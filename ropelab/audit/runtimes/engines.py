@@ -9,34 +9,14 @@ text-generation-inference db931fc (2026-01-08).
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    LISTS,
-    MAXIMUM,
-    MSCALES,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-    dynamic,
-    linear,
-    llama3,
-    magnitude,
-    mscale_ratio,
-    mscale_yarn,
-    of_alpha,
-    of_share,
-    one_table,
-    ramp,
-    unscaled,
-    width_of,
-)
+from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.reader import LISTS, MAXIMUM, ORIGINAL, Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
 
 FACTOR = ("factor",)
-RAMP = ("factor", "beta_fast", "beta_slow", *MSCALES)
+RAMP = ("factor", "beta_fast", "beta_slow", *reader.MSCALES)
+BANDS = (*reader.BANDS, ORIGINAL)
 KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
 
 
@@ -52,14 +32,12 @@ class Exllama(Reader):
     share_paths = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        """Return one spec."""
         if trace.model_type not in self.architectures:
             problem = f"the architecture file for '{trace.model_type}' was not read"
             raise NotModelledError(problem)
         return super().read(trace)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        """Read the base from top level, else from rope_parameters, else 10000 for every family."""
         where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
         settings = Settings(trace, trace.block(where), where)
         base, path = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
@@ -67,16 +45,14 @@ class Exllama(Reader):
         return {"all": settings}
 
     def longest(self, trace: Trace) -> tuple[int, str]:
-        """Return max_position_embeddings; methods that do not need it take 2048."""
-        given = trace.get(MAXIMUM)
+        given = trace.get(MAXIMUM)  # methods that do not need it take 2048
         return (2048, "") if given is None else (whole(given, MAXIMUM), MAXIMUM)
 
     def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
-        """Return the length if the file gives one."""
         return (settings.longest if source else None), source
 
     def kind(self, settings: Settings) -> Any:
-        """`rope_type` wins over `type`; null is no scaling."""
+        # `rope_type` wins over `type`; null is no scaling.
         if "rope_type" not in settings.values:
             settings.take("type")
             settings.values["rope_type"] = settings.get("type", "default")
@@ -85,26 +61,20 @@ class Exllama(Reader):
         return "default" if kind is None else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """rotary_dim, else the share at top level or in rope_parameters."""
         trace = settings.trace
         if (given := trace.get("rotary_dim")) is not None:
             return whole(given, "rotary_dim")
         if settings.get("rope_type") == "proportional":
             return head_dim
         share, _ = trace.first(self.share_paths, 1.0)
-        return width_of(head_dim, number(share, "partial_rotary_factor"))
+        return reader.width_of(head_dim, number(share, "partial_rotary_factor"))
 
     def pairing(self, trace: Trace) -> Any:
-        """Return neighbouring features for latent attention only."""
+        # Neighbouring features for latent attention only, whatever the family of the model.
         return "interleaved" if trace.family.latent else "half"
 
 
 def exllama_yarn(settings: Settings) -> Made:
-    """With an original length the factor is max_position_embeddings over it.
-
-    attention_factor counts; the ratio of the mscales for DeepSeek only; beside
-    llama_4_scaling_beta the factor on cos and sin is 1.
-    """
     if settings.trace.get(MAXIMUM) is None:
         raise RefusedError(f"yarn without {MAXIMUM}")
     settings.take("beta_fast", "beta_slow", "attention_factor", "truncate")
@@ -116,46 +86,42 @@ def exllama_yarn(settings: Settings) -> Made:
         settings.take(ORIGINAL)
         trained = whole(original, ORIGINAL)
         factor = settings.longest / trained
-        if "factor" in settings.sources:
-            settings.trace.mark(settings.sources["factor"], "overridden", "max / original wins")
+        settings.mark("factor", "overridden", "max / original wins")
     if settings.get("attention_factor") is not None:
         attention = settings.number("attention_factor")
-    elif settings.family.latent and all(settings.get(name) for name in MSCALES):
-        attention = mscale_ratio(settings, factor)
+    elif settings.trace.family.latent and all(settings.get(name) for name in reader.MSCALES):
+        attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
     else:
-        attention = 1.0 if settings.get("llama_4_scaling_beta") else magnitude(factor)
-    ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
+        # Beside llama_4_scaling_beta the factor on cos and sin is 1.
+        attention = 1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
     truncate = bool(settings.get("truncate", True))
-    return ramp(factor, attention, *ends, truncate), attention, trained
+    return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
 
 def table_by_ratio(settings: Settings) -> Made:
-    """longrope's long table if the maximum exceeds the original length, else the short one."""
     original = settings.get(ORIGINAL)
     if original is None:
         original = settings.trace.get(ORIGINAL)
     if original is None:
         raise RefusedError(f"longrope without {ORIGINAL}")
     trained = whole(original, ORIGINAL)
+    # The table is chosen once, by the lengths in the file, not by the length of a prompt.
     name = "long_factor" if settings.longest > trained else "short_factor"
-    return one_table(settings, name, trained)
+    return reader.one_table(settings, name, trained)
 
 
 def exllama_proportional(settings: Settings) -> Made:
-    """The share at top level, or that of rope_parameters."""
     share, _ = settings.trace.first(Exllama.share_paths, 1.0)
-    scaling = of_share(number(share, "share"), settings.number("factor", 1.0))
+    scaling = reader.of_share(number(share, "share"), settings.number("factor", 1.0))
     return scaling, 1.0, settings.longest
 
 
 Exllama.methods = {
-    "default": Method(unscaled),
-    "mrope": Method(unscaled),
-    "linear": Method(linear, FACTOR, defaults={"factor": 1.0}),
-    "llama3": Method(llama3, (*BANDS, ORIGINAL), defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
+    **reader.UNSCALED,
+    "linear": Method(reader.linear, FACTOR, defaults={"factor": 1.0}),
+    "llama3": Method(reader.llama3, BANDS, defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
     "yarn": Method(exllama_yarn),
-    "longrope": Method(table_by_ratio, (*LISTS, ORIGINAL)),
-    "su": Method(table_by_ratio, (*LISTS, ORIGINAL)),
+    **dict.fromkeys(("longrope", "su"), Method(table_by_ratio, (*LISTS, ORIGINAL))),
     "proportional": Method(exllama_proportional, ("factor", "partial_rotary_factor")),
 }
 
@@ -164,7 +130,6 @@ class TrtSettings(Settings):
     """The original length at top level wins; one that is missing or 0 is 1024."""
 
     def original(self) -> int:
-        """Return the original length, its key marked."""
         given = self.trace.get(ORIGINAL) or self.get(ORIGINAL)
         self.take(ORIGINAL)
         return whole(given or 1024, ORIGINAL)
@@ -177,7 +142,7 @@ class TensorRt(Reader):
     usual_factor = 1.0
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        """rope_scaling, else rope_parameters (full attention preferred); base default 10000."""
+        # rope_scaling wins over rope_parameters, in which full attention is preferred.
         parameters, where = trace.block("rope_parameters") or {}, "rope_parameters"
         if isinstance(parameters.get("full_attention"), dict):
             parameters, where = parameters["full_attention"], "rope_parameters.full_attention"
@@ -187,45 +152,40 @@ class TensorRt(Reader):
         settings = TrtSettings(trace, block, place)
         if "rope_theta" in parameters:
             path = f"{where}.rope_theta"
-            settings.put("rope_theta", trace.get(path), path)
+            base = trace.get(path)
         else:
             base, path = trace.first(("rope_theta",), 10000.0)
-            settings.put("rope_theta", base, path or "default 10000")
+        settings.put("rope_theta", base, path or "default 10000")
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
-        """`type` wins over `rope_type`; an empty name is no scaling."""
-        return super().kind(settings) or "default"
+        return super().kind(settings) or "default"  # an empty name is no scaling
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """rotary_dim, else rotary_emb_base (taken for a width), the latent part, or a share."""
         trace = settings.trace
+        # rotary_emb_base, GPT-NeoX's base, is taken for a width.
         for name in ("rotary_dim", "rotary_emb_base", "qk_rope_head_dim"):
             if given := trace.get(name):
-                return width_of(head_dim, whole(given, name) / head_dim)
+                return reader.width_of(head_dim, whole(given, name) / head_dim)
         share, _ = trace.first(("rotary_pct", "partial_rotary_factor"), 1.0)
-        return width_of(head_dim, number(share, "share"))
+        return reader.width_of(head_dim, number(share, "share"))
 
 
 def table_by_limit(settings: Settings) -> Made:
-    """longrope's long table if max_seq_len is not set or exceeds the original length."""
     trained = settings.original()
-    limit = settings.trace.get("max_seq_len")
+    limit = settings.trace.get("max_seq_len")  # the long table if it is not set
     long = limit is None or number(limit, "max_seq_len") > trained
-    return one_table(settings, "long_factor" if long else "short_factor", trained)
+    return reader.one_table(settings, "long_factor" if long else "short_factor", trained)
 
 
-_LONGROPE = Method(table_by_limit, LISTS)
 TensorRt.methods = {
-    "default": Method(unscaled),
-    "mrope": Method(unscaled),
-    "linear": Method(linear, FACTOR, defaults={"factor": 1.0}),
-    "dynamic": Method(of_alpha, ("alpha",), defaults={"alpha": 1.0}),
-    "llama3": Method(llama3, BANDS, defaults={"factor": 1.0, **KEPT}),
+    **reader.UNSCALED,
+    "linear": Method(reader.linear, FACTOR, defaults={"factor": 1.0}),
+    "dynamic": Method(reader.of_alpha, defaults={"alpha": 1.0}),
+    "llama3": Method(reader.llama3, reader.BANDS, defaults={"factor": 1.0, **KEPT}),
     # A lone mscale counts; attention_factor and truncate are not read.
-    "yarn": Method(mscale_yarn, RAMP, defaults={"factor": 1.0}),
-    "longrope": _LONGROPE,
-    "su": _LONGROPE,
+    "yarn": Method(reader.mscale_yarn, RAMP, defaults={"factor": 1.0}),
+    **dict.fromkeys(("longrope", "su"), Method(table_by_limit, LISTS)),
 }
 
 
@@ -235,8 +195,8 @@ class Tgi(Reader):
     unknown = "rope scaling type '{}' is not implemented"
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        """The block, or ROPE_SCALING and ROPE_FACTOR (flags here) in its place."""
         block: Mapping[str, Any] = trace.block("rope_scaling") or {}
+        # ROPE_SCALING and ROPE_FACTOR replace the block; they are flags here.
         if "rope_scaling" in trace.flags:
             block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
         settings = Settings(trace, block, "rope_scaling")
@@ -247,46 +207,35 @@ class Tgi(Reader):
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
-        """Return the type that was chosen with the settings."""
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """Return the share of the class."""
-        return width_of(head_dim, settings.family.partial or 1.0)
+        return reader.width_of(head_dim, settings.trace.family.partial or 1.0)
 
     def softmax_factor(self, settings: Settings) -> float:
-        """No factor on scores."""
-        return 1.0
+        return 1.0  # no factor on scores, for DeepSeek either
 
 
 def tgi_unscaled(settings: Settings) -> Made:
-    """default; and linear, whose factor the usual path never applies."""
-    if "factor" in settings.sources:
-        path = settings.sources["factor"]
-        settings.trace.mark(path, "ignored", "linear is not applied on this path")
-    return unscaled(settings)
+    settings.mark("factor", "ignored", "linear is not applied on this path")
+    return reader.unscaled(settings)
 
 
 def tgi_yarn(settings: Settings) -> Made:
-    """Betas fixed at 32 and 1, a lone mscale counts, attention_factor and truncate are not read."""
+    # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate are not read.
     factor = settings.number("factor")
-    attention = mscale_ratio(settings, factor)
-    return ramp(factor, attention), attention, settings.original()
+    attention = reader.mscale_ratio(settings, factor)
+    return reader.ramp(factor, attention), attention, settings.original()
 
 
 def tgi_longrope(settings: Settings) -> Made:
-    """Another table for every position."""
     raise NotModelledError("two tables inside one sequence: short below the original length")
 
 
-_BANDS = (*BANDS, ORIGINAL)
 Tgi.methods = {
-    "default": Method(tgi_unscaled),
-    "linear": Method(tgi_unscaled),
-    "mrope": Method(tgi_unscaled),
-    "dynamic": Method(dynamic, FACTOR),
-    "llama3": Method(llama3, _BANDS, needs=_BANDS),
-    "yarn": Method(tgi_yarn, ("factor", ORIGINAL, *MSCALES), needs=("factor", ORIGINAL)),
-    "longrope": Method(tgi_longrope),
-    "su": Method(tgi_longrope),
+    **dict.fromkeys(("default", "linear", "mrope"), Method(tgi_unscaled)),
+    "dynamic": Method(reader.dynamic, FACTOR),
+    "llama3": Method(reader.llama3, BANDS, needs=BANDS),
+    "yarn": Method(tgi_yarn, ("factor", ORIGINAL, *reader.MSCALES), needs=("factor", ORIGINAL)),
+    **dict.fromkeys(("longrope", "su"), Method(tgi_longrope)),
 }

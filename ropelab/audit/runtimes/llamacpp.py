@@ -10,47 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    LISTS,
-    ORIGINAL,
-    by_wavelength,
-    head_dim_of,
-    longrope_attention,
-    magnitude,
-    ramp,
-    stretch,
-    width_of,
-)
-from ropelab.audit.runtimes.spec import (
-    NotModelledError,
-    RefusedError,
-    RopeSpec,
-    number,
-    numbers,
-    whole,
-)
+from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes import spec as values
+from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.scaling import LongRope, Scaling, Unscaled
+from ropelab.math.scaling import LongRope, Scaling
 
 Fields = dict[str, Any]
 FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
 
 # Flags of the server, and the settings that they change.
-FLAGS = {
-    "--rope-scaling": "rope_scaling",
-    "--rope-scale": "rope_scale",
-    "--rope-freq-scale": "rope_freq_scale",
-    "--rope-freq-base": "rope_freq_base",
-    "--yarn-orig-ctx": "yarn_orig_ctx",
-    "--yarn-ext-factor": "yarn_ext_factor",
-    "--yarn-attn-factor": "yarn_attn_factor",
-    "--yarn-beta-fast": "yarn_beta_fast",
-    "--yarn-beta-slow": "yarn_beta_slow",
-    "-c": "ctx_size",
-    "--ctx-size": "ctx_size",
-}
+SETTINGS = (
+    *("rope_scaling", "rope_scale", "rope_freq_scale", "rope_freq_base", "ctx_size"),
+    *("yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow"),
+)
+FLAGS = {f"--{name.replace('_', '-')}": name for name in SETTINGS} | {"-c": "ctx_size"}
 # YaRN's keys in a configuration, and in a file behind "rope.scaling.".
 YARN_FIELDS = {
     "beta_fast": "yarn_beta_fast",
@@ -96,6 +72,12 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     if kind == "yarn" and flags.get("rope_scaling") and factor != factor_of(fields, {}):
         claimed = int(trained * factor)
 
+    softmax, multiplier = 1.0, fields.get("rope.scaling.yarn_log_multiplier")
+    if multiplier and trace.model_type.startswith(("deepseek", "kimi")):
+        # These graphs scale whole scores by (1 + multiplier ln(factor))^2.
+        multiplier = number(multiplier, "yarn_log_multiplier")
+        softmax = (1 + multiplier * math.log(max(1.0, factor))) ** 2
+
     spec = RopeSpec(
         base=base,
         head_dim=head_dim,
@@ -104,22 +86,14 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         trained_len=trained,
         claimed_len=claimed,
         attention_factor=attention,
-        softmax_factor=softmax_factor(trace, fields, factor),
+        softmax_factor=softmax,
         pairing=trace.family.pairing,
     ).checked()
     local = fields.get("rope.freq_base_swa")
     if local is None:
         return {"all": spec}
-    sliding = RopeSpec(
-        base=number(local, "rope.freq_base_swa"),
-        head_dim=head_dim,
-        rotary_dim=width,
-        scaling=Unscaled(),
-        trained_len=trained,
-        claimed_len=claimed,
-        pairing=spec.pairing,
-    )
-    return {"full_attention": spec, "sliding_attention": sliding.checked()}
+    sliding = spec.unscaled(number(local, "rope.freq_base_swa")).checked()
+    return {"full_attention": spec, "sliding_attention": sliding}
 
 
 def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
@@ -135,11 +109,8 @@ def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
 def scaling_of(
     fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
 ) -> tuple[Scaling, float]:
-    """Return the scaling with its tensors, and the factor on cos and sin.
-
-    With the ramp on, the factor on cos and sin follows from the scaling factor, whatever file and
-    flags say about yarn_attn_factor; rope.scaling.attn_factor multiplies it.
-    """
+    """Return the scaling with its tensors, and the factor on cos and sin."""
+    # The one factor on cos and sin that a file can set: yarn_attn_factor is computed anew.
     own = number(fields.get("rope.scaling.attn_factor", 1.0), "rope.scaling.attn_factor")
     weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
     if weight is None:
@@ -150,36 +121,25 @@ def scaling_of(
     if FREQS in fields or LONG in fields:
         if weight and factor != 1:
             raise NotModelledError("the yarn ramp on top of a tensor of divisors")
-        return of_tensors(fields, factor, own, width), own
+        names = (FREQS, FREQS) if FREQS in fields else (SHORT, LONG)
+        short, long = (values.numbers(fields[name], name) for name in names)
+        if len(short) != width // 2 or len(long) != width // 2:
+            raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
+        # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
+        short, long = (tuple(factor * value for value in table) for table in (short, long))
+        if min(short + long) <= 0 or not all(map(math.isfinite, short + long)):
+            raise NotModelledError("divisors that are not positive numbers")
+        divided = LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own)
+        return divided, own
     if not weight:
-        return stretch(factor), own
+        return reader.stretch(factor), own
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
     slow = flags.get("yarn_beta_slow", fields.get("rope.scaling.yarn_beta_slow", 1.0))
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
-    usual = 1.0 if fields.get("rope.scaling.yarn_log_multiplier") else magnitude(factor)
+    usual = 1.0 if fields.get("rope.scaling.yarn_log_multiplier") else reader.magnitude(factor)
     attention = usual * own
     ends = number(fast, "yarn_beta_fast"), number(slow, "yarn_beta_slow")
-    return ramp(factor, attention, *ends), attention
-
-
-def of_tensors(fields: Fields, factor: float, own: float, width: int) -> LongRope:
-    """Return divisors from tensors, on top of the scaling factor: both apply."""
-    names = (FREQS, FREQS) if FREQS in fields else (SHORT, LONG)
-    short, long = (numbers(fields[name], name) for name in names)
-    if len(short) != width // 2 or len(long) != width // 2:
-        raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
-    short, long = (tuple(factor * value for value in table) for table in (short, long))
-    if min(short + long) <= 0 or not all(map(math.isfinite, short + long)):
-        raise NotModelledError("divisors that are not positive numbers")
-    return LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own)
-
-
-def softmax_factor(trace: Trace, fields: Fields, factor: float) -> float:
-    """Return DeepSeek's (1 + log multiplier ln(factor))^2 on whole scores."""
-    multiplier = fields.get("rope.scaling.yarn_log_multiplier")
-    if not multiplier or not trace.model_type.startswith(("deepseek", "kimi")):
-        return 1.0
-    return (1 + number(multiplier, "yarn_log_multiplier") * math.log(max(1.0, factor))) ** 2
+    return reader.ramp(factor, attention, *ends), attention
 
 
 def converted(trace: Trace) -> Fields:
@@ -200,7 +160,7 @@ def converted(trace: Trace) -> Fields:
     context, _ = trace.first(keys)
     if context is None:
         raise RefusedError("no context length is written, and llama.cpp needs one")
-    head_dim = head_dim_of(trace)
+    head_dim = reader.head_dim_of(trace)
     share = block.get("partial_rotary_factor")
     if share is None:
         share, _ = trace.first(family.partial_keys, family.partial or 1.0)
@@ -209,7 +169,7 @@ def converted(trace: Trace) -> Fields:
     fields: Fields = {
         "context_length": whole(context, "context length"),
         "attention.key_length": head_dim,
-        "rope.dimension_count": width_of(head_dim, number(share, "share")),
+        "rope.dimension_count": reader.width_of(head_dim, number(share, "share")),
     }
 
     base = block.get("rope_theta")
@@ -230,32 +190,48 @@ def converted(trace: Trace) -> Fields:
         if family.name == "phi3" and kind == "yarn":
             problem = "phi3 with yarn, whose class writes only an attention factor"
             raise NotModelledError(problem)
-        # Types that the converter does not know are dropped.
-        if isinstance(kind, str) and kind in WRITERS:
-            fields |= WRITERS[kind](trace, name, block, fields)
+        fields |= scaling_fields(trace, name, block, kind, fields)
     return fields
 
 
-def written(trace: Trace, name: str, block: Mapping[str, Any], *keys: str) -> None:
-    """Mark keys that end up in the file under another name."""
-    for key in keys:
-        if key in block:
-            trace.mark(f"{name}.{key}", "translated", "written into the file")
+def scaling_fields(
+    trace: Trace, name: str, block: Mapping[str, Any], kind: Any, fields: Fields
+) -> Fields:
+    """Return the fields and tensors of a scaling; types that the converter lacks are dropped."""
 
+    def written(*keys: str) -> None:
+        for key in keys:
+            if key in block:
+                trace.mark(f"{name}.{key}", "translated", "written into the file")
 
-def linear(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> Fields:
-    """Write type and factor."""
-    if block.get("factor") is None:
+    if kind not in ("linear", "yarn", "llama3", "longrope", "su"):
         return {}
-    written(trace, name, block, "factor")
-    return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
-
-
-def yarn(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> Fields:
-    """Write YaRN with its original length; mscale, mscale_all_dim and truncate are dropped."""
-    if block.get("factor") is None:
+    if kind in ("linear", "yarn") and block.get("factor") is None:
         return {}
-    original = original_of(trace, block)
+    if kind == "linear":
+        written("factor")
+        return {"rope.scaling.type": "linear", "rope.scaling.factor": block["factor"]}
+    if kind in ("longrope", "su") and trace.model_type != "phi3":
+        return {"rope.scaling.type": "longrope"}  # only the Phi-3 class writes the tables
+    original = block.get(ORIGINAL)
+    if original is None:
+        original = trace.get(ORIGINAL, 8192 if kind == "llama3" else None)
+    if kind == "llama3":
+        written(*BANDS, ORIGINAL)
+        base = fields.get("rope.freq_base", 10000.0)
+        return {FREQS: divisors(block, original, fields["attention.key_length"], base)}
+    if kind != "yarn":
+        trained = whole(original, ORIGINAL)
+        written(*LISTS, ORIGINAL)
+        attention = reader.longrope_attention(fields["context_length"] / trained, trained)
+        return {
+            "rope.scaling.type": "longrope",
+            "rope.scaling.original_context_length": trained,
+            "rope.scaling.attn_factor": attention,
+            LONG: block.get("long_factor"),
+            SHORT: block.get("short_factor"),
+        }
+
     if original is None:
         raise RefusedError(f"the converter needs {ORIGINAL} for yarn")
     made = {
@@ -263,33 +239,25 @@ def yarn(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> F
         "rope.scaling.factor": block["factor"],
         "rope.scaling.original_context_length": original,
     }
-    written(trace, name, block, "factor", ORIGINAL)
+    written("factor", ORIGINAL)
+    # mscale, truncate and, but for DeepSeek, mscale_all_dim have no field and are lost.
     for key, target in YARN_FIELDS.items():
         if block.get(key) is not None:
             made[f"rope.scaling.{target}"] = block[key]
-            written(trace, name, block, key)
+            written(key)
     for key in ("attention_factor", "attn_factor"):
         if key in block:
             trace.mark(f"{name}.{key}", "overridden", "written, then computed anew on loading")
     if trace.family.latent and block.get("mscale_all_dim") is not None:
-        written(trace, name, block, "mscale_all_dim")
+        written("mscale_all_dim")
         made["rope.scaling.yarn_log_multiplier"] = 0.1 * number(block["mscale_all_dim"], "mscale")
     return made
 
 
-def original_of(trace: Trace, block: Mapping[str, Any], usual: Any = None) -> Any:
-    """Return the original length of the block, else the one at top level."""
-    given = block.get(ORIGINAL)
-    return trace.get(ORIGINAL, usual) if given is None else given
-
-
-def llama3(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> Fields:
-    """Write one divisor per pair, in a tensor; every key has a default."""
-    written(trace, name, block, *BANDS, ORIGINAL)
-    original = original_of(trace, block, 8192)
+def divisors(block: Mapping[str, Any], original: Any, width: int, base: float) -> list[float]:
+    """Return llama3's divisor for every pair; every key has a default."""
     usual = zip(BANDS, (8.0, 1.0, 4.0), strict=True)
-    scaling = by_wavelength(*(number(block.get(key, value), key) for key, value in usual))
-    width, base = fields["attention.key_length"], fields.get("rope.freq_base", 10000.0)
+    scaling = reader.by_wavelength(*(number(block.get(key, value), key) for key, value in usual))
     spec = RopeSpec(
         base=base,
         head_dim=width,
@@ -298,29 +266,4 @@ def llama3(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) ->
         trained_len=whole(original, ORIGINAL),
     )
     plain = np.asarray(inverse_frequencies(width, base), dtype=np.float64)
-    return {FREQS: (plain / spec.checked().inv_freq(1)).tolist()}
-
-
-def longrope(trace: Trace, name: str, block: Mapping[str, Any], fields: Fields) -> Fields:
-    """Write two tensors, and the attention factor of the lengths; only the Phi-3 class does."""
-    if trace.model_type != "phi3":
-        return {"rope.scaling.type": "longrope"}
-    trained = whole(original_of(trace, block), ORIGINAL)
-    written(trace, name, block, *LISTS, ORIGINAL)
-    attention = longrope_attention(fields["context_length"] / trained, trained)
-    return {
-        "rope.scaling.type": "longrope",
-        "rope.scaling.original_context_length": trained,
-        "rope.scaling.attn_factor": attention,
-        LONG: block.get("long_factor"),
-        SHORT: block.get("short_factor"),
-    }
-
-
-WRITERS = {
-    "linear": linear,
-    "yarn": yarn,
-    "llama3": llama3,
-    "longrope": longrope,
-    "su": longrope,
-}
+    return (plain / spec.checked().inv_freq(1)).tolist()

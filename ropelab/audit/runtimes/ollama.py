@@ -6,31 +6,15 @@ convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and llm/llama_server.go of o
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from ropelab.audit.runtimes import llamacpp
+from ropelab.audit.runtimes import llamacpp, reader
+from ropelab.audit.runtimes import spec as values
 from ropelab.audit.runtimes.llamacpp import LONG, SHORT, Fields
-from ropelab.audit.runtimes.reader import MOST_FEATURES, ORIGINAL, longrope_attention, magnitude
-from ropelab.audit.runtimes.spec import (
-    NotModelledError,
-    RefusedError,
-    RopeSpec,
-    number,
-    numbers,
-    short,
-)
+from ropelab.audit.runtimes.reader import ORIGINAL
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import Trace
-
-# The architecture of a model type, for a part of a file that names none.
-USUAL = {
-    "llama": "LlamaForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "phi3": "Phi3ForCausalLM",
-    "gpt_oss": "GptOssForCausalLM",
-}
 
 BLOCK = "rope_scaling"
 
@@ -68,13 +52,15 @@ def real(trace: Trace, path: str) -> float:
     value = trace.get(path)
     if value is None:
         return 0.0
-    given = number(value, path)
+    given = values.number(value, path)
     if abs(given) > float(np.finfo(np.float32).max):
         raise RefusedError(f"{path} does not fit into 32 bits")
     return float(np.float32(given))
 
 
-def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
+def typed(
+    trace: Trace, name: str, known: tuple[str, ...], note: str = "", refusal: str = ""
+) -> str:
     """Return the scaling type under one of its two names, marked by its effect there."""
     if trace.text.get(BLOCK) is not None and trace.block(BLOCK) is None:
         raise RefusedError("rope_scaling must be a dict")
@@ -86,7 +72,9 @@ def typed(trace: Trace, name: str, known: tuple[str, ...], note: str) -> str:
     if kind in known:
         trace.mark(path, "translated", "written into the file")
     elif kind:
-        trace.mark(path, "ignored", note)
+        trace.mark(path, "refused" if refusal else "ignored", note)
+        if refusal:
+            raise RefusedError(f"scaling type '{short(kind)}' {refusal}")
     return kind or ""
 
 
@@ -95,7 +83,7 @@ def head_width(trace: Trace, *heads: str) -> int:
     hidden, count = size(trace, "hidden_size"), size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
-    if hidden // count > MOST_FEATURES:
+    if hidden // count > reader.MOST_FEATURES:
         raise RefusedError(f"a head of {hidden // count} features")
     return hidden // count
 
@@ -118,12 +106,17 @@ def context(trace: Trace, *paths: str) -> int:
     return length
 
 
-def llama(trace: Trace) -> Fields:
-    """Write linear under `type` only, llama3 under `rope_type` only; drop everything else.
+def from_block(trace: Trace, name: str) -> float:
+    """Return a number of the block that ends up in the file."""
+    value = real(trace, f"{BLOCK}.{name}")
+    trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
+    return value
 
-    The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose width is not that
-    of its head.
-    """
+
+def llama(trace: Trace) -> Fields:
+    """Write linear under `type` only, llama3 under `rope_type` only; drop everything else."""
+    # The rotated width is hidden_size / heads, and llama.cpp refuses a Llama whose width is not
+    # that of its head.
     width = head_width(trace, "num_attention_heads", "n_head")
     head_dim = size(trace, "head_dim") or width
     if head_dim != width:
@@ -142,35 +135,21 @@ def llama(trace: Trace) -> Fields:
         fields["rope.scaling.type"] = "linear"
         fields["rope.scaling.factor"] = from_block(trace, "factor")
     if newer == "llama3" and base:
-        fields |= llama3(trace, fields)
+        # Numbers that are missing or 0 have the defaults of llama.cpp's converter.
+        given = {name: from_block(trace, name) for name in reader.BANDS}
+        block = {name: value for name, value in given.items() if value}
+        original = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
+        trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")
+        fields[llamacpp.FREQS] = llamacpp.divisors(block, original, head_dim, base)
     return fields
 
 
-def from_block(trace: Trace, name: str) -> float:
-    """Return a number of the block that ends up in the file."""
-    value = real(trace, f"{BLOCK}.{name}")
-    trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
-    return value
-
-
-def llama3(trace: Trace, fields: Fields) -> Fields:
-    """Write one divisor per pair, with defaults for numbers that are missing or 0."""
-    defaults = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    block: dict[str, Any] = {n: from_block(trace, n) or usual for n, usual in defaults.items()}
-    block[ORIGINAL] = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
-    return llamacpp.llama3(trace, BLOCK, block, fields)
-
-
 def qwen2(trace: Trace) -> Fields:
-    """Write no scaling; the factor is declared as a list, which no file gives.
-
-    yarn without a factor fails as well: the list has a type of its own that cannot be written.
-    """
+    """Write no scaling."""
     width = head_width(trace, "num_attention_heads")
-    kind = typed(trace, "type", ("mrope", "default"), "")
-    if kind not in ("", "mrope", "default"):
-        trace.mark(f"{BLOCK}.type", "refused")
-        raise RefusedError(f"scaling type '{short(kind)}' cannot be written for Qwen2")
+    typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
+    # The factor is declared as a list, which no file gives. yarn without a factor fails as well:
+    # the list has a type of its own that cannot be written.
     factor = trace.get(f"{BLOCK}.factor", status="ignored")
     if factor is not None and not isinstance(factor, list):
         trace.mark(f"{BLOCK}.factor", "refused")
@@ -183,22 +162,19 @@ def qwen2(trace: Trace) -> Fields:
 
 
 def phi3(trace: Trace) -> Fields:
-    """Write two tensors, empty or not; the whole head rotates; lengths at top level only."""
+    """Write two tables, empty or not."""
     width = head_width(trace, "num_attention_heads", "n_head")
-    known = ("su", "longrope", "yarn")
-    kind = typed(trace, "type", known, "")
-    if kind not in ("", *known):
-        trace.mark(f"{BLOCK}.type", "refused")
-        raise RefusedError(f"scaling type '{short(kind)}' is unknown for Phi-3")
+    kind = typed(trace, "type", ("su", "longrope", "yarn"), refusal="is unknown for Phi-3")
     fields: Fields = {
         "context_length": context(trace, "max_position_embeddings"),
         "attention.key_length": width,
-        "rope.dimension_count": width,
+        "rope.dimension_count": width,  # the whole head, whatever the share
         "rope.freq_base": base_of(trace),
-        LONG: table(trace, "long_factor"),
-        SHORT: table(trace, "short_factor"),
     }
-    trained = size(trace, ORIGINAL)
+    for name, field in (("long_factor", LONG), ("short_factor", SHORT)):
+        table = trace.get(f"{BLOCK}.{name}", status="translated")
+        fields[field] = () if table is None else values.numbers(table, name)
+    trained = size(trace, ORIGINAL)  # at top level only
     if trained:
         fields["rope.scaling.original_context_length"] = trained
     if not kind:
@@ -206,20 +182,14 @@ def phi3(trace: Trace) -> Fields:
     if trained < 2:
         raise NotModelledError(f"an attention factor without {ORIGINAL}")
     stretch = fields["context_length"] / trained
-    usual = magnitude(stretch)
-    attention = usual if kind == "yarn" else longrope_attention(stretch, trained)
+    usual = reader.magnitude(stretch)
+    attention = usual if kind == "yarn" else reader.longrope_attention(stretch, trained)
     return {**fields, "rope.scaling.attn_factor": attention}
-
-
-def table(trace: Trace, name: str) -> tuple[float, ...]:
-    """Return one of the two lists, empty where it is missing."""
-    value = trace.get(f"{BLOCK}.{name}", status="translated")
-    return () if value is None else numbers(value, name)
 
 
 def gptoss(trace: Trace) -> Fields:
     """Write yarn unless another type is named; the factor at top level wins."""
-    kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"), "")
+    kind = typed(trace, "rope_type", ("yarn", "linear", "none", "longrope"))
     at_top, inside = real(trace, "rope_scaling_factor"), from_block(trace, "factor")
     if at_top and inside:
         trace.mark(f"{BLOCK}.factor", "overridden", "by rope_scaling_factor")
@@ -249,3 +219,5 @@ WRITERS: Mapping[str, Callable[[Trace], Fields]] = {
     "Phi3ForCausalLM": phi3,
     "GptOssForCausalLM": gptoss,
 }
+# The architecture of a model type, for a part of a file that names none.
+USUAL = dict(zip(("llama", "mixtral", "qwen2", "phi3", "gpt_oss"), WRITERS, strict=True))

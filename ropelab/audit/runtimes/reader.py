@@ -10,57 +10,37 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.runtimes.families import Family
-from ropelab.audit.runtimes.spec import (
-    NotModelledError,
-    RefusedError,
-    RopeSpec,
-    number,
-    numbers,
-    whole,
-)
-from ropelab.audit.runtimes.trace import Trace
-from ropelab.math.scaling import (
-    DynamicNtk,
-    Llama3,
-    LongRope,
-    NtkAware,
-    PositionInterpolation,
-    Proportional,
-    Scaling,
-    Unscaled,
-    Yarn,
-)
+from ropelab.audit.runtimes import spec
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.trace import Status, Trace
+from ropelab.math import scaling as scalings
 
 ORIGINAL = "original_max_position_embeddings"
 MAXIMUM = "max_position_embeddings"
 MSCALES = ("mscale", "mscale_all_dim")
 BANDS = ("factor", "low_freq_factor", "high_freq_factor")
 LISTS = ("short_factor", "long_factor")
+# Names under `type` and `rope_type` that differ and mean the same.
+SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
 # No head is wider, and a table with an entry per pair should stay small.
 MOST_FEATURES = 2**14
 
-Made = tuple[Scaling, float, int]  # the scaling, the factor on cos and sin, the trained length
+Made = tuple[
+    scalings.Scaling, float, int
+]  # the scaling, the factor on cos and sin, the trained length
 
 
 class Settings:
-    """Values of one layer type, with the origin of each: a key path, or a default in words.
-
-    ``longest`` and ``defaults`` are set by the reader before a method is made.
-    """
+    """Values of one layer type, with the origin of each: a key path, or a default in words."""
 
     def __init__(self, trace: Trace, block: Mapping[str, Any] | None = None, at: str = "") -> None:
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
         self.sources = {name: f"{at}.{name}" for name in self.values}
+        # Set by the reader before a method is made.
         self.longest = 0
         self.defaults: Mapping[str, Any] = {}
-
-    @property
-    def family(self) -> Family:
-        """The defaults of the model's class."""
-        return self.trace.family
 
     def put(self, name: str, value: Any, source: str) -> None:
         """Set a value and its source."""
@@ -81,12 +61,24 @@ class Settings:
         """Return the original length in the block, or its default."""
         return whole(self.values.get(ORIGINAL, self.defaults.get(ORIGINAL)), "original length")
 
+    def lists(self) -> tuple[tuple[float, ...], ...]:
+        """Return longrope's two lists, short and long."""
+        return tuple(spec.numbers(self.get(name), name) for name in LISTS)
+
+    def mark(self, name: str, status: Status, note: str = "") -> None:
+        """Set the status of the key behind a value; a default has none."""
+        self.trace.mark(self.sources.get(name, ""), status, note)
+
     def take(self, *names: str) -> None:
         """Mark the keys behind these values as used."""
         for name in names:
-            path = self.sources.get(name, "")
-            if self.trace.has(path):
-                self.trace.mark(path, "used")
+            self.mark(name, "used")
+
+    def drop_empty(self, *names: str) -> None:
+        """Drop values of null or 0, which some runtimes take for missing ones."""
+        for name in names:
+            if not self.get(name):
+                self.values.pop(name, None)
 
     def needs(self, *names: str) -> None:
         """Raise RefusedError unless every name has a value, null included."""
@@ -193,7 +185,7 @@ class Reader:
     def softmax_factor(self, settings: Settings) -> float:
         """Return DeepSeek's factor on whole scores, (0.1 mscale_all_dim ln(factor) + 1)^2."""
         all_dim = settings.get("mscale_all_dim")
-        if not settings.family.latent or not all_dim:
+        if not settings.trace.family.latent or not all_dim:
             return 1.0
         if not self.multiplies_unscaled and settings.get("rope_type") == "default":
             return 1.0
@@ -252,13 +244,10 @@ def mscale_ratio(settings: Settings, factor: float) -> float:
 
 
 def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
-    """Return attention_factor, else the ratio of two mscales that are not 0, else from the factor.
-
-    Args:
-        mscales: whether this release reads mscale and mscale_all_dim.
-    """
+    """Return attention_factor, else the ratio of two mscales if read, else from the factor."""
     if settings.get("attention_factor") is not None:
         return settings.number("attention_factor")
+    # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in transformers.
     if mscales and all(settings.get(name) for name in MSCALES):
         settings.take(*MSCALES)
         return mscale_ratio(settings, factor)
@@ -273,53 +262,46 @@ def longrope_attention(factor: float, trained: float) -> float:
 # Scalings with checked values: our classes scale up only, runtimes compute with other values too.
 
 
-def stretch(factor: float) -> PositionInterpolation:
+def stretch(factor: float) -> scalings.PositionInterpolation:
     """Return the scaling that divides all frequencies by the factor."""
     if factor < 1:
         raise NotModelledError(f"linear with a factor of {factor:g}, which spreads positions out")
-    return PositionInterpolation(factor=factor)
+    return scalings.PositionInterpolation(factor=factor)
 
 
-def other_base(factor: float) -> NtkAware:
+def other_base(factor: float) -> scalings.NtkAware:
     """Return base * factor^(d/(d-2)), at every length."""
     if factor < 1:
         raise NotModelledError(f"a base lowered by {factor:g}")
-    return NtkAware(factor=factor)
+    return scalings.NtkAware(factor=factor)
 
 
-def by_wavelength(factor: float, low: float, high: float) -> Llama3:
+def by_wavelength(factor: float, low: float, high: float) -> scalings.Llama3:
     """Return llama3's scaling: pairs kept, blended and divided by rotations in training."""
     if factor < 1 or not 0 < low < high:
         raise NotModelledError(f"llama3 with factor {factor:g}, low {low:g} and high {high:g}")
-    return Llama3(factor=factor, low_freq_factor=low, high_freq_factor=high)
+    return scalings.Llama3(factor=factor, low_freq_factor=low, high_freq_factor=high)
 
 
 def ramp(
     factor: float, attention: float, fast: float = 32, slow: float = 1, truncate: bool = True
-) -> Yarn:
+) -> scalings.Yarn:
     """Return the coded YaRN ramp with its attention factor spelled out."""
     if factor < 1:
         raise NotModelledError(f"yarn with a factor of {factor:g}, which compresses")
-    return Yarn(
-        factor=factor,
-        beta_fast=fast,
-        beta_slow=slow,
-        truncate=truncate,
-        attention_factor=attention,
+    return scalings.Yarn(
+        factor=factor, beta_fast=fast, beta_slow=slow, truncate=truncate, attention_factor=attention
     )
 
 
 def tables(
     short: tuple[float, ...], long: tuple[float, ...], factor: float, attention: float
-) -> LongRope:
+) -> scalings.LongRope:
     """Return longrope: one divisor per pair, from a table that is chosen by length."""
     if min(short + long, default=0) <= 0 or attention <= 0:
         raise NotModelledError("longrope with numbers that are not positive")
-    return LongRope(
-        long_factor=long,
-        short_factor=short,
-        factor=max(1.0, factor),
-        attention_factor=attention,
+    return scalings.LongRope(
+        long_factor=long, short_factor=short, factor=max(1.0, factor), attention_factor=attention
     )
 
 
@@ -327,60 +309,75 @@ def tables(
 
 
 def unscaled(settings: Settings) -> Made:
-    """Frequencies as trained."""
-    return Unscaled(), 1.0, settings.longest
+    """Keep the frequencies as trained."""
+    return scalings.Unscaled(), 1.0, settings.longest
+
+
+UNSCALED = dict.fromkeys(("default", "mrope"), Method(unscaled))
 
 
 def linear(settings: Settings) -> Made:
-    """All frequencies divided by the factor."""
+    """Divide all frequencies by the factor."""
     return stretch(settings.number("factor")), 1.0, settings.longest
 
 
 def dynamic(settings: Settings) -> Made:
-    """A base that grows with the sequence."""
+    """Let the base grow with the sequence."""
     factor = settings.number("factor")
     if factor < 1:
         raise NotModelledError(f"dynamic with a factor of {factor:g}")
-    return DynamicNtk(factor=factor), 1.0, settings.longest
+    return scalings.DynamicNtk(factor=factor), 1.0, settings.longest
 
 
 def of_alpha(settings: Settings) -> Made:
-    """Hunyuan's alpha, a larger base at every length; the factor is not used."""
+    """Raise the base by Hunyuan's alpha, at every length."""
+    settings.take("alpha")  # the factor beside it is not read
     return other_base(settings.number("alpha")), 1.0, settings.longest
 
 
 def llama3(settings: Settings) -> Made:
-    """Kept, blended and divided by rotations in the original length."""
+    """Keep, blend or divide a pair by its rotations in the original length."""
     trained = settings.original()
     return by_wavelength(*(settings.number(name) for name in BANDS)), 1.0, trained
 
 
-def mscale_yarn(settings: Settings) -> Made:
-    """YaRN whose attention factor is the ratio of the mscales; the ramp is truncated."""
-    factor = settings.number("factor")
-    attention = mscale_ratio(settings, factor)
+def coded_yarn(
+    settings: Settings,
+    factor: float,
+    attention: float,
+    trained: int | None = None,
+    truncate: bool = True,
+) -> Made:
+    """Make YaRN's coded ramp with the betas of the block, from its original length by default."""
     ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
-    return ramp(factor, attention, *ends), attention, settings.original()
+    scaling = ramp(factor, attention, *ends, truncate)
+    return scaling, attention, settings.original() if trained is None else trained
+
+
+def mscale_yarn(settings: Settings) -> Made:
+    """Make YaRN with the ratio of the mscales as attention factor, the ramp truncated."""
+    factor = settings.number("factor")
+    return coded_yarn(settings, factor, mscale_ratio(settings, factor))
 
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:
-    """One of longrope's two lists at every length, with the factor from the lengths."""
-    table, ratio = numbers(settings.get(name), name), settings.longest / trained
+    """Use one of longrope's two lists at every length, with the factor from the lengths."""
+    table, ratio = spec.numbers(settings.get(name), name), settings.longest / trained
     attention = longrope_attention(ratio, trained)
     return tables(table, table, ratio, attention), attention, trained
 
 
 def proportional(settings: Settings) -> Made:
-    """The fastest share of the pairs rotates, the rest does not."""
+    """Rotate the fastest share of the pairs only."""
     factor = settings.number("factor", 1.0)
     share = settings.number("partial_rotary_factor", 1.0)
     return of_share(share, factor), 1.0, settings.longest
 
 
-def of_share(share: float, factor: float = 1.0) -> Proportional:
+def of_share(share: float, factor: float = 1.0) -> scalings.Proportional:
     """Return the scaling that rotates a share of the pairs."""
     if factor != 1:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
     if not 0 <= share <= 1:
         raise NotModelledError(f"proportional with a share of {share:g}")
-    return Proportional(p=share)
+    return scalings.Proportional(p=share)

@@ -17,20 +17,16 @@ from ropelab.errors import InputError, unknown_name
 
 @dataclass(frozen=True)
 class Runtime:
-    """One runtime at one version, with the evidence for its reader.
-
-    ``proof``: "run" if the reader is compared with computed values of that version, "parts" if with
-    its converter's output and its kernel's rotations, "read" if only the source was read (the
-    reader's file names it); ``compared`` are the model types of the comparison. ``reads``: the
-    kinds of documents it takes.
-    """
+    """One runtime at one version, with the evidence for its reader."""
 
     name: str
     version: str
+    # run: compared with computed values of that version; parts: with its converter's output and its
+    # kernel's rotations; read: only the source was read, which the reader's file names.
     proof: Literal["run", "parts", "read"]
     read: Callable[[Trace], dict[str, RopeSpec]]
-    compared: frozenset[str] = frozenset()
-    reads: tuple[str, ...] = ("config", "params")
+    compared: frozenset[str] = frozenset()  # model types of the comparison
+    reads: tuple[str, ...] = ("config", "params")  # kinds of documents
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -60,16 +56,16 @@ class Reading:
         return self.layers.get("full_attention") or next(iter(self.layers.values()))
 
 
-def _types(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 # The model types of the configurations that the runtimes were asked about.
-ASKED = _types(
-    "cohere deepseek_v2 deepseek_v3 gemma2 gemma3_text glm gpt_neox gpt_oss granite llama mistral "
-    "mixtral olmo2 phi phi3 qwen2 qwen3 smollm3 stablelm"
+ASKED = frozenset(
+    {"cohere", "deepseek_v2", "deepseek_v3", "gemma2", "gemma3_text", "glm", "gpt_neox"}
+    | {"gpt_oss", "granite", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2"}
+    | {"qwen3", "smollm3", "stablelm"}
 )
-LLAMA_LIKE = _types("llama qwen2 qwen3 mistral mixtral phi3 olmo2 granite deepseek_v2 deepseek_v3")
+LLAMA_LIKE = frozenset(
+    {"llama", "qwen2", "qwen3", "mistral", "mixtral", "phi3", "olmo2", "granite"}
+    | {"deepseek_v2", "deepseek_v3"}
+)
 
 
 def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtime:
@@ -78,34 +74,31 @@ def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtim
     return Runtime(name, version, "run", reader.read, compared)
 
 
-# What a converter does not take, or a release does not have, was not compared.
-_IN_451 = ASKED - _types("deepseek_v2 gpt_oss smollm3")
-_IN_448 = _IN_451 - _types("deepseek_v3 gemma3_text qwen3")
-_IN_MLX = ASKED - _types("cohere deepseek_v2 gemma3_text gpt_neox granite phi smollm3")
-_CONVERTED = ASKED - _types("cohere glm gpt_neox granite gemma2 smollm3")
-_FIRST = {"truncate": False, "phi3_share": False}
+# Model types that a converter does not take, or a release does not have, were not compared.
+_IN_451 = ASKED - {"deepseek_v2", "gpt_oss", "smollm3"}
+_IN_448 = _IN_451 - {"deepseek_v3", "gemma3_text", "qwen3"}
+_IN_MLX = ASKED - {"cohere", "deepseek_v2", "gemma3_text", "gpt_neox", "granite", "phi", "smollm3"}
+_CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
+_FIRST: dict[str, bool] = {"truncate": False, "phi3_share": False}
+_ANY = ("config", "params", "gguf")
 
-RUNTIMES: dict[str, Runtime] = {
-    runtime.name: runtime
-    for runtime in (
-        Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
-        _v4("4.57.1", ASKED, Transformers4("factor", "switch")),
-        _v4("4.55.4", ASKED, Transformers4("ratio", "switch")),
-        _v4("4.51.3", _IN_451, Transformers4("ratio", "switch", truncate=False)),
-        _v4("4.48.3", _IN_448, Transformers4("maximum", "short", **_FIRST)),
-        _v4("4.44.2", _types("llama"), Transformers4("maximum", "static", **_FIRST)),
-        Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
-        Runtime("sglang", "0.5.23", "run", Sglang().read, LLAMA_LIKE | {"gpt_oss"}),
-        Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX),
-        Runtime("exllamav3", "1.6.5", "run", Exllama().read, LLAMA_LIKE),
-        Runtime(
-            "llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, ("config", "params", "gguf")
-        ),
-        Runtime("tensorrt-llm", "2026", "read", TensorRt().read),
-        Runtime("tgi", "db931fc", "read", Tgi().read),
-        Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",)),
-    )
-}
+_ROWS = (
+    Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
+    _v4("4.57.1", ASKED, Transformers4("factor", "switch")),
+    _v4("4.55.4", ASKED, Transformers4("ratio", "switch")),
+    _v4("4.51.3", _IN_451, Transformers4("ratio", "switch", truncate=False)),
+    _v4("4.48.3", _IN_448, Transformers4("maximum", "short", **_FIRST)),
+    _v4("4.44.2", frozenset({"llama"}), Transformers4("maximum", "static", **_FIRST)),
+    Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
+    Runtime("sglang", "0.5.23", "run", Sglang().read, LLAMA_LIKE | {"gpt_oss"}),
+    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX),
+    Runtime("exllamav3", "1.6.5", "run", Exllama().read, LLAMA_LIKE),
+    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY),
+    Runtime("tensorrt-llm", "2026", "read", TensorRt().read),
+    Runtime("tgi", "db931fc", "read", Tgi().read),
+    Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",)),
+)
+RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
 
 # Characters of a problem that are kept; a file can hold names of any length.
 MOST_CHARACTERS = 300
@@ -115,9 +108,7 @@ REFERENCE = "transformers-5"
 
 
 def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
-    """Return the runtimes of those names that read such a file, all without names.
-
-    A prefix such as `transformers` names several.
+    """Return the runtimes of those names or prefixes that read such a file, all without names.
 
     Raises:
         InputError: a name that fits none, with the nearest.

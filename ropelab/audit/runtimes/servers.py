@@ -8,35 +8,9 @@ srt/utils/hf_transformers/common.py).
 from dataclasses import replace
 from typing import Any
 
-from ropelab.audit.runtimes.reader import (
-    LISTS,
-    MAXIMUM,
-    MSCALES,
-    ORIGINAL,
-    Made,
-    Method,
-    Settings,
-    linear,
-    longrope_attention,
-    magnitude,
-    mscale_ratio,
-    mscale_yarn,
-    of_alpha,
-    of_share,
-    other_base,
-    ramp,
-    stated_attention,
-    tables,
-    width_of,
-)
-from ropelab.audit.runtimes.spec import (
-    NotModelledError,
-    RefusedError,
-    RopeSpec,
-    number,
-    numbers,
-    whole,
-)
+from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.reader import LISTS, MAXIMUM, MSCALES, ORIGINAL, Made, Method, Settings
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.transformers5 import Transformers5
 
 YARN = ("factor", "beta_fast", "beta_slow")
@@ -48,28 +22,17 @@ UNMULTIPLIED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_l
 
 # Length keys: vLLM takes the shortest, SGLang the first.
 VLLM_LENGTHS = (
-    MAXIMUM,
-    "n_positions",
-    "max_seq_len",
-    "seq_length",
-    "max_target_positions",
-    "max_sequence_length",
-    "max_seq_length",
+    *(MAXIMUM, "n_positions", "max_seq_len", "seq_length", "max_target_positions"),
+    *("max_sequence_length", "max_seq_length"),
 )
-SGLANG_LENGTHS = (
-    "max_sequence_length",
-    "seq_length",
-    "max_seq_len",
-    "model_max_length",
-    MAXIMUM,
-)
+SGLANG_LENGTHS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", MAXIMUM)
 
 
 class Server(Transformers5):
     """The steps that vLLM and SGLang share."""
 
     def spec(self, settings: Settings) -> RopeSpec:
-        """Return the spec, once the loading by transformers has passed."""
+        # The loading by transformers has to pass first.
         kind = Transformers5.kind(self, settings)
         if not isinstance(kind, str) or kind not in Transformers5.methods:
             raise RefusedError(self.unknown.format(kind))
@@ -77,19 +40,19 @@ class Server(Transformers5):
         return super().spec(settings)
 
     def kind(self, settings: Settings) -> Any:
-        """Return the type; every scaled model with latent attention has YaRN of its own."""
+        # Every scaled model with latent attention gets its type replaced by deepseek_yarn.
         kind = settings.get("rope_type")
-        return LATENT if settings.family.latent and kind != "default" else kind
+        return LATENT if settings.trace.family.latent and kind != "default" else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """Return the share in the block, also where transformers' class rotates the whole head."""
+        # The share in the block counts also where transformers' class rotates the whole head.
         if settings.get("rope_type") == "proportional":
             return head_dim
         settings.take("partial_rotary_factor")
-        return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
+        return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
-        """Return DeepSeek's factor on scores, unless attention_factor is 1."""
+        # `attention_factor: 1` switches DeepSeek's factor on whole scores off.
         if settings.get("attention_factor") == 1.0:
             return 1.0
         return super().softmax_factor(settings)
@@ -99,15 +62,13 @@ class Vllm(Server):
     """vLLM."""
 
     def spec(self, settings: Settings) -> RopeSpec:
-        """Refuse two type names that differ, but for two pairs that mean the same."""
+        # Two type names may differ only where they mean the same.
         old, new = settings.get("type"), settings.get("rope_type")
-        same = old is None or old == new or (old, new) in (("su", "longrope"), ("mrope", "default"))
-        if not same:
+        if old not in (None, new) and (old, new) not in reader.SAME_TYPES:
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
         return super().spec(settings)
 
     def claimed(self, settings: Settings, source: str) -> tuple[int, str]:
-        """Return the shortest of the length keys, times the factor for linear and dynamic."""
         trace = settings.trace
         given = [(trace.get(n), n) for n in VLLM_LENGTHS if trace.text.get(n) is not None]
         length, source = min(
@@ -119,6 +80,7 @@ class Vllm(Server):
         kind, factor = settings.get("rope_type"), settings.get("factor")
         if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
             return whole(original, "original length"), ORIGINAL
+        # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves them alone.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
             return length, source
         return int(length * number(factor, "factor")), f"{source} x factor"
@@ -128,102 +90,95 @@ class Sglang(Server):
     """SGLang."""
 
     def claimed(self, settings: Settings, source: str) -> tuple[int, str]:
-        """Return the first of the length keys, times the factor without an original length."""
         trace, factor = settings.trace, settings.get("factor")
         name = next((name for name in SGLANG_LENGTHS if trace.text.get(name) is not None), "")
         length = whole(trace.get(name), name) if name else 2048
+        # The factor multiplies in a flat block only, and only without an original length.
         nested = settings.sources.get("rope_type", "").count(".") > 1
-        flat = not settings.family.local_base_key and not nested
+        flat = not trace.family.local_base_key and not nested
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if not flat or known or factor is None:
             return length, name or "default"
         return int(length * number(factor, "factor")), f"{name or 'default'} x factor"
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """Return the share; SGLang's Llama takes it from an attribute of the class."""
-        if settings.family.partial is None and settings.get("rope_type") != "proportional":
-            return width_of(head_dim, 1.0)
+        # SGLang's Llama takes the share from an attribute of the class, not from the block.
+        if settings.trace.family.partial is None and settings.get("rope_type") != "proportional":
+            return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 
 
 def linear_of_float(settings: Settings) -> Made:
-    """A factor written as a whole number is iterated over and stops the server."""
+    # A factor written as a whole number is iterated over, which stops the server.
     if isinstance(settings.get("factor"), int):
         raise RefusedError("linear with a whole number as factor: write 4.0, not 4")
     settings.take("factor")
-    return linear(settings)
-
-
-def yarn_with(settings: Settings, factor: float, attention: float) -> Made:
-    """The coded ramp with a factor on cos and sin."""
-    ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
-    truncate = bool(settings.get("truncate", True))
-    return ramp(factor, attention, *ends, truncate), attention, settings.original()
+    return reader.linear(settings)
 
 
 def vllm_yarn(settings: Settings) -> Made:
-    """attention_factor counts, as in transformers."""
-    factor = settings.number("factor")
-    return yarn_with(settings, factor, stated_attention(settings, factor))
+    # attention_factor counts, as in transformers.
+    factor, truncate = settings.number("factor"), bool(settings.get("truncate", True))
+    attention = reader.stated_attention(settings, factor)
+    return reader.coded_yarn(settings, factor, attention, truncate=truncate)
 
 
 def sglang_yarn(settings: Settings) -> Made:
-    """attention_factor is not read; attn_factor multiplies. Mscales of 0 count, too."""
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
-    factor = settings.number("factor")
-    attention = magnitude(factor)
+    factor, truncate = settings.number("factor"), bool(settings.get("truncate", True))
+    attention = reader.magnitude(factor)
+    # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
         settings.take(*MSCALES)
-        attention = mscale_ratio(settings, factor)
-    return yarn_with(settings, factor, attention * settings.number("attn_factor", 1.0))
+        attention = reader.mscale_ratio(settings, factor)
+    # attention_factor is not read; attn_factor multiplies.
+    attention *= settings.number("attn_factor", 1.0)
+    return reader.coded_yarn(settings, factor, attention, truncate=truncate)
 
 
 def sglang_latent_yarn(settings: Settings) -> Made:
-    """attn_factor multiplies the plan's factor here, too."""
-    scaling, attention, trained = mscale_yarn(settings)
+    # attn_factor multiplies here, too.
+    scaling, attention, trained = reader.mscale_yarn(settings)
     return scaling, attention * settings.number("attn_factor", 1.0), trained
 
 
 def longrope(settings: Settings) -> Made:
-    """factor and attention_factor are not read; the ratio of the lengths decides."""
+    # factor and attention_factor are not read; the ratio of the lengths decides.
     trained = settings.original()
     ratio = settings.longest / trained
-    attention = longrope_attention(ratio, trained)
+    attention = reader.longrope_attention(ratio, trained)
     for name in MSCALE_TABLES:
         if settings.get(name) is not None and settings.number(name) != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin that changes with the table")
-    short, long = (numbers(settings.get(name), name) for name in LISTS)
-    return tables(short, long, ratio, attention), attention, trained
+    short, long = settings.lists()
+    return reader.tables(short, long, ratio, attention), attention, trained
 
 
 def vllm_dynamic(settings: Settings) -> Made:
-    """Static, and without `max_trained_positions` its multiplier is 1: nothing is scaled."""
     if "alpha" in settings.values:
-        settings.take("alpha")
-        return of_alpha(settings)
+        return reader.of_alpha(settings)
+    # Static, and without max_trained_positions the multiplier is 1: nothing is scaled.
     longest, factor = settings.longest, settings.number("factor")
     trained = whole(settings.get("max_trained_positions", longest), "max_trained_positions")
-    if trained == longest and "factor" in settings.sources:
-        path = settings.sources["factor"]
-        settings.trace.mark(path, "ignored", "the multiplier is 1 at this length")
-    return other_base(factor * longest / trained - (factor - 1)), 1.0, longest
+    if trained == longest:
+        settings.mark("factor", "ignored", "the multiplier is 1 at this length")
+    return reader.other_base(factor * longest / trained - (factor - 1)), 1.0, longest
 
 
 def sglang_dynamic(settings: Settings) -> Made:
-    """Static: the base of the longest sequence from position 0 on."""
     if "alpha" in settings.values:
-        settings.take("alpha")
-        return of_alpha(settings)
+        return reader.of_alpha(settings)
+    # Static: the base of the longest sequence from position 0 on.
     settings.take("factor")
     factor = settings.number("factor")
-    return other_base(factor * factor - (factor - 1)), 1.0, settings.longest
+    return reader.other_base(factor * factor - (factor - 1)), 1.0, settings.longest
 
 
 def proportional(settings: Settings) -> Made:
-    """The factor is not read."""
+    # The factor is not read.
     share = settings.number("partial_rotary_factor", 1.0)
-    return of_share(share), 1.0, settings.longest
+    return reader.of_share(share), 1.0, settings.longest
 
 
 ROWS = Transformers5.methods
@@ -232,15 +187,13 @@ COMMON = {
     "linear": replace(ROWS["linear"], make=linear_of_float, takes=()),
     "llama3": ROWS["llama3"],
     "longrope": replace(ROWS["longrope"], make=longrope, takes=(*LISTS, *MSCALE_TABLES)),
-    "proportional": replace(
-        ROWS["proportional"], make=proportional, takes=("partial_rotary_factor",)
-    ),
+    "proportional": Method(proportional, ("partial_rotary_factor",)),
 }
 Vllm.methods = {
     **COMMON,
     "yarn": replace(ROWS["yarn"], make=vllm_yarn, takes=(*YARN, "attention_factor", "truncate")),
     "dynamic": replace(ROWS["dynamic"], make=vllm_dynamic, takes=()),
-    LATENT: Method(mscale_yarn, (*YARN, *MSCALES)),
+    LATENT: Method(reader.mscale_yarn, (*YARN, *MSCALES)),
 }
 Sglang.methods = {
     **COMMON,

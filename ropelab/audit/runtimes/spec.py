@@ -1,7 +1,7 @@
 """A configuration's rotation as one runtime reads it, and the checks on its values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
-from ropelab.math.scaling import LongRope, RopePlan, Scaling
+from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
 
 
 class RefusedError(Exception):
@@ -22,29 +22,29 @@ class NotModelledError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeSpec:
-    """The rotation of one layer type. Lengths in tokens.
-
-    ``trained_len`` is the length that the scaling starts from; ``claimed_len`` the length that the
-    runtime allows, None where it sets no limit. ``attention_factor`` multiplies cos and sin (every
-    logit by its square), ``softmax_factor`` whole scores. ``sources``: the origin of a field, as a
-    key path or as the default of a class.
-    """
+    """The rotation of one layer type; lengths in tokens."""
 
     base: float
     head_dim: int
     rotary_dim: int
     scaling: Scaling
-    trained_len: int
-    claimed_len: int | None = None
-    attention_factor: float = 1.0
-    softmax_factor: float = 1.0
+    trained_len: int  # the length that the scaling starts from
+    claimed_len: int | None = None  # the length that the runtime allows, None without a limit
+    attention_factor: float = 1.0  # on cos and sin, so that logits get its square
+    softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
+    # The origin of a field: a key path, or the default of a class.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def geometry(self) -> Geometry:
         """The unscaled frequencies and the length they were trained with (InputError if odd)."""
         return Geometry(self.rotary_dim, self.base, self.trained_len)
+
+    @property
+    def length(self) -> int:
+        """The claimed length, the trained one where the runtime sets no limit."""
+        return self.claimed_len or self.trained_len
 
     @property
     def logit_multiplier(self) -> float:
@@ -67,6 +67,11 @@ class RopeSpec:
         """Return radians per token, float64, at that length."""
         return np.asarray(self.plan(length).inv_freq, dtype=np.float64)
 
+    def unscaled(self, base: float) -> "RopeSpec":
+        """Return the spec of layers beside these that are never scaled and have their own base."""
+        plain = replace(self, base=base, scaling=Unscaled(), sources={})
+        return replace(plain, attention_factor=1.0, softmax_factor=1.0)
+
     def checked(self) -> "RopeSpec":
         """Return the spec itself if its plan exists.
 
@@ -75,12 +80,10 @@ class RopeSpec:
             NotModelledError: values that the classes of scaling methods refuse.
         """
         if isinstance(self.scaling, LongRope):
+            pairs = self.rotary_dim // 2
             for name in ("short_factor", "long_factor"):
-                count = len(getattr(self.scaling, name))
-                if count != self.rotary_dim // 2:
-                    raise RefusedError(
-                        f"{name} has {count} numbers for {self.rotary_dim // 2} pairs"
-                    )
+                if (count := len(getattr(self.scaling, name))) != pairs:
+                    raise RefusedError(f"{name} has {count} numbers for {pairs} pairs")
         try:
             self.plan(self.trained_len)
             self.plan(2 * self.trained_len)

@@ -7,31 +7,15 @@ classes of 5.23.0. vLLM and SGLang load configurations through it, so their read
 from collections.abc import Mapping
 from typing import Any
 
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    LISTS,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-    dynamic,
-    linear,
-    llama3,
-    longrope_attention,
-    proportional,
-    ramp,
-    stated_attention,
-    tables,
-    unscaled,
-    width_of,
-)
-from ropelab.audit.runtimes.spec import RefusedError, number, numbers
+from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.spec import RefusedError, number
 from ropelab.audit.runtimes.trace import Trace
 
 Block = Mapping[str, Any]
 
 SCALED = ("llama3", "yarn", "longrope")
+LAYER_TYPES = {"full_attention", "sliding_attention", "main", "compress"}
 
 
 class Transformers5(Reader):
@@ -40,9 +24,17 @@ class Transformers5(Reader):
     multiplies_unscaled = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        """Return the settings by layer type, 'all' for a flat dict."""
-        name, block = chosen_block(trace)
-        nested = nested_keys(trace, block)
+        name, block = "rope_parameters", trace.block("rope_parameters") or {}
+        if scaling := trace.block("rope_scaling"):
+            for key in block:
+                note = "rope_scaling replaces the whole dict"
+                trace.mark(f"rope_parameters.{key}", "overridden", note)
+            name, block = "rope_scaling", scaling
+        # Layer types are those that the configuration declares, else the usual ones.
+        declared = trace.text.get("layer_types")
+        labels = declared if isinstance(declared, list) and len(declared) < 2**16 else []
+        known = {x for x in labels if isinstance(x, str)} or LAYER_TYPES
+        nested = [key for key in block if key in known]
         inner = {key: block[key] for key in nested if isinstance(block[key], Mapping)}
         if trace.family.local_base_key:
             return two_layer_types(trace, name, block, inner)
@@ -54,41 +46,18 @@ class Transformers5(Reader):
         return {k: filled(trace, f"{name}.{k}", part, nested=True) for k, part in inner.items()}
 
     def kind(self, settings: Settings) -> Any:
-        """Return the type that the loading has put into the block."""
         if settings.get("rope_type") == "axial":
             raise RefusedError("rope type 'axial' needs a vision model")
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """Return the share of the head; some classes rotate all of it when unscaled."""
-        kind = settings.get("rope_type")
-        if kind == "default" and settings.family.partial is None:
-            settings.number("partial_rotary_factor", 1.0)  # must be a number all the same
-            if source := settings.sources.get("partial_rotary_factor", ""):
-                note = "this class rotates the whole head when unscaled"
-                settings.trace.mark(source, "ignored", note)
-            return width_of(head_dim, 1.0)
-        share = settings.number("partial_rotary_factor", 1.0)
-        return head_dim if kind == "proportional" else width_of(head_dim, share)
-
-
-def chosen_block(trace: Trace) -> tuple[str, Block]:
-    """Return rope_scaling if it says anything, else rope_parameters, with its name."""
-    scaling, parameters = trace.block("rope_scaling"), trace.block("rope_parameters")
-    if not scaling:
-        return "rope_parameters", parameters or {}
-    for key in parameters or {}:
-        trace.mark(f"rope_parameters.{key}", "overridden", "rope_scaling replaces the whole dict")
-    return "rope_scaling", scaling
-
-
-def nested_keys(trace: Trace, block: Block) -> list[str]:
-    """Return the keys of the block that are layer types which the configuration declares."""
-    declared = trace.text.get("layer_types")
-    labels = set(declared) if isinstance(declared, list) and len(declared) < 2**16 else set()
-    labels = {label for label in labels if isinstance(label, str)}
-    usual = {"full_attention", "sliding_attention", "main", "compress"}
-    return [key for key in block if key in labels or (key in usual and not labels)]
+        kind, share = settings.get("rope_type"), settings.number("partial_rotary_factor", 1.0)
+        # Without a scaling, compute_default_rope_parameters of most classes reads no share.
+        if kind == "default" and settings.trace.family.partial is None:
+            note = "this class rotates the whole head when unscaled"
+            settings.mark("partial_rotary_factor", "ignored", note)
+            share = 1.0
+        return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
 
 
 def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Settings:
@@ -107,19 +76,22 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
     if settings.get("rope_type") == "mrope" and "mrope_section" in block:
         settings.values["rope_type"] = "default"
 
-    if "rope_theta" in block:
-        trace.get(f"{where}.rope_theta")
-        for key in family.base_keys:
-            if trace.has(key):
-                trace.mark(key, "overridden", f"{where}.rope_theta wins")
-    else:
-        usual = f"default of the {family.name or 'model'} class"
-        moved(settings, "rope_theta", family.base_keys, family.base, usual)
-    if "partial_rotary_factor" in block:
-        trace.get(f"{where}.partial_rotary_factor")
-    else:
-        keys, share = family.partial_keys, family.partial
-        moved(settings, "partial_rotary_factor", keys, share, "class default")
+    usual = f"default of the {family.name or 'model'} class"
+    for name, keys, default, source in (
+        ("rope_theta", family.base_keys, family.base, usual),
+        ("partial_rotary_factor", family.partial_keys, family.partial, "class default"),
+    ):
+        if name in block:
+            trace.get(f"{where}.{name}")
+            for key in keys if name == "rope_theta" else ():
+                if trace.has(key):
+                    trace.mark(key, "overridden", f"{where}.rope_theta wins")
+            continue
+        value, path = trace.first(keys, default)
+        if path:
+            trace.mark(path, "translated", "moved into rope_parameters")
+        if value is not None:
+            settings.put(name, value, path or source)
 
     if settings.get("rope_type") in SCALED:
         # A top-level original length wins in a flat dict; without any it is the maximum.
@@ -133,15 +105,6 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
             longest, _ = Transformers5().longest(trace)
             settings.put(ORIGINAL, longest, "max_position_embeddings")
     return settings
-
-
-def moved(settings: Settings, name: str, keys: tuple[str, ...], usual: Any, source: str) -> None:
-    """Set a value from the first of some top-level keys, else from the class if it has one."""
-    value, path = settings.trace.first(keys, usual)
-    if path:
-        settings.trace.mark(path, "translated", "moved into rope_parameters")
-    if value is not None:
-        settings.put(name, value, path or source)
 
 
 def two_layer_types(trace: Trace, name: str, block: Block, inner: Block) -> dict[str, Settings]:
@@ -166,43 +129,40 @@ def factor_or_ratio(settings: Settings, trained: int) -> float:
 
 
 def yarn(settings: Settings) -> Made:
-    """The coded ramp; a beta of 0 counts as missing."""
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
-    attention = stated_attention(settings, factor)
-    fast = number(settings.get("beta_fast") or 32, "beta_fast")
-    slow = number(settings.get("beta_slow") or 1, "beta_slow")
+    attention = reader.stated_attention(settings, factor)
+    settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
     # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
-    path = settings.sources.get("truncate", "")
-    truncate = True
-    if path.count(".") > 1:
-        settings.trace.mark(path, "ignored", "read from the outer dict only")
+    if settings.sources.get("truncate", "").count(".") > 1:
+        settings.mark("truncate", "ignored", "read from the outer dict only")
+        truncate = True
     else:
         settings.take("truncate")
         truncate = bool(settings.get("truncate", True))
-    return ramp(factor, attention, fast, slow, truncate), attention, trained
+    return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
 
 def longrope(settings: Settings) -> Made:
-    """Two tables; factor and attention_factor from the block if it has them."""
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
     attention = settings.get("attention_factor")
     if attention is None:
-        attention = longrope_attention(factor, trained)
-    short, long = (numbers(settings.get(name), name) for name in LISTS)
+        attention = reader.longrope_attention(factor, trained)
+    short, long = settings.lists()
     attention = number(attention, "attention_factor")
-    return tables(short, long, factor, attention), attention, trained
+    return reader.tables(short, long, factor, attention), attention, trained
 
 
+FACTOR = ("factor",)
 Transformers5.methods = {
-    "default": Method(unscaled),
-    "linear": Method(linear, ("factor",), needs=("factor",)),
-    "dynamic": Method(dynamic, ("factor",), needs=("factor",)),
+    "default": Method(reader.unscaled),
+    "linear": Method(reader.linear, FACTOR, needs=FACTOR),
+    "dynamic": Method(reader.dynamic, FACTOR, needs=FACTOR),
     "yarn": Method(
         yarn, ("factor", "beta_fast", "beta_slow", "attention_factor"), needs=("factor", ORIGINAL)
     ),
-    "llama3": Method(llama3, BANDS, needs=("factor", ORIGINAL, *BANDS[1:])),
+    "llama3": Method(reader.llama3, BANDS, needs=("factor", ORIGINAL, *BANDS[1:])),
     "longrope": Method(longrope, (*LISTS, "factor", "attention_factor"), needs=(*LISTS, ORIGINAL)),
-    "proportional": Method(proportional, ("factor", "partial_rotary_factor")),
+    "proportional": Method(reader.proportional, ("factor", "partial_rotary_factor")),
 }
