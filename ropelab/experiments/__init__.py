@@ -81,7 +81,9 @@ class Experiment:
 
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """Draw the figures, the most telling one first."""
-        return import_module(f"ropelab.show.figures.{self.name.replace('-', '_')}").draw(tables)
+        from ropelab.show.drawn import draw_of
+
+        return draw_of(self.name)(tables)
 
     def _function(self, name: str) -> Callable[..., Any] | None:
         return getattr(import_module(self.body), name, None)

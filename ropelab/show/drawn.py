@@ -1,6 +1,7 @@
 """Figures from tables to files: drawn in one style, encoded and written in one place."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
 
     from ropelab.runs.tables import Tables
 
+    Draw = Callable[[Tables], dict[str, Figure]]
 
 FORMATS = ("png", "pdf", "svg")
 STYLES = ("screen", "paper")
 DOTS_PER_INCH = {"screen": 150, "paper": 600}
+# Experiments with the figures of another one.
+SAME = {"evaluate": "extrapolate"}
 # Without dates and random names, so that the same figure is the same file.
 DATELESS: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -52,12 +56,15 @@ def is_default(formats: Sequence[str], style: str) -> bool:
     return tuple(formats) == ("png",) and style == "screen"
 
 
-def finished(
-    draw: "Callable[[Tables], dict[str, Figure]]", tables: "Tables", style: str = "screen"
-) -> "dict[str, Figure]":
+def draw_of(experiment: str) -> "Draw":
+    """Return the function that draws an experiment's tables; ImportError if there is none."""
+    name = SAME.get(experiment, experiment).replace("-", "_")
+    return import_module(f"ropelab.show.figures.{name}").draw
+
+
+def finished(draw: "Draw", tables: "Tables", style: str = "screen") -> "dict[str, Figure]":
     """Draw the figures of some tables, with titles that fit, for a screen or a printed column."""
-    from ropelab.show.figures.paper import fit_titles, for_paper
-    from ropelab.show.figures.style import use_style
+    from ropelab.show.figures.style import fit_titles, for_paper, use_style
 
     with use_style():
         figures = draw(tables)

@@ -38,16 +38,15 @@ def write_index(results: Path, name: str = "index.md", title: str = "Results") -
 def _lines(results: Path, title: str) -> Iterator[str]:
     runs = list(store.finished(results))
     kept = _kept(results)
-    yield f"# {title}"
-    yield ""
-    yield "Each run: the question, the answer computed from its tables, the command that made it."
+    said = "Each run: the question, the answer computed from its tables, the command that made it."
+    yield from (f"# {title}", "", said)
     if kept is not None:
         yield "Only the figures that the documentation shows are kept here; `make reference` draws"
         yield "the others, and `ropelab report` of this folder shows all of them in one page."
     yield ""
     for folder, manifest in runs:
-        anchor = f"{manifest['experiment']}-{folder.name}".replace(".", "").replace("+", "").lower()
         title = f"{manifest['experiment']} {folder.name}"
+        anchor = title.replace(" ", "-").replace(".", "").replace("+", "").lower()
         yield f"- [{title}](#{anchor}): {manifest['question']}"
     for folder, manifest in runs:
         yield ""
@@ -66,30 +65,24 @@ def _kept(results: Path) -> set[str] | None:
 def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> Iterator[str]:
     made_by = f"ropelab {manifest['packages']['ropelab']}, torch {manifest['packages']['torch']}"
     code = f", commit {manifest['commit'][:10]}" if manifest["commit"] else ""
-    yield f"## {where.replace('/', ' ')}"
-    yield ""
-    yield f"**{manifest['question']}** {manifest['answer']}"
-    yield ""
+    yield from (f"## {where.replace('/', ' ')}", "")
+    yield from (f"**{manifest['question']}** {manifest['answer']}", "")
     yield f"Made by `{manifest['command']}` with {made_by}{code}; {_time(manifest)}."
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
-    yield ""
-    yield f"What it cannot show: {manifest['cannot_show']}"
-    yield ""
-    yield from _rows(manifest["summary"])
-    for name, records in manifest.get("times", {}).items():
-        yield ""
-        yield f"Times of {name} (they differ from run to run; {manifest['threads']} threads):"
-        yield ""
-        yield from _rows(records)
+    yield from ("", f"What it cannot show: {manifest['cannot_show']}", "")
+    times = {
+        f"Times of {name} (they differ from run to run; {manifest['threads']} threads):": records
+        for name, records in manifest.get("times", {}).items()
+    }
+    for title, records in {"": manifest["summary"], **times}.items():
+        if title:
+            yield from ("", title, "")
+        yield from as_markdown(pd.DataFrame(records, dtype=object), format_value)
     for path in (f"{where}/{figure}" for figure in manifest["figures"] or ()):
         if kept is None or path in kept:
             yield ""
             yield f"![{Path(path).stem.replace('_', ' ')}]({path})"
-
-
-def _rows(records: list[dict[str, Any]]) -> Iterator[str]:
-    yield from as_markdown(pd.DataFrame(records, dtype=object), format_value)
 
 
 def _time(manifest: Mapping[str, Any]) -> str:

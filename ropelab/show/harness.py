@@ -67,43 +67,39 @@ class Task:
 
 def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
     """Return documents by the path of their file below the folder of the export."""
-    manifest = run.manifest
-    config = manifest.get("config", {})
-    if manifest["experiment"] == "evaluate":
-        return of_released_model(manifest, tables)
-    experiment = manifest["experiment"]
+    experiment, config = run.manifest["experiment"], run.manifest.get("config", {})
+    if experiment == "evaluate":
+        return of_released_model(run.manifest, tables)
     tasks = list(_every_line(experiment, tables))
-    return {"results.json": _document(tasks, manifest, f"ropelab {experiment}", config)}
+    return {"results.json": _document(tasks, run.manifest, f"ropelab {experiment}", config)}
 
 
 def _document(
     tasks: list[Task], manifest: Mapping[str, Any], model: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
     results: dict[str, dict[str, Any]] = {}
-    configs: dict[str, dict[str, Any]] = {}
+    configs, better, samples = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for task in tasks:
         entry = results[task.name] = {"alias": task.alias or task.name}
         for name, metric in task.metrics.items():
             # Behind the comma is the harness' filter: answers are scored unchanged.
             entry[f"{name},none"] = metric.value
             entry[f"{name}_stderr,none"] = "N/A" if metric.error is None else metric.error
+        better[task.name] = {name: metric.higher for name, metric in task.metrics.items()}
         metrics = [{"metric": n, "higher_is_better": m.higher} for n, m in task.metrics.items()]
         about = {"task": task.name, "metric_list": metrics, "num_fewshot": 0}
         configs[task.name] = {**about, **task.config}
+        samples[task.name] = {"original": task.samples, "effective": task.samples}
     version = f"ropelab-{manifest['experiment']}-{manifest['version']}"
     return {
         "results": results,
-        "group_subtasks": {task.name: [] for task in tasks},
+        # Every task is in every part, as in the files that the harness itself writes.
+        "group_subtasks": {name: [] for name in results},
         "configs": configs,
-        "versions": {task.name: version for task in tasks},
-        "n-shot": {task.name: 0 for task in tasks},
-        "higher_is_better": {
-            task.name: {name: metric.higher for name, metric in task.metrics.items()}
-            for task in tasks
-        },
-        "n-samples": {
-            task.name: {"original": task.samples, "effective": task.samples} for task in tasks
-        },
+        "versions": dict.fromkeys(results, version),
+        "n-shot": dict.fromkeys(results, 0),
+        "higher_is_better": better,
+        "n-samples": samples,
         "config": dict(config),
         "git_hash": manifest.get("commit"),
         "date": datetime.fromisoformat(manifest["start"]).timestamp(),
@@ -154,12 +150,10 @@ def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, 
     Raises:
         InputError: the harness measures nothing like what is in these tables.
     """
-    config = manifest["config"]
-    measured = {name: table for name, table in tables.items() if name in (*KEYS, TEXT)}
+    config, known = manifest["config"], (*KEYS, TEXT)
+    measured = {name: table for name, table in tables.items() if name in known}
     if not measured:
-        raise InputError(
-            f"lm-eval has a place for none but these tables: {', '.join((*KEYS, TEXT))}"
-        )
+        raise InputError(f"lm-eval has a place for none but these tables: {', '.join(known)}")
     labels = {name: row_labels(table) for name, table in measured.items()}
     found = {}
     for label in dict.fromkeys(label for column in labels.values() for label in column):

@@ -31,9 +31,10 @@ from ropelab.runs.cell import Advance
 from ropelab.runs.estimate import duration
 from ropelab.runs.notices import printable, say
 
+# Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
-GAP = 2
-READABLE = 14
+GAP = 2  # spaces between two columns
+READABLE = 14  # characters of a column of words before its cells are broken into lines
 SPARSELY = 30.0  # seconds between two plain progress lines
 SOON = 3.0  # seconds before the first of them
 ENOUGH = 0.01  # share of the work after which its pace estimates the time left

@@ -268,7 +268,7 @@ def test_figures_title_what_they_show(tmp_path):
     path.write_text(json.dumps(QWEN))
     figures = draw(audit(str(path)).tables)
     assert (
-        figures["ratios"].axes[0].get_title() == "The runtimes turn the pairs in 2 different ways"
+        figures["ratios"].axes[0].get_title() == "The runtimes rotate the pairs in 2 different ways"
     )
     lines = figures["wavelengths"].axes[0].get_lines()
     assert len(lines) == 3  # two ways, and the length

@@ -20,7 +20,7 @@ from ropelab.models.tasks.tables import BUCKET, NLL, losses
 from ropelab.runs.cell import Context
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
-from ropelab.show.figures.evaluate import draw
+from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import REAL, reader_of_bytes
 from tests.models.tasks.running import made
 

@@ -13,7 +13,8 @@ from ropelab import experiments
 from ropelab.errors import InputError
 from ropelab.runs.store import tables_of
 from ropelab.show import drawn
-from ropelab.show.figures.style import label_points, token_axis, use_style
+from ropelab.show.figures.shapes import label_points, token_axis
+from ropelab.show.figures.style import use_style
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]

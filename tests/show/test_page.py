@@ -14,8 +14,7 @@ from made import NASTY, accuracies, claims, write_run
 from ropelab.errors import InputError
 from ropelab.runs.manifest import write_manifest
 from ropelab.show.page.document import as_data, write_page
-from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements
-from ropelab.show.page.ledger import notes_of
+from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements, notes_of
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import Shown, find_runs
 from ropelab.show.page.views import for_script, intervals, kinds_of, labelled, views_of

@@ -6,16 +6,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import line, records
-from ropelab.show.figures.style import (
-    base_axis,
-    headline,
-    legend_below,
-    legend_outside,
-    note,
-    token_axis,
-    tokens_label,
-)
+from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, GREEN, GREY, ORANGE, Look
 
 KINDS = {
@@ -43,9 +34,9 @@ def _bound(tables: Tables) -> Figure:
     context, usable = bound["context_tokens"], bound.dropna(subset="usable_base")
     use = Look(GREEN, "^")
     label = "use: it and all above work"
-    line(ax, usable["context_tokens"], usable["usable_base"], use, label, linewidth=2)
+    shapes.line(ax, usable["context_tokens"], usable["usable_base"], use, label, linewidth=2)
     first, label = bound["first_admissible_base"], "first admissible base"
-    line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
+    shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
     title = "Which base does a context length need?"
     if len(published):
         x, y, paper = (
@@ -53,7 +44,7 @@ def _bound(tables: Tables) -> Figure:
             published["paper_base"],
             Look(ORANGE, "s", "none"),
         )
-        line(ax, x, y, paper, "paper's table", markerfacecolor="none", markersize=8)
+        shapes.line(ax, x, y, paper, "paper's table", markerfacecolor="none", markersize=8)
         loose = (published["verdict"] == "loose").sum()
         title = f"{loose} of {len(published)} published lower bounds on the base are loose"
     grid = np.geomspace(context.min(), context.max(), 50)
@@ -61,14 +52,14 @@ def _bound(tables: Tables) -> Figure:
         ("exact values", "fit to the exact", Look(BLUE, "", ":")),
         ("printed fit", "paper's fit", Look(ORANGE, "", "--")),
     ):
-        for fit in records(fits[fits["values"] == values].head(1)):
+        for fit in shapes.records(fits[fits["values"] == values].head(1)):
             label = f"{whose}: {fit.coefficient:.3g} L^{fit.exponent:.3f}"
-            line(ax, grid, fit.coefficient * grid**fit.exponent, style_of_fit, label)
-    line(ax, context, context / 0.6165, Look(GREY, "", "-."), "asymptote, d to infinity")
-    token_axis(ax)
+            shapes.line(ax, grid, fit.coefficient * grid**fit.exponent, style_of_fit, label)
+    shapes.line(ax, context, context / 0.6165, Look(GREY, "", "-."), "asymptote, d to infinity")
+    shapes.token_axis(ax)
     ax.set(yscale="log", xlabel="context length, tokens", ylabel="base", title=title)
-    base_axis(ax.yaxis, ax.get_ylim())
-    legend_outside(ax)
+    shapes.base_axis(ax.yaxis, ax.get_ylim())
+    shapes.legend_outside(ax)
     return figure
 
 
@@ -82,26 +73,25 @@ def _theories(tables: Tables) -> Figure:
     for kind, (style, label) in KINDS.items():
         chosen = (table["kind"] == kind).to_numpy()
         if chosen.any():
-            line(ax, table["base"][chosen], rows[chosen], style, label, markersize=7)
+            shapes.line(ax, table["base"][chosen], rows[chosen], style, label, markersize=7)
     for row, (base, fails) in enumerate(zip(table["base"], table["fails_at_tokens"], strict=True)):
         text = f"{base:.3g}" if np.isnan(fails) else f"{base:.3g}, fails at {fails:.0f}"
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-        note(ax, text, (base, row), (8, 0), va="center", bbox=paper)
+        shapes.note(ax, text, (base, row), (8, 0), va="center", bbox=paper)
     usable = tables["bound"]["usable_base"].iloc[-1]
     if usable > 1:
         ax.axvline(usable, color=BLACK, linestyle="--", linewidth=1, zorder=0)
     ax.set_yticks(rows, table["theory"])
     ax.set(xscale="log", xlabel="base")
     spread = float(f"{table['base'].max() / table['base'].min():.1g}")
-    apart = f"the theories lie {spread:,.0f}-fold apart"
-    headline(
-        figure, f"Bases for {tokens_label(context)} tokens: {apart} (dashed: from here on all work)"
-    )
+    apart = f"theories differ {spread:,.0f}-fold"
+    dashed = "(dashed: from here on all work)"
+    shapes.headline(figure, f"Bases for {shapes.tokens_label(context)} tokens: {apart} {dashed}")
     # Room on the right for the numbers beside the points.
     ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
-    base_axis(ax.xaxis, ax.get_xlim())
+    shapes.base_axis(ax.xaxis, ax.get_xlim())
     ax.grid(axis="y", visible=False)
-    legend_below(figure, [ax], len(KINDS))
+    shapes.legend_below(figure, [ax], len(KINDS))
     return figure
 
 
@@ -119,9 +109,9 @@ def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
         ax.broken_barh(spans, (row - 0.3, 0.6), color=BLUE, linewidth=0)
         # A window narrower than a pixel is still seen by its edge.
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.5)
-    ax.set_yticks(range(len(bound)), [tokens_label(c) for c in bound["context_tokens"]])
+    ax.set_yticks(range(len(bound)), [shapes.tokens_label(c) for c in bound["context_tokens"]])
     title = "Admissible bases (filled) are not one interval"
     ax.set(xscale="log", xlim=(first, last), xlabel="base", ylabel="context, tokens", title=title)
-    base_axis(ax.xaxis, (first, last))
+    shapes.base_axis(ax.xaxis, (first, last))
     ax.grid(axis="y", visible=False)
     return figure

@@ -3,40 +3,39 @@
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import each, line, over_seeds, panels
-from ropelab.show.figures.style import headline, legend_below, token_axis
+from ropelab.show.figures import shapes
 from ropelab.show.looks import Look, numbered
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw a panel per task; where the bound predicts failure, markers are hollow."""
     shown = [name for name in ("copy_accuracy", "recall_accuracy", "text_nll") if name in tables]
-    figure, axes = panels(1, len(shown), (4.3 * len(shown), 4.5))
+    figure, axes = shapes.panels(1, len(shown), (4.3 * len(shown), 4.5))
     bases = sorted(tables[shown[0]]["base"].unique())
     for ax, name in zip(axes[0], shown, strict=True):
         text = name == "text_nll"
         x = "bucket_end_tokens" if text else "distance_tokens"
         value = "nll_nats_per_byte" if text else "accuracy"
-        for base, part in ((float(name), part) for name, part in each(tables[name], "base")):
-            look, mean = numbered(bases.index(base)), over_seeds(part, x, value)
+        for base, part in ((float(name), part) for name, part in shapes.each(tables[name], "base")):
+            look, mean = numbered(bases.index(base)), shapes.over_seeds(part, x, value)
             # A single model's interval over documents is wider than all lines of text together.
             band = None if text and part["seed"].nunique() == 1 else (mean["low"], mean["high"])
             joined = look if text else Look(look.color, "", look.line)
-            line(ax, mean[x], mean[value], joined, f"base {base:g}", band)
+            shapes.line(ax, mean[x], mean[value], joined, f"base {base:g}", band)
             if not text:
                 fails = part.groupby(x)["predicted"].first().to_numpy() == "fails"
                 points = Look(look.color, look.marker, "none")
                 for chosen, face in ((fails, "white"), (~fails, look.color)):
                     at = mean[chosen]
-                    line(ax, at[x], at[value], points, markersize=7, markerfacecolor=face)
-        token_axis(ax)
+                    shapes.line(ax, at[x], at[value], points, markersize=7, markerfacecolor=face)
+        shapes.token_axis(ax)
         if text:
             ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
         else:
             how = f"{name.split('_')[0]} accuracy (hollow: failure predicted)"
             ax.set(xlabel="distance, tokens", ylabel=how, ylim=(-0.03, 1.03))
-    legend_below(figure, axes[0][:1], 5)
-    headline(figure, _title(tables))
+    shapes.legend_below(figure, axes[0][:1], 5)
+    shapes.headline(figure, _title(tables))
     return {"retrieval_and_text": figure}
 
 

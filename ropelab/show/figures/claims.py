@@ -8,18 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures import sinusoids
-from ropelab.show.figures.shapes import (
-    arrow,
-    each,
-    heat_map,
-    line,
-    panels,
-    records,
-    shares,
-    unit_circle,
-)
-from ropelab.show.figures.style import headline, token_axis
+from ropelab.show.figures import shapes, sinusoids
 from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, Look, look
 
 # The verdicts of the table, by the kind of evidence, in the order of their columns.
@@ -61,7 +50,7 @@ def ledger(claims: pd.DataFrame) -> Figure:
         wrong, missed = counts.get("wrong", 0), counts.get("not reproduced here", 0)
         title = {
             "arithmetic": f"statements that arithmetic decides: {wrong} are wrong",
-            "trained models": "statements about trained models, asked of small ones: "
+            "trained models": "statements about trained models, tested on small ones: "
             f"{missed} are not reproduced here",
         }[kind]
         part.suptitle(f"{len(chosen)} {title}", x=0.01, ha="left", fontsize=11, fontweight="bold")
@@ -80,38 +69,39 @@ def ledger(claims: pd.DataFrame) -> Figure:
 
 def permutation(scores: pd.DataFrame) -> Figure:
     """Draw the two printed score matrices side by side."""
-    figure, axes = panels(1, 2, (8, 3.9))
-    for ax, (_, cells) in zip(axes[0], each(scores, "sentence"), strict=True):
+    figure, axes = shapes.panels(1, 2, (8, 3.9))
+    for ax, (_, cells) in zip(axes[0], shapes.each(scores, "sentence"), strict=True):
         matrix = cells.pivot(index="row", columns="column", values="score").to_numpy()
         words = cells.drop_duplicates("row")["query"].tolist()
         quoted = [f"“{word}”" for word in words]
         # Shades stop short of the darkest blue: the texts are black in every cell.
         shades = matrix / (1.7 * matrix.max())
-        texts = shares(matrix)
-        heat_map(ax, shades, texts, quoted, quoted, colors="Blues", dark_until=-1, size=12)
+        texts = shapes.shares(matrix)
+        shapes.heat_map(ax, shades, texts, quoted, quoted, colors="Blues", dark_until=-1, size=12)
         ax.set(xlabel="key", ylabel="query")
         ax.set_title(" ".join(words), fontweight="normal", loc="center")
-    headline(figure, "Without positions, another order only rearranges rows and columns")
+    shapes.headline(figure, "Without positions, another order only rearranges rows and columns")
     return figure
 
 
 def rotation(vectors: pd.DataFrame) -> Figure:
     """Draw query and key as arrows, at two pairs of positions with the same distance."""
-    figure, axes = panels(1, 2, (8, 4.2))
+    figure, axes = shapes.panels(1, 2, (8, 4.2))
     scores = []
-    for ax, (case, pair) in zip(axes[0], each(vectors, "case"), strict=True):
+    for ax, (case, pair) in zip(axes[0], shapes.each(vectors, "case"), strict=True):
         query, key = pair[["x", "y"]].to_numpy()
         scores.append(float(query @ key))
-        unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-1.3, 1.3), xticks=[], yticks=[])
-        for row in records(pair):
+        shapes.unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-1.3, 1.3), xticks=[], yticks=[])
+        for row in shapes.records(pair):
             style = {"query": Look(BLUE, ""), "key": Look(ORANGE, "", "--")}[row.vector]
-            arrow(ax, row.x, row.y, style)
+            shapes.arrow(ax, row.x, row.y, style)
             name, center = f"{row.vector} at {row.position}", {"ha": "center", "va": "center"}
             ax.text(1.42 * row.x, 1.16 * row.y, name, color=style.color, **center)
         ax.set_title(f"{case}: score {scores[-1]:.2f}", fontweight="normal", loc="center")
+    # Scores of unit vectors from float64 rotations: equal ones differ by rounding, about 1e-16.
     same = abs(scores[0] - scores[1]) < 1e-9
-    turn = f"both vectors turn, the angle between them {'stays' if same else 'changes'}"
-    headline(figure, f"{'Equal' if same else 'Different'} scores: {turn}")
+    turn = f"both vectors rotate, the angle between them {'stays' if same else 'changes'}"
+    shapes.headline(figure, f"{'Equal' if same else 'Different'} scores: {turn}")
     return figure
 
 
@@ -124,16 +114,17 @@ def decay(curves: pd.DataFrame) -> Figure:
         ("equal q and k", Look(ORANGE, "", "--"), "mean score of q = k"),
     ):
         points = curves.loc[curves["curve"] == name, ["distance_tokens", "relative"]]
+        # Means over quarter octaves: the far points cover each other on a logarithmic axis.
         smooth = points.groupby((4 * np.log2(points["distance_tokens"])).round()).mean()
         ax.plot(*points.to_numpy().T, color=style.color, linewidth=0.6, alpha=0.4)
-        line(ax, smooth["distance_tokens"], smooth["relative"], style, label, linewidth=2)
+        shapes.line(ax, smooth["distance_tokens"], smooth["relative"], style, label, linewidth=2)
     ax.axhline(0, color=BLACK, linewidth=0.8)
-    token_axis(ax)
+    shapes.token_axis(ax)
     last = curves.groupby("curve")["relative"].last()
     usual = last["independent q and k"] > 0.9 > last["bound"]
     finding = "The bound decays and equal vectors follow; independent vectors do not"
     ax.set(xlabel="distance in tokens", ylabel="relative to distance 0")
-    ax.set_title(finding if usual else "How scores change with distance")
+    ax.set_title(finding if usual else "Change of scores with distance")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.12))
     return figure
 
@@ -173,11 +164,11 @@ def worked_example(cells: pd.DataFrame) -> Figure:
         cells.pivot(index="position", columns="feature", values=column).to_numpy()
         for column in ("printed", "rotated", "rounded_right")
     )
-    texts = shares(printed, digits=".4f")
-    texts[~right] += "\nis " + shares(exact, digits=".4f")[~right]
+    texts = shapes.shares(printed, digits=".4f")
+    texts[~right] += "\nis " + shapes.shares(exact, digits=".4f")[~right]
     positions, features = printed.shape
     figure, ax = plt.subplots(figsize=(8, 3.4))
-    heat_map(
+    shapes.heat_map(
         ax,
         np.where(right, 0.0, 1 / 1.6),
         texts,

@@ -7,17 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import dots, heat_map, line, name_rows, panels, records, shares
-from ropelab.show.figures.style import (
-    ABOVE,
-    FAINT,
-    headline,
-    legend_above,
-    note,
-    token_axis,
-    tokens_label,
-    trained_length_line,
-)
+from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, GREY, Look, look
 
 TEXT, COPY = "text loss", "copy accuracy"
@@ -50,7 +40,7 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     order = values.sort_values(ascending=metrics[0] == TEXT, na_position="last").index
     costs = cost.set_index("encoding").loc[order]
     size = (10, 1.7 + 0.27 * len(order))
-    figure, (axes,) = panels(1, len(metrics) + 2, size, sharey=True)
+    figure, (axes,) = shapes.panels(1, len(metrics) + 2, size, sharey=True)
     for ax, metric in zip(axes, metrics, strict=False):
         _dumbbells(ax, quality[quality["metric"] == metric], list(order), longest)
         if metric == TEXT:
@@ -59,10 +49,9 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
             ax.set(xlabel="tokens copied\ncorrectly", xlim=(-0.05, 1.05))
     _work(axes[-2], costs)
     _parameters(axes[-1], costs["parameters"])
-    name_rows(axes[0], costs["label"].tolist())
-    headline(
-        figure, f"What each encoding keeps at {longest}x its trained length, and what it costs"
-    )
+    shapes.name_rows(axes[0], costs["label"].tolist())
+    at = f"at {longest}x its trained length"
+    shapes.headline(figure, f"The quality of each encoding {at}, and its cost")
     return figure
 
 
@@ -77,28 +66,28 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> 
     places = np.arange(len(order))
     for at, style, times in ((first, Look(GREY, "o"), 1), (last, Look(BLUE, "D"), longest)):
         interval = at["ci_low"], at["ci_high"]
-        dots(ax, at["value"], places, style, f"at {times}x", interval, hollow=times == 1)
+        shapes.dots(ax, at["value"], places, style, f"at {times}x", interval, hollow=times == 1)
     ax.hlines(places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1)
     # A value that is undefined at the longest context says so, where the panel has more room.
     for row in np.flatnonzero(last["value"].isna()):
         low, high = first.iloc[row][["ci_low", "ci_high"]].fillna(first["value"].iloc[row])
         left = low + high > sum(ax.get_xlim())
         end, side, away = (low, "right", -7) if left else (high, "left", 7)
-        note(ax, "undefined", (end, int(row)), (away, 0), ha=side, va="center", color=GREY)
+        shapes.note(ax, "undefined", (end, int(row)), (away, 0), ha=side, va="center", color=GREY)
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    legend_above(ax, 2)
+    shapes.legend_above(ax, 2)
 
 
 def _work(ax: Axes, costs: pd.DataFrame) -> None:
     """Draw the matrix products of training and decoding as multiples of NoPE's."""
     ax.axvline(1, color=GREY, linewidth=0.8)
     places = range(len(costs))
-    dots(ax, costs["train_flops_ratio"], places, Look(BLACK, "s"), "training", markersize=5)
+    shapes.dots(ax, costs["train_flops_ratio"], places, Look(BLACK, "s"), "training", markersize=5)
     decoding = costs["decode_flops_ratio"]
-    dots(ax, decoding, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
+    shapes.dots(ax, decoding, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
     ax.set(xlabel="matrix products\n(NoPE = 1)")
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    legend_above(ax, 2)
+    shapes.legend_above(ax, 2)
 
 
 def _parameters(ax: Axes, counts: pd.Series) -> None:
@@ -108,7 +97,7 @@ def _parameters(ax: Axes, counts: pd.Series) -> None:
     ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
     ax.set_xticks([0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8)
     for row, count in enumerate(counts):
-        note(ax, f"{count:,}", (count, row), (3, 0), va="center")
+        shapes.note(ax, f"{count:,}", (count, row), (3, 0), va="center")
 
 
 def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
@@ -117,19 +106,19 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     losses = ok.groupby(["encoding", "bucket_end_tokens"])["nll_nats_per_byte"]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
     families = [family for family in FAMILIES if family in set(cost["family"])]
-    figure, axes = panels(2, 2, (9, 6.2), sharex=True, sharey=True)
+    figure, axes = shapes.panels(2, 2, (9, 6.2), sharex=True, sharey=True)
     for ax, family in zip(axes.flat, families, strict=False):
-        for one in records(cost[cost["encoding"].isin(spread.index)]):
+        for one in shapes.records(cost[cost["encoding"].isin(spread.index)]):
             rows = spread.loc[[one.encoding]]
             xy = rows["bucket_end_tokens"], rows["mean"]
             if one.family == family:
-                line(ax, *xy, look(one.encoding), one.label, (rows["min"], rows["max"]))
+                shapes.line(ax, *xy, look(one.encoding), one.label, (rows["min"], rows["max"]))
             else:
                 ax.plot(*xy, color="#cccccc", linewidth=0.8, zorder=1)
         ax.set_title(FAMILIES[family], fontsize=9, fontweight="normal")
         ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
-        token_axis(ax)
-        trained_length_line(ax, table["train_len_tokens"].iloc[0])
+        shapes.token_axis(ax)
+        shapes.mark(ax, table["train_len_tokens"].iloc[0], "trained length", "x")
     for ax in axes.flat[len(families) :]:
         ax.set_visible(False)
     figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
@@ -138,7 +127,7 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     means = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
     best = cost.set_index("encoding")["label"][means.idxmin()]
     found = f"{best} has the lowest loss: {means.min():.2f} nats per byte"
-    headline(figure, f"Near {tokens_label(end)} tokens {found}")
+    shapes.headline(figure, f"Near {shapes.tokens_label(end)} tokens {found}")
     # Room above for the legends; lines that run away leave the picture.
     low, middle = ok["nll_nats_per_byte"].min(), ok["nll_nats_per_byte"].median()
     axes[0, 0].set_ylim(low - 0.1 * (middle - low), middle + 3 * (middle - low))
@@ -158,14 +147,22 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
     labels = cost.set_index("encoding")["label"].loc[wide.index].tolist()
     values, distances = wide.to_numpy(), [str(distance) for _, distance in columns]
-    figure, axes = panels(1, 1, (8, 1.6 + 0.3 * len(labels)))
+    figure, axes = shapes.panels(1, 1, (8, 1.6 + 0.3 * len(labels)))
     ax = axes[0, 0]
-    heat_map(ax, values, shares(values, missing="–"), labels, distances, size=8)
+    shapes.heat_map(ax, values, shapes.shares(values, missing="–"), labels, distances, size=8)
     # A line parts the two contexts, which are named above it.
     edge = sum(context <= trained for context, _ in columns) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
     for x, context, side in ((edge - 0.1, trained, "right"), (edge + 0.1, longest, "left")):
-        note(ax, f"in {context} tokens", (x, 1), (0, 4), xycoords=ABOVE, ha=side, color=FAINT)
+        shapes.note(
+            ax,
+            f"in {context} tokens",
+            (x, 1),
+            (0, 4),
+            xycoords=shapes.ABOVE,
+            ha=side,
+            color=shapes.FAINT,
+        )
     last = pd.Series(values[:, -1], labels).dropna()
     found = f"{last.idxmax()} copies best: {last.max():.2f}"
     ax.set_title(f"From {distances[-1]} tokens back {found}", pad=22)

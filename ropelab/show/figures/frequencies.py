@@ -6,17 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import dots, line, name_rows, panels
-from ropelab.show.figures.style import (
-    ABOVE,
-    DASHED,
-    FAINT,
-    headline,
-    legend_above,
-    legend_below,
-    note,
-    token_axis,
-)
+from ropelab.show.figures import shapes
 from ropelab.show.looks import AMBER, BLACK, BLUE, GREY, ORANGE, SKY, Look
 
 COPY = "copy accuracy"
@@ -48,7 +38,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
-    """Draw a row per scheme: how far a token moves a score, and the share that was copied."""
+    """Draw a row per scheme: the change of a score by one token, and the share that was copied."""
     schemes = tables["schemes"]
     # From no frequency to many, slow ones first; without those that lack a band.
     schemes = schemes[~schemes["scheme"].str.startswith("without")].sort_values(
@@ -57,17 +47,17 @@ def _one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     order, trained = list(schemes["scheme"]), int(learned["train_len_tokens"].iloc[0])
     inside = learned[(learned["removed"] == KEPT) & (learned["context_tokens"] == trained)]
     size = (10, 2.2 + 0.32 * len(schemes))
-    figure, axes = panels(1, 2, size, sharey=True, width_ratios=(1.25, 1))
+    figure, axes = shapes.panels(1, 2, size, sharey=True, width_ratios=(1.25, 1))
     _representable(axes[0, 0], tables["representable"], order)
     _learnable(axes[0, 1], inside, order, trained)
     axes[0, 0].set_ylabel("frequencies of a head")
-    name_rows(axes[0, 0], [called(row) for _, row in schemes.iterrows()])
-    headline(figure, _title(tables["representable"], inside, schemes))
+    shapes.name_rows(axes[0, 0], [called(row) for _, row in schemes.iterrows()])
+    shapes.headline(figure, _title(tables["representable"], inside, schemes))
     return figure
 
 
 def called(row: pd.Series) -> str:
-    """Name a scheme for a reader: how many frequencies, and how they are spread."""
+    """Name a scheme for a reader: the number of its frequencies, and their spacing."""
     if row["frequencies"] == 0:
         return "none"
     if row["frequencies"] == 1:
@@ -83,53 +73,50 @@ def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
     for vectors, (style, label) in VECTORS.items():
         rows = signals[(signals["vectors"] == vectors) & (signals["format"] == "float32")]
         steps = rows.set_index("scheme")["score_step"].reindex(order)
-        dots(ax, steps.where(steps > 0, SMALLEST), range(len(order)), style, label)
-    small = {"xycoords": ABOVE, "fontsize": 7, "color": FAINT, "ha": "right"}
+        shapes.dots(ax, steps.where(steps > 0, SMALLEST), range(len(order)), style, label)
+    small = {"xycoords": shapes.ABOVE, "fontsize": 7, "color": shapes.FAINT, "ha": "right"}
     random = signals[signals["vectors"] == "random"]
     for fmt, rounding in random.groupby("format", sort=False)["rounding"].median().items():
-        ax.axvline(rounding, color=GREY, linewidth=1, linestyle=DASHED)
+        ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
         text = f"rounding in\n{fmt}"
-        note(ax, text, (rounding, 0), (-2, 3), rotation=90, va="bottom", **small)
+        shapes.note(ax, text, (rounding, 0), (-2, 3), rotation=90, va="bottom", **small)
     ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
-    note(ax, "softmax gives\ne times\nthe weight", (1, 1), (-3, -3), va="top", **small)
+    shapes.note(ax, "softmax gives\ne times\nthe weight", (1, 1), (-3, -3), va="top", **small)
     ax.set(xscale="log", xlabel="change of a score, one token on (nats)")
     ax.set_xlim(SMALLEST / 3, 20)
     ticks = 10.0 ** np.arange(-10, 1, 2)
     ax.set_xticks([SMALLEST, *ticks], ["0", *(f"$10^{{{np.log10(t):.0f}}}$" for t in ticks)])
-    ax.set_title("Arithmetic: what can be represented", pad=44, fontsize=10)
-    legend_above(ax)
+    ax.set_title("Arithmetic: representable steps", pad=44, fontsize=10)
+    shapes.legend_above(ax)
 
 
 def _learnable(ax: Axes, inside: pd.DataFrame, order: list[str], trained: int) -> None:
     """Draw copying inside the trained length, from near and from far, with intervals over seeds."""
     places = np.arange(len(order))
-    for distance, shift, style in (
-        (trained // 8, -0.13, Look(BLACK, "o")),
-        (trained // 2, 0.13, Look(BLACK, "D")),
-    ):
+    for distance, shift, marker in ((trained // 8, -0.13, "o"), (trained // 2, 0.13, "D")):
         at = inside[inside["distance_tokens"] == distance].set_index("scheme").reindex(order)
         label, interval = f"from {distance} tokens back", (at["ci_low"], at["ci_high"])
-        far = distance == trained // 2
-        dots(ax, at["value"], places + shift, style, label, interval, far, markersize=5)
+        far, style = distance == trained // 2, Look(BLACK, marker)
+        shapes.dots(ax, at["value"], places + shift, style, label, interval, far, markersize=5)
     seeds = int(inside["seeds"].max())
     how = f"trained at {trained} tokens, {seeds} seed{'s' if seeds > 1 else ''}"
     ax.set(xlim=(-0.03, 1.03), xlabel=f"tokens copied correctly (share)\n{how}")
-    ax.set_title("Trained models: what is learned", pad=44, fontsize=10)
-    legend_above(ax)
+    ax.set_title("Trained models: learned copying", pad=44, fontsize=10)
+    shapes.legend_above(ax)
 
 
 def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -> str:
     """Say the finding if one slow frequency is representable and not learned, else the question."""
     slow = schemes[schemes["frequencies"] == 1]
     if slow.empty:
-        return "What many frequencies are for"
+        return "The use of many frequencies"
     scheme = slow.sort_values("longest_period_tokens").iloc[-1]["scheme"]
     signal = signals[(signals["scheme"] == scheme) & (signals["format"] == "float32")]
     held = signal.loc[signal["vectors"] == "random", "step_to_rounding"].item() > 1
     means = inside.groupby("scheme")["value"].mean()
     if held and means[scheme] < means.max() / 2:
         return "float32 holds the steps of one slow frequency; a model still does not learn with it"
-    return "One frequency or many: what is represented, and what is learned"
+    return "One frequency or many: representable and learned"
 
 
 def _bands(copies: pd.DataFrame) -> Figure:
@@ -140,28 +127,26 @@ def _bands(copies: pd.DataFrame) -> Figure:
     names = absent["scheme"].str.extract(r"band=(\w+)")[0]
     taken = copies[copies["scheme"] == first]
     never = pd.concat([copies[(copies["scheme"] == first) & kept], absent.assign(removed=names)])
+    sources = {"taken from the trained model": taken, "absent from training": never}
     wanted = [
         (f"{how}, in {context} tokens", rows[rows["context_tokens"] == context])
-        for how, rows in (
-            ("taken from the trained model", taken),
-            ("never there in training", never),
-        )
+        for how, rows in sources.items()
         for context in (trained, copies["context_tokens"].max())
         if rows["removed"].nunique() > 1
     ]
-    figure, axes = panels(len(wanted) // 2, 2, (9, 0.8 + 2.7 * len(wanted) / 2), sharey=True)
+    figure, axes = shapes.panels(len(wanted) // 2, 2, (9, 0.8 + 2.7 * len(wanted) / 2), sharey=True)
     for ax, (title, rows) in zip(axes.flat, wanted, strict=True):
         for band, style in BANDS.items():
             own = rows[rows["removed"] == band].sort_values("distance_tokens")
             label = "all frequencies" if band == KEPT else f"without the {band} third"
-            interval = own["ci_low"], own["ci_high"]
-            line(ax, own["distance_tokens"].astype(float), own["value"], style, label, interval)
-        token_axis(ax)
+            x, interval = own["distance_tokens"].astype(float), (own["ci_low"], own["ci_high"])
+            shapes.line(ax, x, own["value"], style, label, interval)
+        shapes.token_axis(ax)
         ax.set(ylim=(-0.03, 1.03))
         ax.set_title(title, fontsize=9, fontweight="normal")
     for ax in axes[-1]:
-        ax.set_xlabel("distance of what is copied (tokens)")
-    legend_below(figure, axes[0][:1], 4)
+        ax.set_xlabel("distance of the copied tokens")
+    shapes.legend_below(figure, axes[0][:1], 4)
     figure.supylabel("tokens copied correctly (share)", fontsize=10)
     # The third that is missed most near by, and the one missed most far off.
     inside = taken[taken["context_tokens"] == trained]
@@ -169,5 +154,5 @@ def _bands(copies: pd.DataFrame) -> Figure:
     lost = wide.drop(columns=KEPT).rsub(wide[KEPT], axis=0).sort_index()
     near, far = lost.iloc[0].idxmax(), lost.iloc[-1].idxmax()
     where = ", near by and far off" if near == far else f" near by, the {far} third far off"
-    headline(figure, f"The {near} third of the frequencies is missed most{where}")
+    shapes.headline(figure, f"The {near} third of the frequencies is missed most{where}")
     return figure

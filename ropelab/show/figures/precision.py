@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import each, heat_map, line, panels
-from ropelab.show.figures.style import headline, legend_outside, mark, token_axis, tokens_label
+from ropelab.show.figures import shapes
 from ropelab.show.looks import look
 
 # The codes that compare best, with their titles.
@@ -48,46 +47,43 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     codes = table[["scheme", "channel"]].drop_duplicates().to_numpy(dtype=str).tolist()
     found = [panel for panel in PANELS if [*panel[:2]] in codes]
     found = found or [(scheme, channel, f"{scheme}:\n{channel}") for scheme, channel in codes[:4]]
-    figure, axes = panels(1, len(found), (2 + 2.2 * len(found), 4.2), sharey=True)
+    figure, axes = shapes.panels(1, len(found), (2 + 2.2 * len(found), 4.2), sharey=True)
     for ax, (scheme, channel, title) in zip(axes[0], found, strict=True):
         rows = table[(table["scheme"] == scheme) & (table["channel"] == channel)]
-        for name, group in each(rows, "format"):
+        for name, group in shapes.each(rows, "format"):
             percent = 100 * group["fraction"]
-            line(ax, group["position_end"], percent, look(name), name, clip_on=False)
+            shapes.line(ax, group["position_end"], percent, look(name), name, clip_on=False)
         _position_axis(ax)
         ax.set(ylim=(0, 100))
         ax.set_title(title, fontsize=10)
         if rows["adjacent_collisions"].sum() == 0:
             ax.text(0.5, 0.5, "none, in\nany format", transform=ax.transAxes, ha="center")
     axes[0][0].set_ylabel("neighbours with the same code, %")
-    legend_outside(axes[0][-1])
+    shapes.legend_outside(axes[0][-1])
     worst = resolution.groupby(["scheme", "channel"])["adjacent_collisions"].max()
     usual = worst.get(("rope", "vector")) == 0 and worst.get(("single", "pair"), 0) > 0
     finding = "One frequency loses its neighbours in 16 bits; many frequencies keep them"
-    headline(figure, finding if usual else "Which neighbours share a stored code?")
+    shapes.headline(figure, finding if usual else "Which neighbours share a stored code?")
     return figure
 
 
 def _ladder(stages: pd.DataFrame) -> Figure:
     """Draw stages by formats: the worst angle error with its position, and the score error."""
-    formats = list(stages["format"].unique())
-    names = list(dict.fromkeys(stages["stage"]))
+    formats, names = list(stages["format"].unique()), list(stages["stage"].unique())
 
     def grid(column: str) -> np.ndarray:
         wide = stages.pivot(index="stage", columns="format", values=column)
         return wide.reindex(index=names, columns=formats).to_numpy(dtype=float, na_value=np.nan)
 
-    angle, where, score = map(
-        grid, ("max_angle_error_rad", "first_bad_position", "rms_score_error")
-    )
-    lost = ~np.isnan(where) & np.isnan(angle)
-    angle_texts, score_texts = np.full((2, *angle.shape), "overflow", dtype=object)
-    for at, value in np.ndenumerate(angle):
-        said = "overflow" if lost[at] else "≥ 3.1" if value > 3.1 else f"{value:.1g}"
-        angle_texts[at] = said if np.isnan(where[at]) else f"{said}\n({where[at]:.0f})"
-    for at, value in np.ndenumerate(score):
-        score_texts[at] = "overflow" if np.isnan(value) else f"{value:.1g}"
-    figure, axes = panels(1, 2, (10, 4.4))
+    def error(value: float) -> str:
+        return "overflow" if np.isnan(value) else "≥ 3.1" if value > 3.1 else f"{value:.1g}"
+
+    angle, score = grid("max_angle_error_rad"), grid("rms_score_error")
+    angle_texts, score_texts = (np.vectorize(error, [object])(values) for values in (angle, score))
+    for at, position in np.ndenumerate(grid("first_bad_position")):
+        if not np.isnan(position):
+            angle_texts[at] += f"\n({position:.0f})"
+    figure, axes = shapes.panels(1, 2, (10, 4.4))
     for ax, values, texts, (low, high), title in (
         (axes[0, 0], angle, angle_texts, (1e-4, 4), "worst angle error, rad\n(from position …)"),
         (axes[0, 1], score, score_texts, (1e-7, 2), "score error (scores have deviation 1)"),
@@ -95,11 +91,11 @@ def _ladder(stages: pd.DataFrame) -> Figure:
         # Shades are logarithms; what overflows is as bright as the largest error.
         shades = np.log(np.clip(np.nan_to_num(values, nan=high), low, high) / low)
         shades /= np.log(high / low)
-        heat_map(ax, shades, texts, names, formats, dark_until=0.55, size=7.5)
+        shapes.heat_map(ax, shades, texts, names, formats, dark_until=0.55, size=7.5)
         ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right", fontsize=8)
         ax.set_title(title, fontsize=10)
     axes[0, 1].set(yticklabels=[])
-    headline(figure, "Casts before the cosine ruin the angle; casts after it only add noise")
+    shapes.headline(figure, "Casts before the cosine ruin the angle; casts after it only add noise")
     return figure
 
 
@@ -107,7 +103,7 @@ def _growth(growth: pd.DataFrame) -> Figure:
     """Draw the worst angle error per octave; implementations that agree share a line."""
     figure, ax = plt.subplots(figsize=(9, 4.5))
     alike: dict[tuple[float, ...], list[str]] = {}
-    for name, rows in each(growth, "name"):
+    for name, rows in shapes.each(growth, "name"):
         alike.setdefault(tuple(rows["max_angle_error_rad"].fillna(-1)), []).append(name)
     for name, *others in alike.values():
         label = "\n".join([name, *(f"  = {other}" for other in others)])
@@ -115,43 +111,41 @@ def _growth(growth: pd.DataFrame) -> Figure:
     _growth_axes(ax)
     worst = growth.groupby("name")["max_angle_error_rad"].max()
     right = f"{(worst <= TOLERANCE).sum()} of {len(worst)} keep every angle below {TOLERANCE} rad"
-    end = tokens_label(growth["position_end"].max() + 1)
+    end = shapes.tokens_label(growth["position_end"].max() + 1)
     ax.set(ylabel="worst angle error, rad", title=f"{right} up to position {end}")
-    legend_outside(ax)
+    shapes.legend_outside(ax)
     return figure
 
 
 def _growth_by_stage(growth: pd.DataFrame) -> Figure:
-    stages = [
-        (stage, rows) for stage, rows in each(growth, "stage") if rows["max_angle_error_rad"].any()
-    ]
-    figure, axes = panels(1, len(stages), (10, 4.2), sharex=True, sharey=True)
+    stages = list(shapes.each(growth[growth["max_angle_error_rad"] > 0], "stage"))
+    figure, axes = shapes.panels(1, len(stages), (10, 4.2), sharex=True, sharey=True)
     for ax, (stage, rows) in zip(axes[0], stages, strict=True):
-        for name, group in each(rows, "format"):
+        for name, group in shapes.each(rows, "format"):
             _growth_line(ax, group, name, name)
         _growth_axes(ax)
         ax.set_title(f"{stage} rounded")
     axes[0][0].set_ylabel("worst angle error, rad")
-    legend_outside(axes[0][-1])
-    headline(figure, "Rounding a position, a frequency or an angle costs a phase that grows")
+    shapes.legend_outside(axes[0][-1])
+    shapes.headline(figure, "Rounding a position, a frequency or an angle costs a phase that grows")
     return figure
 
 
 def _growth_line(ax: Axes, group: pd.DataFrame, name: str, label: str) -> None:
     shown = group[group["max_angle_error_rad"] > 0]
-    if not shown.empty:
-        line(ax, shown["position_end"], shown["max_angle_error_rad"], look(name), label)
+    if len(shown):
+        shapes.line(ax, shown["position_end"], shown["max_angle_error_rad"], look(name), label)
 
 
 def _growth_axes(ax: Axes) -> None:
     _position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
-    mark(ax, math.pi, "half a turn: lost", up=4)
-    mark(ax, TOLERANCE, f"{TOLERANCE} rad", up=4)
+    shapes.mark(ax, math.pi, "half a rotation: lost", up=4)
+    shapes.mark(ax, TOLERANCE, f"{TOLERANCE} rad", up=4)
 
 
 def _position_axis(ax: Axes) -> None:
-    token_axis(ax)
+    shapes.token_axis(ax)
     # Few enough labels for a narrow panel.
     ax.xaxis.set_major_locator(LogLocator(base=8, numticks=12))
     ax.set_xlabel("position")
@@ -159,14 +153,13 @@ def _position_axis(ax: Axes) -> None:
 
 def _score_drift(rows: pd.DataFrame) -> Figure:
     """Draw how far a score moves when query and key shift together, with 95 % intervals."""
-    figure, ax = plt.subplots(figsize=(8, 4.5))
-    for name, group in each(rows, "name"):
-        shown = group[group["rms_score_change"] > 0]
+    figure, ax = plt.subplots()
+    for name, shown in shapes.each(rows[rows["rms_score_change"] > 0], "name"):
         change = shown["rms_score_change"]
         # An interval down to 0 would run to the bottom of a logarithmic axis.
         band = shown["ci_low"].clip(lower=change / 10), shown["ci_high"]
-        line(ax, shown["shift_tokens"], change, look(name.removeprefix("all ")), name, band)
-    token_axis(ax)
+        shapes.line(ax, shown["shift_tokens"], change, look(name.removeprefix("all ")), name, band)
+    shapes.token_axis(ax)
     finding = "Shifting query and key shows most roundings, but not a rounded inv_freq"
     question = "A score should depend on the distance only: how far does a shift move it?"
     ax.set(
@@ -175,5 +168,5 @@ def _score_drift(rows: pd.DataFrame) -> Figure:
         ylabel="change of the score (deviation 1)",
         title=finding if (rows["name"] == "inv_freq=bfloat16").any() else question,
     )
-    legend_outside(ax)
+    shapes.legend_outside(ax)
     return figure

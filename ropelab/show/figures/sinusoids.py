@@ -1,12 +1,11 @@
-"""Figures of the sinusoidal code: its waves, their sum, how it falls with distance, its turning."""
+"""Figures of the sinusoidal code: its waves, their sum, its fall with distance, its rotation."""
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from ropelab.show.figures.shapes import arrow, each, line, panels, records, unit_circle
-from ropelab.show.figures.style import headline, legend_outside, token_axis
+from ropelab.show.figures import shapes
 from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, LINES, ORANGE, Look
 
 NAMES = {"harmonic": "evenly spaced", "exponential": "the Transformer's"}
@@ -27,23 +26,25 @@ def code(values: pd.DataFrame) -> Figure:
     features = np.linspace(0, len(grid) // 2, 4).astype(int) // 2 * 2
     for feature, color, dash in zip(features, (BLUE, ORANGE, GREEN, BLACK), LINES, strict=True):
         style = Look(color, "", dash)
-        line(right, grid.columns, grid.loc[feature], style, f"feature {feature}")
+        shapes.line(right, grid.columns, grid.loc[feature], style, f"feature {feature}")
     right.set(xlabel="position, tokens", ylabel="value", ylim=(-1.1, 1.1))
-    legend_outside(right)
-    headline(figure, "The sinusoidal code: fast waves in the first features, slow ones in the last")
+    shapes.legend_outside(right)
+    shapes.headline(
+        figure, "The sinusoidal code: fast waves in the first features, slow ones in the last"
+    )
     return figure
 
 
 def summed(curves: pd.DataFrame) -> Figure:
     """Draw F(t), the sum of all waves, and F one period of the slowest wave later."""
-    figure, axes = panels(1, 2, (9.2, 3.6), sharey=True)
+    figure, axes = shapes.panels(1, 2, (9.2, 3.6), sharey=True)
     back = {}
-    for ax, (spacing, mine) in zip(axes[0], each(curves, "spacing"), strict=True):
+    for ax, (spacing, mine) in zip(axes[0], shapes.each(curves, "spacing"), strict=True):
         wide = mine.pivot(index="position_tokens", columns="start", values="value")
         back[spacing] = bool((wide["0"] - wide["period"]).abs().max() < SAME)
         later = f"F(t + {mine['period_tokens'].iloc[0]:,.0f})"
-        line(ax, wide.index, wide["0"], Look(GREY, ""), "F(t)", linewidth=3.5)
-        line(ax, wide.index, wide["period"], Look(COLORS[spacing], "", "--"), later)
+        shapes.line(ax, wide.index, wide["0"], Look(GREY, ""), "F(t)", linewidth=3.5)
+        shapes.line(ax, wide.index, wide["period"], Look(COLORS[spacing], "", "--"), later)
         ax.set_title(f"{NAMES[spacing]} frequencies", fontweight="normal", loc="center")
         ax.set(xlabel="t, tokens")
         ax.legend(loc="upper right")
@@ -51,7 +52,7 @@ def summed(curves: pd.DataFrame) -> Figure:
     when = "ne period of the slowest wave later"
     found = f"O{when} even spacing is back, the Transformer's code is not"
     repeats = back["harmonic"] and not back["exponential"]
-    headline(figure, found if repeats else f"The sum of the waves, and the sum o{when}")
+    shapes.headline(figure, found if repeats else f"The sum of the waves, and the sum o{when}")
     return figure
 
 
@@ -59,29 +60,29 @@ def by_distance(curves: pd.DataFrame) -> Figure:
     """Draw the product of two codes against the distance of their positions."""
     figure, ax = plt.subplots()
     last = {}
-    for spacing, mine in each(curves, "spacing"):
+    for spacing, mine in shapes.each(curves, "spacing"):
         style = Look(COLORS[spacing], "", "-" if spacing == "exponential" else ":")
         label = f"{NAMES[spacing]} frequencies"
-        line(ax, mine["distance_tokens"], mine["value"], style, label)
+        shapes.line(ax, mine["distance_tokens"], mine["value"], style, label)
         last[spacing] = mine.loc[mine["distance_tokens"] > 100, "value"].max()
     ax.axhline(0, color=BLACK, linewidth=0.8)
-    token_axis(ax)
+    shapes.token_axis(ax)
     ax.set(xlabel="distance in tokens", ylabel="product of two codes, 1 at distance 0")
     ax.legend(loc="upper center", bbox_to_anchor=(0.55, 0.98))
     found = "The Transformer's code falls with the distance; an evenly spaced one comes back"
     usual = last["harmonic"] > 0.9 > last["exponential"]
-    ax.set_title(found if usual else "How alike the codes of two positions are")
+    ax.set_title(found if usual else "Similarity of the codes of two positions")
     return figure
 
 
 def shift(vectors: pd.DataFrame) -> Figure:
     """Draw one pair (sin, cos) as arrows, and the same rotated by the printed matrix."""
     figure, ax = plt.subplots(figsize=(6.8, 3.7))
-    unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-0.2, 1.3), xlabel="sin", ylabel="cos")
+    shapes.unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-0.2, 1.3), xlabel="sin", ylabel="cos")
     ax.set(xticks=[-1, 0, 1], yticks=[0, 1])
     looks = Look(GREY, ""), Look(BLUE, ""), Look(AMBER, "", "--")
-    for row, style in zip(records(vectors), looks, strict=True):
-        arrow(ax, row.x, row.y, style)
+    for row, style in zip(shapes.records(vectors), looks, strict=True):
+        shapes.arrow(ax, row.x, row.y, style)
         x, y, side = 1.1 * row.x, 1.1 * row.y + 0.03, "left" if row.x > 0 else "right"
         ax.text(x, y, row.vector, ha=side, va="center", color=style.color)
     later, rotated = vectors[["x", "y"]].to_numpy()[1:]
@@ -89,6 +90,6 @@ def shift(vectors: pd.DataFrame) -> Figure:
     ax.set_title(
         "A standard rotation takes the code where it belongs"
         if agree
-        else "(sin, cos) turns clockwise: a standard rotation takes it back by δ"
+        else "(sin, cos) rotates clockwise: a standard rotation takes it back by δ"
     )
     return figure

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures.shapes import line, panels
-from ropelab.show.figures.style import headline, token_axis
+from ropelab.show.figures import shapes
 from ropelab.show.looks import LOOKS, numbered
 
 # How many results are drawn at most, and how many lines of each.
@@ -58,14 +57,14 @@ def draw(tables: Tables) -> dict[str, Figure]:
     shown = [name for name in parts.results if table[name].notna().any()][:PANELS]
     if not shown:
         return {}
-    figure, axes = panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
+    figure, axes = shapes.panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
     for ax, name in zip(axes[0], shown, strict=True):
         _panel(ax, table, parts, name)
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()
         title = ", ".join(parts.lines).replace("_", " ")
         figure.legend(handles, labels, loc="outside right upper", fontsize=8, title=title)
-    headline(figure, f"{len(tables['runs'])} runs over {parts.along.replace('_', ' ')}")
+    shapes.headline(figure, f"{len(tables['runs'])} runs over {parts.along.replace('_', ' ')}")
     return {"sweep": figure}
 
 
@@ -75,11 +74,11 @@ def _panel(ax: Axes, table: pd.DataFrame, parts: Parts, result: str) -> None:
     for number, (name, rows) in enumerate(_lines(table, parts.lines)):
         along = rows[parts.along] if numeric else rows[parts.along].astype(str).map(places.index)
         points = pd.DataFrame({"x": along, "y": rows[result]}).dropna().sort_values("x")
-        line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
+        shapes.line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
     if not numeric:
         ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
     elif parts.along in LENGTHS:
-        token_axis(ax)
+        shapes.token_axis(ax)
     elif _is_wide(table[parts.along]):
         ax.set_xscale("log")
     if _is_wide(table[result]):

@@ -47,6 +47,7 @@ def _hash(text: str) -> str:
 
 @cache
 def _templates() -> Environment:
+    # A misspelt name in a template is an error (StrictUndefined), not an empty place in the page.
     environment = Environment(
         loader=PackageLoader("ropelab.show.page"),
         autoescape=True,

@@ -1,6 +1,5 @@
 """`explore.html`: sliders, and formulas computed in the browser that are those of the package."""
 
-import math
 import re
 from dataclasses import fields
 from importlib.resources import files
@@ -39,23 +38,19 @@ def known() -> dict[str, Any]:
     methods = {}
     for name in names:
         kind = scaling_class(name)
-        knobs = {knob.name: knob.default for knob in fields(kind)}
-        plain = {name: value for name, value in knobs.items() if not isinstance(value, Scaling)}
-        methods[name] = {"knobs": plain, "source": kind.source}
-    formats = [
-        {
-            "name": one.name,
-            "precision": one.precision,
-            "min_exponent": one.min_exponent,
-            "largest": one.largest,
-            # JSON has neither infinity nor NaN: the script reads them from words.
-            "overflow": one.overflow if math.isfinite(one.overflow) else _word(one.overflow),
+        plain = {
+            parameter.name: parameter.default
+            for parameter in fields(kind)
+            if not isinstance(parameter.default, Scaling)
         }
+        methods[name] = {"knobs": plain, "source": kind.source}
+    # JSON has neither infinity nor NaN: the script reads them from words.
+    words = {"inf": "Infinity", "nan": "NaN"}
+    facts = ("name", "precision", "min_exponent", "largest")
+    formats = [
+        {fact: getattr(one, fact) for fact in facts}
+        | {"overflow": words.get(str(one.overflow), one.overflow)}
         for one in FORMATS.values()
     ]
     looks = drawing()["looks"]
     return {"methods": methods, "formats": formats, "tolerance": TOLERANCE, "looks": looks}
-
-
-def _word(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity"

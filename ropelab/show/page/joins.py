@@ -1,4 +1,4 @@
-"""Single tables by the names of their columns: how each is first drawn, and where it disagrees.
+"""Single tables by the names of their columns: first drawings, disagreements, the ledger of claims.
 
 Everything that knows a table's columns by name is a row here; tests run every row against the
 committed reference, so a renamed column cannot silently empty a part of the page.
@@ -37,27 +37,18 @@ class View:
         return {self.x, *self.y, *self.series, *self.where}
 
 
+BFLOAT16_STAGES = {"kind": "stage", "format": "bfloat16"}
+COPIED = {"metric": "copy accuracy", "removed": "none"}
 # How a table is first drawn where its columns alone suggest something worse: the first of its
 # views whose columns the table has.
 HINTS: Mapping[str, tuple[View, ...]] = {
     "text_nll": (View("bucket_end_tokens", ("nll_nats_per_byte",)),),
-    "last_window": (View("context_tokens", ("nll_nats_per_byte",)),),
-    "copy_accuracy": (View("distance_tokens", ("accuracy",)),),
     "passkey_accuracy": (View("depth_percent", ("accuracy",)),),
     "multiquery_accuracy": (View("depth_percent", ("accuracy",)),),
-    "recall_accuracy": (View("distance_tokens", ("accuracy",)),),
     "quality": (View("times_trained_len", ("value",), ("encoding",)),),
     "extrapolation": (View("encoding", ("difference",), (), {"metric": "text loss"}),),
-    "cost": (View("encoding", ("parameters",)),),
     "memory": (View("length_tokens", ("kept_bytes",), ("encoding",)),),
-    "growth": (
-        View(
-            "position_end",
-            ("max_angle_error_rad",),
-            ("name",),
-            {"kind": "stage", "format": "bfloat16"},
-        ),
-    ),
+    "growth": (View("position_end", ("max_angle_error_rad",), ("name",), BFLOAT16_STAGES),),
     "pairs": (
         View("pair", ("wavelength_tokens", "scaled_wavelength_tokens")),
         View("pair", ("wavelength_tokens",)),
@@ -67,15 +58,7 @@ HINTS: Mapping[str, tuple[View, ...]] = {
         View("times_trained_len", ("difference",), ("encoding_b",)),
         View("distance_tokens", ("difference",), ("scheme_a",)),
     ),
-    "learned": (
-        View(
-            "distance_tokens",
-            ("value",),
-            ("scheme",),
-            {"metric": "copy accuracy", "removed": "none"},
-        ),
-    ),
-    "removed": (View("distance_tokens", ("difference",), ("removed_a",)),),
+    "learned": (View("distance_tokens", ("value",), ("scheme",), COPIED),),
     "collisions": (View("position_end", ("fraction",), ("format",)),),
     "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
     "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
@@ -84,9 +67,7 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "bound": (View("context_tokens", ("first_admissible_base", "stable_base")),),
     "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
     "theories": (View("context_tokens", ("base",), ("theory",)),),
-    "decay": (View("distance_tokens", ("relative",), ("curve",)),),
     "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
-    "sinusoid_distance": (View("distance_tokens", ("value",), ("spacing",)),),
 }
 # Tables of ranges, which no point stands for.
 UNDRAWN = {"windows"}
@@ -172,3 +153,76 @@ def _marked(record: Record, table: pd.DataFrame, run: Shown) -> Iterator[Disagre
         values = {str(name): format_value(value) for name, value in row.items()}
         said, found = record.said.format(**values), record.found.format(**values)
         yield Disagreement(said, found, str(source), run)
+
+
+# The columns without which a table `claims` is not a ledger.
+LEDGER = {"id", "statement", "source", "verdict", "expected", "decided_by", "decided_at"}
+CITED = ("author", "year", "title", "place")
+
+
+def ledger_of(runs: Sequence[Shown]) -> Shown | None:
+    """Return the newest run with a ledger, None if there is none."""
+    found = [run for run in runs if set(run.tables.get("claims", pd.DataFrame())) >= LEDGER]
+    return max(found, key=lambda run: str(run.manifest.get("start", "")), default=None)
+
+
+def statements_of(run: Shown) -> list[dict[str, Any]]:
+    """Return the claims of a ledger, each with its quotations and all that was measured for it."""
+    findings, passages = _texts(run, "findings"), _texts(run, "passages")
+    return [
+        {
+            "evidence": "",
+            **claim,
+            "decided": f"{claim['decided_by']}: {claim['decided_at']}",
+            "findings": [
+                (f"{row['what']}: {row['measured']}", row["agrees"])
+                for row in findings
+                if row["id"] == claim["id"]
+            ],
+            "quotations": [
+                {**row, "where": ", ".join(row[name] for name in CITED if row.get(name))}
+                for row in passages
+                if row["id"] == claim["id"]
+            ],
+        }
+        for claim in _texts(run, "claims")
+    ]
+
+
+def notes_of(run: Shown) -> list[dict[str, Any]]:
+    """Return the notes of a ledger, each sentence with its verdict, and the questions they ask."""
+    claims = {claim["id"]: claim for claim in _texts(run, "claims")}
+    notes: dict[str, dict[str, Any]] = {}
+    for row in _texts(run, "passages"):
+        if not row["source"].isdecimal():
+            continue  # papers and code are cited, not read sentence by sentence
+        claim, key = claims[row["id"]], row["source"].zfill(3)
+        about = {"key": key, "title": row["title"], "about": f"{row['author']} {row['year']}"}
+        empty = {**about, "link": row["link"], "sentences": [], "questions": []}
+        notes.setdefault(key, empty)["sentences"].append(
+            {
+                "section": row["place"],
+                "sentence": row["quote"] or claim["statement"],
+                "english": row["english"],
+                "verdict": claim["verdict"],
+                "why": f"{claim['decided_by']}: {claim['decided_at']}",
+                "claim": row["id"],
+            }
+        )
+    for row in _texts(run, "questions"):
+        # Keys of notes are digits: a reader of CSV takes them for numbers.
+        if note := notes.get(row["source"].zfill(3)):
+            note["questions"].append((row["quote"], row["english"], row["answer"]))
+    return [notes[key] for key in sorted(notes)]
+
+
+def _texts(run: Shown, table: str) -> list[dict[str, str]]:
+    """Return the rows of a table as texts, empty for missing values, with links that are safe."""
+    if table not in run.tables:
+        return []
+    rows = run.tables[table].astype(object)
+    texts = rows.where(rows.notna(), "").map(lambda x: f"{x:g}" if isinstance(x, float) else str(x))
+    if "link" in texts:
+        # A link comes from a table that anybody may have written: no javascript: in the page.
+        texts["link"] = texts["link"].where(texts["link"].str.match("https?://"), "")
+    return texts.to_dict(orient="records")  # type: ignore[return-value]

@@ -3,8 +3,6 @@
 import base64
 import io
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +12,16 @@ from scipy import stats
 from ropelab.runs.files import read_regular
 from ropelab.runs.notices import say
 from ropelab.runs.stats import CONFIDENCE
-from ropelab.show.drawn import as_files, finished
+from ropelab.show.drawn import as_files, draw_of, finished
 from ropelab.show.looks import LOOKS, PALETTE
 from ropelab.show.page.document import write_page
-from ropelab.show.page.joins import disagreements
-from ropelab.show.page.ledger import ledger_of, notes_of, statements_of
+from ropelab.show.page.joins import disagreements, ledger_of, notes_of, statements_of
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import for_script
 
-SCRIPTS = (
-    "common.js",
-    "series.js",
-    "plot.js",
-    "table.js",
-    "explorer.js",
-    "compare.js",
-    "report.js",
-)
+SCRIPTS = [
+    f"{name}.js" for name in ["common", "series", "plot", "table", "explorer", "compare", "report"]
+]
 # Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
 # Pictures in the page are smaller than on disk: flat areas in few colours, at most so wide.
@@ -111,13 +102,10 @@ def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
 
 
 def _drawn(run: Shown) -> dict[str, bytes]:
-    name = f"ropelab.show.figures.{run.manifest['experiment'].replace('-', '_')}"
-    if not find_spec(name):
-        say(f"left out: figures of {run.folder}: {run.manifest['experiment']} has none here")
-        return {}
     try:
-        return as_files(finished(import_module(name).draw, run.tables))
-    except (KeyError, ValueError, IndexError) as error:  # tables of an earlier version
+        return as_files(finished(draw_of(run.manifest["experiment"]), run.tables))
+    # An experiment that this version does not have, or tables of an earlier version of one.
+    except (ImportError, KeyError, ValueError, IndexError) as error:
         say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
         return {}
 

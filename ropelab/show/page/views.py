@@ -15,7 +15,9 @@ from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
 from ropelab.show.page.joins import HINTS, UNDRAWN, View
 
+# Columns that say how much was measured: not a finding, so never drawn first.
 COUNTS = ("n", "documents", "sequences", "trials", "draws", "seeds", "neighbours", "positions")
+# Columns of words that judge a row: not first chosen to make lines.
 OUTCOMES = ("verdict", "status", "agrees", "differs", "result")
 SETTING = "train_len_tokens"
 # Numbers with so few values are choices; words with so many are not.
@@ -168,14 +170,10 @@ def _choice(value: Any) -> str:
 
 def _number(value: float) -> float | str | None:
     """Return a number as JSON has it: missing is null, infinite a word."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        if math.isinf(value):
-            return "inf" if value > 0 else "-inf"
-        if value.is_integer() and abs(value) < 1e15:
-            return int(value)
-    return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    # 1e15 and more are written with exponents; fewer digits are shorter without a point.
+    return int(value) if float(value).is_integer() and abs(value) < 1e15 else value
 
 
 def _word(value: object) -> str:
@@ -191,7 +189,5 @@ def title_of(column: str) -> str:
     unit = unit_of(column)
     plain = column.removesuffix(unit).rstrip("_") if unit else column
     words = WORDS.get(plain) or " ".join(WORDS.get(word, word) for word in plain.split("_"))
-    if not unit:
-        return words
-    spelled = unit.replace("_", " ")
-    return f"{words} ({spelled})" if words else spelled
+    spelled = (unit or "").replace("_", " ")
+    return f"{words} ({spelled})" if words and unit else words or spelled
