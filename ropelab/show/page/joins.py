@@ -194,8 +194,9 @@ def notes_of(run: Shown) -> list[dict[str, Any]]:
     claims = {claim["id"]: claim for claim in _texts(run, "claims")}
     notes: dict[str, dict[str, Any]] = {}
     for row in _texts(run, "passages"):
-        if not row["source"].isdecimal():
+        if not row.get("source", "").isdecimal():
             continue  # papers and code are cited, not read sentence by sentence
+        # Keys of notes are digits: a reader of CSV takes them for numbers.
         claim, key = claims[row["id"]], row["source"].zfill(3)
         about = {"key": key, "title": row["title"], "about": f"{row['author']} {row['year']}"}
         empty = {**about, "link": row["link"], "sentences": [], "questions": []}
@@ -210,8 +211,7 @@ def notes_of(run: Shown) -> list[dict[str, Any]]:
             }
         )
     for row in _texts(run, "questions"):
-        # Keys of notes are digits: a reader of CSV takes them for numbers.
-        if note := notes.get(row["source"].zfill(3)):
+        if note := notes.get(row.get("source", "").zfill(3)):
             note["questions"].append((row["quote"], row["english"], row["answer"]))
     return [notes[key] for key in sorted(notes)]
 
