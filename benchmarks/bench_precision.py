@@ -15,7 +15,7 @@ import numpy as np
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.answer import cells, tables
-from ropelab.experiments.precision.encodings import frequencies_of, spectrum_of
+from ropelab.experiments.precision.encodings import spectrum_of
 from ropelab.math.numerics.chain import span
 from ropelab.runs.cell import Context, Values
 
@@ -34,7 +34,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 def one_pass(config: PrecisionConfig) -> Callable[[], object]:
     """cos and sin of every angle of the grid."""
-    inv_freq = spectrum_of(frequencies_of(config, "rope")).inv_freq[:, None]
+    inv_freq = spectrum_of(config).inv_freq[:, None]
     angles = inv_freq * span(config.offset, config.offset + config.length)
     into = np.empty_like(angles)
 

@@ -105,12 +105,14 @@ def test_the_periods_of_claim_eight_and_the_code_of_claim_nine():
     assert cosines[2] == pytest.approx(0.9124, abs=5e-5)  # the note says 0.9999
 
 
-def test_the_answer_says_what_collides_and_what_to_fix(small):
+def test_the_answer_names_the_formats_that_suffice_and_the_cast_to_fix(small):
     said = body.answer(tables_of(length=131072))
-    assert "distinguish neighbours in float32, but not in float16 and bfloat16" in said
-    assert "cos alone: 755 pairs of neighbours collide in float32" in said
-    assert "distinguish all neighbours in float32, float16 and bfloat16" in said
-    assert "Fix angle first" in said
+    assert said.startswith("Neighbouring positions stay distinct with one frequency in float32 ")
+    assert (
+        "float32 (not in float16 and bfloat16), with many frequencies in float32, float16" in said
+    )
+    assert "Fix angle first: cast to bfloat16, the worst are angle (from position 7)" in said
+    assert said.count(". ") == 1
     assert len(body.summary(small)) == 8
 
 
@@ -124,11 +126,11 @@ def test_an_implementation_gets_the_stage_to_fix():
 
 
 def test_of_several_implementations_the_right_and_the_wrong_are_named():
-    tables = tables_of(schemes=[], preset=["torchtitan", "positions_bfloat16"])
-    said = body.answer(tables)
-    assert "Angles stay right in torchtitan" in said
-    assert "positions_bfloat16: angles are wrong from position 257" in said
-    assert "fixing position alone cures it" in said
+    presets = ["torchtitan", "positions_bfloat16", "transformers_to_bfloat16"]
+    said = body.answer(tables_of(schemes=[], preset=presets))
+    assert said.startswith("Angles go wrong in transformers_to_bfloat16 from position 11; ")
+    assert "fixing inv_freq alone cures it; then in positions_bfloat16; " in said
+    assert "angles stay right in torchtitan (within " in said
 
 
 def test_a_scaling_method_changes_the_frequencies_that_are_judged():
@@ -185,7 +187,7 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_channels_is_said():
-    told = "One frequency has no vector beside its pair: --channels pair shows its encoding."
+    told = "one frequency has no vector beside its pair: --channels pair shows its encoding."
     for channels, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, channels=channels)
         assert (told in body.answer(tables)) == expected
@@ -323,12 +325,11 @@ def test_the_signal_says_where_no_score_changes():
     }
 
 
-def test_the_answer_names_the_position_that_comes_back_and_what_a_token_changes():
+def test_the_answer_names_the_position_that_comes_back():
     text = body.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
-    assert "Position 360 has the encoding of position 0 again" in text
+    assert "position 360 has the encoding of position 0 again" in text
     assert "360 distinct encodings for 1000 positions" in text
     slow = body.answer(tables_of(period=1e6, schemes=["single"]))
-    assert "where the key is the query, every float32 score stays equal" in slow
     assert "has the encoding of position 0 again" not in slow
 
 

@@ -6,28 +6,29 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.encodings import (
-    encoding_cell,
-    explain_table,
-    frequencies_of,
-    spectrum_of,
-)
-from ropelab.experiments.precision.stages import cast_tables, drift_cell, long_cells, stage_cells
+from ropelab.experiments.precision.encodings import encoding_cells, explain_table, spectrum_of
+from ropelab.experiments.precision.stages import cast_tables, stage_cells
 from ropelab.math.numerics.casts import STAGES
-from ropelab.math.numerics.formats import format_named
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
 
 TITLES = {
-    "single": "One frequency",
-    "rope": "Many frequencies",
-    "sinusoidal": "The sinusoidal encoding",
+    "single": "one frequency",
+    "rope": "many frequencies",
+    "sinusoidal": "the sinusoidal encoding",
 }
 # The kinds of rows in `casts` that are an implementation.
 IMPLEMENTED = ("preset", "cast")
-# Whole numbers that are missing in some rows: cells keep these as floats.
-WHOLE = ("first_collision_position", "returns_at_position")
+# Whole numbers that are missing in some rows: read back from disk they are floats.
+WHOLE = (
+    "first_collision_position",
+    "returns_at_position",
+    "worst_position",
+    "worst_pair",
+    "first_bad_position",
+    "distinct_positions",
+)
+ORDER = ("resolution", "collisions", "pairs", "scores", "signal", "casts", "growth", "drift")
 
 
 def check(config: PrecisionConfig) -> None:
@@ -36,53 +37,38 @@ def check(config: PrecisionConfig) -> None:
     Raises:
         InputError: with the nearest name.
     """
-    spectrum_of(frequencies_of(config, "rope"))
+    spectrum_of(config)
     cells(config)
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:
     """Return a cell per scheme, per group of cast plans and per further length, and the drift."""
-    formats = _formats(config)
-    return [
-        *(encoding_cell(config, scheme, formats) for scheme in config.schemes),
-        *stage_cells(config),
-        *long_cells(config),
-        drift_cell(config, formats),
-    ]
-
-
-def _formats(config: PrecisionConfig) -> list[str]:
-    """Return the names of the formats, float64 first, each once."""
-    return [format_named(name).name for name in dict.fromkeys(("float64", *config.formats))]
+    return [*encoding_cells(config), *stage_cells(config)]
 
 
 def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Put the tables together; those without rows are left out."""
-    formats = _formats(config)
-    schemes = [values[encoding_cell(config, scheme, formats)] for scheme in config.schemes]
-    found = {}
-    for name in ("resolution", "collisions", "pairs", "scores", "signal"):
-        if parts := [scheme[name] for scheme in schemes if name in scheme]:
-            whole = [column for column in WHOLE if column in parts[0]]
-            typed = [part.astype(dict.fromkeys(whole, "Int64")) for part in parts]
-            found[name] = pd.concat(typed, ignore_index=True)
-    found |= cast_tables(config, values)
-    found["drift"] = values[drift_cell(config, formats)]["drift"]
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for cell in cells(config):
+        for name, table in values[cell].items():
+            whole = dict.fromkeys(table.columns.intersection(list(WHOLE)), "Int64")
+            parts.setdefault(name, []).append(table.astype(whole))
+    measured = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
+    measured |= cast_tables(config, measured)
+    found = {name: measured[name] for name in ORDER if name in measured}
     if config.explain is not None:
         # Arithmetic on a dozen numbers: quicker than a cell.
-        rope = spectrum_of(frequencies_of(config, "rope"))
-        found["explain"] = explain_table(rope, formats, config.explain, config.explain_pair)
+        found["explain"] = explain_table(config, config.explain)
     return found
 
 
 def answer(tables: Tables) -> str:
-    """Say which neighbours stay distinct, what a token changes, and which cast to undo first."""
-    sentences: list[str] = []
+    """Name the formats in which neighbours stay distinct, and the cast to undo first."""
+    found = []
     if "resolution" in tables:
-        sentences += _distinct(tables["resolution"], set(tables["pairs"]["scheme"]))
-    if "signal" in tables:
-        sentences += _signal(tables["signal"])
-    return " ".join((*sentences, *_casts(tables["casts"])))
+        found.append("; ".join(_distinct(tables["resolution"], set(tables["pairs"]["scheme"]))))
+    found.append(_casts(tables["casts"]))
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in found if text)
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -125,81 +111,58 @@ def _percent(share: float) -> str:
 def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
     """Say in which formats neighbours stay distinct, and where one frequency repeats."""
     coarse = [name for name in resolution["format"].unique() if name != "float64"]
+    stay = []
     for scheme, title in TITLES.items():
-        rows = resolution[(resolution["scheme"] == scheme) & resolution["format"].isin(coarse)]
-        whole = rows[rows["channel"] == ("pair" if scheme == "single" else "vector")]
-        if whole.empty:
-            continue
-        kept = whole.loc[whole["adjacent_collisions"] == 0, "format"].tolist()
-        lost = [name for name in coarse if name not in kept]
-        found = f"cos and sin together distinguish neighbours in {_list(kept)}"
-        if not lost:
-            found = f"cos and sin together distinguish all neighbours in {_list(kept)}"
-        elif not kept:
-            found = f"neighbours collide in {_list(lost)} even with cos and sin together"
-        else:
-            found += f", but not in {_list(lost)}"
-        alone = rows[(rows["channel"] == "cos") & (rows["adjacent_collisions"] > 0)]
-        for row in alone.head(1).to_dict("records") if scheme == "single" else ():
-            found += (
-                f" (cos alone: {row['adjacent_collisions']} pairs of neighbours collide in "
-                f"{row['format']}, the first at position {int(row['first_collision_position'])})"
-            )
-        yield f"{title}: {found}."
+        channel = "pair" if scheme == "single" else "vector"
+        of = (resolution["scheme"] == scheme) & (resolution["channel"] == channel)
+        rows = resolution[of & resolution["format"].isin(coarse)]
+        if len(rows):
+            kept = rows.loc[rows["adjacent_collisions"] == 0, "format"].tolist()
+            lost = [name for name in coarse if name not in kept]
+            but = f" (not in {_list(lost)})" if lost else ""
+            stay.append(f"with {title} in {_list(kept) or 'no format'}{but}")
+    if stay:
+        yield f"neighbouring positions stay distinct {', '.join(stay)}"
     single = resolution[resolution["scheme"] == "single"]
     if "single" in asked and single.empty:
-        yield "One frequency has no vector beside its pair: --channels pair shows its encoding."
+        yield "one frequency has no vector beside its pair: --channels pair shows its encoding"
     repeating = single[(single["channel"] == "pair") & single["returns_at_position"].notna()]
     for row in repeating.head(1).to_dict("records"):
         yield (
-            f"Position {int(row['returns_at_position'])} has the encoding of position 0 again, "
+            f"position {int(row['returns_at_position'])} has the encoding of position 0 again, "
             f"apart from any rounding: {row['distinct_codes']} distinct encodings for "
-            f"{row['positions']} positions."
+            f"{row['positions']} positions"
         )
 
 
-def _signal(table: pd.DataFrame) -> Iterator[str]:
-    """Say what one token changes in a score, against its rounding and after softmax."""
-    coarse = [name for name in table["format"].unique() if name != "float64"][:1]
-    for scheme, title in TITLES.items():
-        rows = table[(table["scheme"] == scheme) & table["format"].isin(coarse)]
-        aligned = rows[rows["vectors"] == "aligned at 0"]
-        equal = ""
-        if (aligned["unchanged_fraction"] == 1).any():
-            equal = f"; where the key is the query, every {coarse[0]} score stays equal"
-        for row in rows[rows["vectors"] == "random"].to_dict("records"):
-            yield (
-                f"{title}: one token on, a score of random vectors changes by "
-                f"{roughly(row['score_step'])}, {roughly(row['step_to_rounding'])} times its "
-                f"rounding in {row['format']}, and softmax gives one of two neighbours "
-                f"{roughly(100 * row['weight_change'])} % more weight{equal}."
-            )
-
-
-def _casts(casts: pd.DataFrame) -> Iterator[str]:
+def _casts(casts: pd.DataFrame) -> str:
     """Say which implementations, or which stages in bfloat16, go wrong, and the cure."""
     plans = casts[casts["kind"].isin(IMPLEMENTED)]
+    if plans.empty:
+        # bfloat16 is the format that people train in.
+        stages = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
+        bad = stages.set_index("stage")["first_bad_position"].dropna().astype(int).sort_values()
+        if bad.empty:
+            return "in bfloat16 no stage alone is wrong by more than the tolerance in this range"
+        order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())
+        harmless = _list([stage for stage in STAGES if stage not in bad.index])
+        return (
+            f"fix {bad.index[0]} first: cast to bfloat16, the worst are {order}, while {harmless} "
+            "only add noise that does not grow with the position"
+        )
+    found = []
+    wrong = plans.dropna(subset="first_bad_position").sort_values("first_bad_position")
+    for row in wrong.head(1).to_dict("records"):
+        where = int(row["first_bad_position"])
+        found.append(f"angles go wrong in {row['name']} from position {where}")
+        found.append(_cure(casts, row)[1])
+    if len(wrong) > 1:
+        found.append(f"then in {_list(wrong['name'].tolist()[1:])}")
     fine = plans[plans["first_bad_position"].isna()]
-    if not fine.empty:
-        worst = fine["max_angle_error_rad"].max()
-        yield f"Angles stay right in {_list(fine['name'].tolist())} (within {worst:.2g} rad)."
-    for row in plans[plans["first_bad_position"].notna()].to_dict("records"):
-        wrong = f"{row['name']}: angles are wrong from position {int(row['first_bad_position'])}"
-        yield f"{wrong}; {_cure(casts, row)[1]}."
-    if not plans.empty:
-        return
-    # bfloat16 is the format that people train in.
-    stages = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
-    bad = stages.set_index("stage")["first_bad_position"].dropna().astype(int).sort_values()
-    if bad.empty:
-        yield "In bfloat16 no stage alone is wrong by more than the tolerance in this range."
-        return
-    order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())
-    harmless = _list([stage for stage in STAGES if stage not in bad.index])
-    yield (
-        f"Casts to bfloat16, worst first: {order}; {harmless} only add noise that does not grow "
-        f"with the position. Fix {bad.index[0]} first."
-    )
+    if len(fine):
+        within = f"(within {fine['max_angle_error_rad'].max():.2g} rad)"
+        found.append(f"angles stay right in {_list(fine['name'].tolist())} {within}")
+    return "; ".join(found)
 
 
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:

@@ -1,7 +1,7 @@
 """Position encodings: which positions stay distinct when they are stored in each format."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import log2
@@ -27,11 +27,16 @@ from ropelab.math.numerics.encoding import (
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, take_census
 from ropelab.math.numerics.scores import draw, sample_positions, score_steps, signals, unchanged
-from ropelab.runs.cell import Computation, Context, Needs
+from ropelab.runs.cell import Advance, Computation, Context, Needs
 from ropelab.runs.stats import Interval, proportion_interval
 
-Advance = Callable[[float], object]
-Row = dict[str, object]
+Tables = dict[str, pd.DataFrame]
+
+# Fields of the config: those of the rotary frequencies (some methods depend on the length of the
+# sequence), and those that decide the frequencies of each scheme.
+ROTARY = ("base", "head_dim", "rotary_dim", "method", "train_len", "offset", "length")
+FREQUENCIES = {"single": ("period",), "rope": ROTARY, "sinusoidal": ("model_dim",)}
+SCORED = ("offset", "length", "draws", "seed")
 
 # Python with NumPy, SciPy, pandas and matplotlib.
 LIBRARIES_BYTES = 0.3e9
@@ -45,148 +50,156 @@ BYTES_PER_SCORE = 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advancing(Computation):
-    """A computation long enough to report its progress: its function takes `advance`."""
+class Piece(Computation):
+    """A computation from some fields of the config, besides inputs of its own."""
+
+    fields: Mapping[str, Any]
+    version: int = 1
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """All that the tables depend on."""
+        return {**self.fields, **self.inputs}
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        """Apply the function."""
+        """Apply the function to a config of those fields."""
+        # Other fields have their defaults here, so that no table can depend on the config's. They
+        # need not go together with these, so nothing is checked again.
+        config = PrecisionConfig.model_construct(**self.fields)
         with context.progress(self.title, 1) as advance:
-            return self.function(**self.inputs, advance=advance)
+            return self.function(config, advance=advance, **self.inputs)
 
 
-def frequencies_of(config: PrecisionConfig, scheme: str) -> dict[str, Any]:
-    """Describe the frequencies of a scheme in values that JSON knows, as `spectrum_of` reads it."""
-    if scheme == "single":
-        return {"period": config.period}
-    if scheme == "sinusoidal":
-        return {"model_dim": config.model_dim}
-    return {
-        "base": config.base,
-        "rotary_dim": config.rotated,
-        "method": config.method,
-        "train_len": config.train_len,
-        # Some methods depend on the length of the sequence.
-        "tokens": config.offset + config.length,
-    }
+def fields(config: PrecisionConfig, *names: str) -> dict[str, Any]:
+    """Return some fields of a config in values that JSON knows."""
+    return config.model_dump(mode="json", include=set(names))
 
 
-def spectrum_of(frequencies: Mapping[str, Any]) -> Spectrum:
-    """Return the frequencies of a description.
+def needs(seconds: float, memory: float, drawn: float = 0.0) -> Needs:
+    """Return the needs of a cell: bytes beside the libraries, and the pairs drawn for scores."""
+    return Needs(
+        seconds=seconds + drawn * SECONDS_PER_SCORE,
+        memory_bytes=int(LIBRARIES_BYTES + memory + drawn * BYTES_PER_SCORE),
+    )
+
+
+def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
+    """Return the frequencies of a scheme.
 
     Raises:
         InputError: the method is unknown, or rotates no pair.
     """
-    if "period" in frequencies:
-        return Spectrum(np.array([2 * math.pi / frequencies["period"]]))
-    if "model_dim" in frequencies:
-        width = frequencies["model_dim"]
-        return Spectrum(inverse_frequencies(width, 1e4), 1e4, width)
-    base, rotary_dim, method = (frequencies[name] for name in ("base", "rotary_dim", "method"))
-    geometry = Geometry(rotary_dim, base, frequencies["train_len"])
-    scaled = parse_scaling(method).plan(geometry, frequencies["tokens"])
+    if scheme == "single":
+        return Spectrum(np.array([2 * math.pi / config.period]))
+    if scheme == "sinusoidal":
+        return Spectrum(inverse_frequencies(config.model_dim, 1e4), 1e4, config.model_dim)
+    geometry = Geometry(config.rotated, config.base, config.train_len)
+    scaled = parse_scaling(config.method).plan(geometry, config.offset + config.length)
     if not scaled.inv_freq.any():
-        raise InputError(f"no pair of {rotary_dim} features rotates under {method}")
-    return Spectrum(scaled.inv_freq, base, rotary_dim)
+        raise InputError(f"no pair of {config.rotated} features rotates under {config.method}")
+    return Spectrum(scaled.inv_freq, config.base, config.rotated)
 
 
-def encoding_cell(config: PrecisionConfig, scheme: str, formats: Sequence[str]) -> Advancing:
-    """Return the cell of one scheme, in all formats: they share its cosines."""
-    rotary = config.rotated if scheme == "rope" else config.model_dim
-    pairs = 1 if scheme == "single" else rotary // 2
-    drawn = config.draws * pairs * log2(config.length)
-    seconds = config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE)
-    held = 8 * min(config.length, HELD) * 2 * len(formats)
-    memory = held + config.samples * pairs * 64 + drawn * BYTES_PER_SCORE
-    channels = [c for c in config.channels if scheme != "single" or c in OF_ONE_FREQUENCY]
-    return Advancing(
-        kind="precision-encoding",
-        version=1,
-        title=f"which positions collide, {scheme}",
-        function=encoding_tables,
-        inputs={
-            "scheme": scheme,
-            "frequencies": frequencies_of(config, scheme),
-            "channels": channels,
-            "formats": list(formats),
-            "offset": config.offset,
-            "length": config.length,
-            "tolerance": config.tolerance,
-            "samples": config.samples,
-            "draws": config.draws,
-            "seed": config.seed,
-        },
-        needs=Needs(
-            seconds=seconds + drawn * SECONDS_PER_SCORE,
-            memory_bytes=int(LIBRARIES_BYTES + memory),
-        ),
-    )
+def formats_of(config: PrecisionConfig) -> list[str]:
+    """Return the names of the formats, float64 first, each once."""
+    return [format_named(name).name for name in dict.fromkeys(("float64", *config.formats))]
+
+
+def drawn_scores(config: PrecisionConfig, pairs: float) -> float:
+    """Return how many pairs of features are drawn for scores at every power of two."""
+    return config.draws * pairs * log2(config.length)
+
+
+def encoding_cells(config: PrecisionConfig) -> list[Piece]:
+    """Return a cell per scheme, in all formats: they share its cosines."""
+    formats, found = formats_of(config), []
+    for scheme in config.schemes:
+        pairs = {"single": 1, "rope": config.rotated // 2}.get(scheme, config.model_dim // 2)
+        channels = [c for c in config.channels if scheme != "single" or c in OF_ONE_FREQUENCY]
+        seconds = config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE)
+        held = 8 * min(config.length, HELD) * 2 * len(formats) + config.samples * pairs * 64
+        cell = Piece(
+            kind="precision-encoding",
+            title=f"which positions collide, {scheme}",
+            function=encoding_tables,
+            fields=fields(config, *FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
+            inputs={"scheme": scheme, "channels": channels, "formats": formats},
+            needs=needs(seconds, held, drawn_scores(config, pairs)),
+        )
+        found.append(cell)
+    return found
 
 
 def encoding_tables(
+    config: PrecisionConfig,
     *,
     scheme: str,
-    frequencies: Mapping[str, Any],
     channels: Sequence[str],
     formats: Sequence[str],
-    offset: int,
-    length: int,
-    tolerance: float,
-    samples: int,
-    draws: int,
-    seed: int,
     advance: Advance,
-) -> dict[str, pd.DataFrame]:
+) -> Tables:
     """Return the tables of one scheme.
 
     resolution: per component and format, how many positions collide.
     collisions: the same by octaves of positions.
     pairs, scores, signal: see `_pairs`, `_scores`, and the fields of `Signal`.
     """
-    spectrum = spectrum_of(frequencies)
-    stored = [FORMATS[name] for name in formats]
+    spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in formats]
+    offset, length = config.offset, config.length
     # Without the last position, whose neighbour is not in the range.
-    sampled = sample_positions(offset, max(length - 1, 1), samples)
+    sampled = sample_positions(offset, max(length - 1, 1), config.samples)
     resolution, collisions = [], []
     for channel in channels:
         encoding = _encoding(spectrum, channel)
         counted = take_census(
             encoding, stored, offset, length, lambda part: advance(part / len(channels))
         )
-        repeating = _repeating(encoding, offset, length)
+        first, repeating = _repeating(encoding, offset, length)
         for fmt, census in zip(stored, counted, strict=True):
-            key: Row = {"scheme": scheme, "format": fmt.name, "channel": channel}
+            key = {"format": fmt.name, "channel": channel}
             steps = neighbour_steps(encoding, fmt, sampled)
-            distinct, first = census.distinct, None
-            if repeating:
-                first, each = repeating
-                distinct = distinct_among(encoding, fmt, each)
+            codes = census.distinct
+            if repeating is not None:
+                codes = distinct_among(encoding, fmt, repeating)
             resolution.append(
                 {
                     **key,
                     "pairs": len(encoding.pairs),
                     "positions": census.positions,
-                    "distinct_codes": distinct,
+                    "distinct_codes": codes,
                     "adjacent_collisions": census.adjacent_collisions,
                     "first_collision_position": census.first_collision,
                     "returns_at_position": first,
                     "median_step_ulp": float(np.median(steps)),
                     "min_step_ulp": float(steps.min()),
-                    "status": _status(fmt, census, len(each) if repeating else None),
+                    "status": _status(fmt, census, None if repeating is None else repeating.size),
                 }
             )
-            collisions += [key | row for row in _by_octave(census)]
+            for start, stop, count in census.by_octave:
+                # The last position of the range has no neighbour in it.
+                neighbours = min(stop, offset + length - 1) - start
+                if neighbours > 0:
+                    octave = {
+                        "position_start": start,
+                        "position_end": start + neighbours,
+                        "neighbours": neighbours,
+                        "adjacent_collisions": count,
+                        "fraction": count / neighbours,
+                    }
+                    collisions.append(key | octave)
+    distances = np.append(0, powers_below(length))
+    found = signals(spectrum.inv_freq, stored, distances, config.draws, config.seed)
     tables = {
-        "pairs": _pairs(scheme, spectrum, stored, offset + length - 1, tolerance),
-        "scores": _scores(scheme, spectrum, stored, length, draws, seed),
+        "resolution": pd.DataFrame(resolution),
+        "collisions": pd.DataFrame(collisions),
+        "pairs": _pairs(config, spectrum, stored),
+        "scores": _scores(config, spectrum, stored),
+        "signal": pd.DataFrame([asdict(signal) | {"status": signal.status} for signal in found]),
     }
-    distances = np.append(0, 2.0 ** np.arange(int(length - 1).bit_length()))
-    found = signals(spectrum.inv_freq, stored, distances, draws, seed)
-    tables["signal"] = pd.DataFrame(
-        [{"scheme": scheme, **asdict(signal), "status": signal.status} for signal in found]
-    )
-    if channels:
-        tables |= {"resolution": pd.DataFrame(resolution), "collisions": pd.DataFrame(collisions)}
-    return tables
+    for table in tables.values():
+        table.insert(0, "scheme", scheme)
+    # Without components, nothing is compared.
+    return {name: table for name, table in tables.items() if len(table)}
 
 
 def _encoding(spectrum: Spectrum, channel: str) -> PositionEncoding:
@@ -203,21 +216,21 @@ def _encoding(spectrum: Spectrum, channel: str) -> PositionEncoding:
 
 def _repeating(
     encoding: PositionEncoding, offset: int, length: int
-) -> tuple[int, np.ndarray] | None:
+) -> tuple[int, np.ndarray] | tuple[None, None]:
     """Return the first repetition within a range, and one position per distinct value.
 
     By exact arithmetic; None where nothing repeats.
     """
     if len(encoding.pairs) > 1 or encoding.component not in OF_ONE_FREQUENCY:
-        return None
+        return None, None
     period = whole_period(float(encoding.chain.spectrum.inv_freq[encoding.pairs.start]))
     if period is None or min(period, length) > HELD:  # too many to list
-        return None
+        return None, None
     first = first_repeat(period, encoding.component)
     if offset + length <= first:
-        return None
+        return None, None
     found = distinct_positions(period, encoding.component, offset, length)
-    return None if len(found) == length else (first, found.astype(np.float64))
+    return (None, None) if len(found) == length else (first, found.astype(np.float64))
 
 
 def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
@@ -233,23 +246,8 @@ def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
     return "; ".join(filter(None, ("comes back", rounding, neighbours)))
 
 
-def _by_octave(census: Census) -> Iterator[Row]:
-    last = census.by_octave[-1][1] - 1
-    for start, stop, count in census.by_octave:
-        # The last position of the range has no neighbour in it.
-        neighbours = min(stop, last) - start
-        if neighbours > 0:
-            yield {
-                "position_start": start,
-                "position_end": start + neighbours,
-                "neighbours": neighbours,
-                "adjacent_collisions": count,
-                "fraction": count / neighbours,
-            }
-
-
 def _pairs(
-    scheme: str, spectrum: Spectrum, formats: Sequence[FloatFormat], last: int, tolerance: float
+    config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
     """Return the spacing of stored angles per pair and format.
 
@@ -261,7 +259,7 @@ def _pairs(
         rounding; missing where there is none.
     """
     theta = spectrum.inv_freq
-    angle = theta * last
+    angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
     returns = pd.array([whole_period(each) for each in theta.tolist()], dtype="Int64")
     tables = []
@@ -269,7 +267,6 @@ def _pairs(
         fits = angle <= fmt.largest
         step = np.where(fits, spacing(angle, fmt), np.nan)
         table = {
-            "scheme": scheme,
             "pair": range(spectrum.pairs),
             "inv_freq_rad": theta,
             "wavelength_tokens": 2 * math.pi / np.where(rotates, theta, np.nan),
@@ -277,7 +274,8 @@ def _pairs(
             "format": fmt.name,
             "angle_at_length_rad": angle,
             "angle_step_rad": step,
-            "exceeds_tolerance": ~(step <= tolerance),
+            # Not >, for the step is nan where the angle overflows.
+            "exceeds_tolerance": ~(step <= config.tolerance),
             "token_step_ulp": theta / (fmt.epsilon / 2),
             "status": np.where(rotates, np.where(fits, "ok", "angle overflows"), "does not turn"),
         }
@@ -285,32 +283,32 @@ def _pairs(
     return pd.concat(tables)
 
 
+def powers_below(length: int) -> np.ndarray:
+    """Return the powers of two below a length, as distances in float64."""
+    return 2.0 ** np.arange((length - 1).bit_length())
+
+
 def _scores(
-    scheme: str,
-    spectrum: Spectrum,
-    formats: Sequence[FloatFormat],
-    length: int,
-    draws: int,
-    seed: int,
+    config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
     """Return how far an attention score moves when the distance grows by one token.
 
     In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
     interval, keep the same stored score.
     """
-    deltas = 2.0 ** np.arange(int(length - 1).bit_length())
+    deltas = powers_below(config.length)
     tables = []
     for alignment in ("random", "aligned"):
-        drawn = draw(draws, spectrum.pairs, alignment, seed)
+        drawn = draw(config.draws, spectrum.pairs, alignment, config.seed)
         here, there = score_steps(spectrum, drawn, deltas)
         for fmt in formats:
-            shares = [_share(n, draws) for n in unchanged(here, there, fmt).sum(0).tolist()]
+            counts = unchanged(here, there, fmt).sum(0).tolist()
+            shares = [_share(count, config.draws) for count in counts]
             table = {
-                "scheme": scheme,
                 "format": fmt.name,
                 "alignment": alignment,
                 "delta_tokens": deltas.astype(int),
-                "draws": draws,
+                "draws": config.draws,
                 "median_step_ulp": np.median(np.abs(there - here) / spacing(here, fmt), axis=0),
                 "unchanged_fraction": [share.value for share in shares],
                 "ci_low": [share.low for share in shares],
@@ -325,47 +323,32 @@ def _share(successes: int, trials: int) -> Interval:
     return proportion_interval(successes, trials)
 
 
-def explain_table(
-    spectrum: Spectrum, formats: Sequence[str], position: int, pair: int
-) -> pd.DataFrame:
-    """Return per format the position asked for, the one stored, and the neighbours of that.
+def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
+    """Return per format a position as asked for and as stored, and the stored values beside it.
 
     The angle and cosine beside each are those that this position would really have, so the rows
     show how far apart in angle the values are between which the format can choose.
     """
-    theta = float(spectrum.inv_freq[pair])
-    rows = []
-    for fmt in map(format_named, formats):
-        for what, value in _candidates(fmt, float(position)):
-            known = math.isfinite(value)
+    theta = float(spectrum_of(config).inv_freq[config.explain_pair])
+    asked, rows = np.array(float(position)), []
+    for fmt in map(format_named, formats_of(config)):
+        stored = round_to(asked, fmt)
+        # Just below a power of two values are half as far apart as above it.
+        below = stored - spacing(np.nextafter(stored, 0.0), fmt)
+        above = round_to(stored + spacing(stored, fmt), fmt)
+        candidates = {"asked": asked, "stored": stored, "below": below, "above": above}
+        for what, value in candidates.items():
+            known = bool(np.isfinite(value))
             rows.append(
                 {
                     "format": fmt.name,
                     "what": what,
-                    "position": value if known else None,
-                    "step_tokens": _step(fmt, float(position)) if known else None,
-                    "pair": pair,
-                    "angle_rad": value * theta if known else None,
+                    "position": float(value) if known else None,
+                    "step_tokens": float(spacing(asked, fmt)) if known else None,
+                    "pair": config.explain_pair,
+                    "angle_rad": float(value) * theta if known else None,
                     "cos": math.cos(value * theta) if known else None,
                     "status": "ok" if known else "overflow",
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _candidates(fmt: FloatFormat, asked: float) -> list[tuple[str, float]]:
-    """Return a position as asked and as stored, and the stored values below and above."""
-    stored = _stored(fmt, asked)
-    below = _stored(fmt, stored - _step(fmt, stored) / 2) if stored else stored
-    if below == stored:  # below a power of two values are half as far apart, above it they are not
-        below = _stored(fmt, stored - _step(fmt, stored))
-    above = _stored(fmt, stored + _step(fmt, stored))
-    return [("asked", asked), ("stored", stored), ("below", below), ("above", above)]
-
-
-def _stored(fmt: FloatFormat, value: float) -> float:
-    return float(round_to(np.array(value), fmt))
-
-
-def _step(fmt: FloatFormat, value: float) -> float:
-    return float(spacing(np.array(value), fmt))

@@ -1,22 +1,23 @@
 """Per-stage rounding: what each cast does to angles, tables, distinct positions and scores."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import log2
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision.encodings import (
-    BYTES_PER_SCORE,
-    LIBRARIES_BYTES,
+    ROTARY,
+    SCORED,
     SECONDS_PER_SCORE,
-    Advance,
-    Advancing,
-    Row,
-    frequencies_of,
+    Piece,
+    Tables,
+    drawn_scores,
+    fields,
+    formats_of,
+    needs,
+    powers_below,
     spectrum_of,
 )
 from ropelab.math.numerics.angle_errors import (
@@ -36,35 +37,33 @@ from ropelab.math.numerics.casts import (
     preset_named,
 )
 from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import HELD, count_distinct
 from ropelab.math.numerics.scores import (
-    ScoreSample,
     draw,
     earlier_keys,
+    rms_error,
     sample_positions,
+    scores,
     shift_errors,
 )
-from ropelab.runs.cell import Computation, Needs, Values
+from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval
 
 STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 # Query positions at which score errors are measured.
-SCORED = 16
-WHOLE = ("worst_position", "worst_pair", "first_bad_position", "distinct_positions")
+QUERIES = 16
 
 # Per position and pair: counting the distinct tables of one phase, and all else of one plan.
 SECONDS_PER_TABLE = 2e-8
-SECONDS_PER_ANGLE = 2e-10
+SECONDS_PER_PLAN = 2e-10
 # The bounds of a stretch of positions, per pair, and its place in the list.
 SECONDS_PER_BOUND = 1e-8
 BYTES_PER_BOUND = 24.0
 BYTES_PER_STRETCH = 130.0
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One row of the table `casts`.
 
     kind: 'stage' (one stage alone in one format), 'preset' or 'cast' (an implementation),
@@ -109,73 +108,76 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
     return chosen | {cast.label: cast} if config.cast else chosen
 
 
-def stage_cells(config: PrecisionConfig) -> list[Computation]:
-    """Return a cell for all plans whose angles are inexact by the same stages.
-
-    Plans with equal angles are then in one cell, which computes these once.
-    """
-    groups: dict[tuple[str, ...], dict[str, None]] = {}
+def stage_cells(config: PrecisionConfig) -> list[Piece]:
+    """Return the cells of all cast plans, of further lengths in float32, and of the drift."""
+    pairs = config.rotated / 2
+    drawn = drawn_scores(config, pairs)
+    stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * pairs
+    # Plans with equal angles are in one cell, which computes these once.
+    groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
     for entry in entries(config):
         stages = tuple(name for name, _ in entry.plan.phase.inexact())
-        groups.setdefault(stages, {})[entry.plan.label] = None
-    pairs = config.rotated / 2
-    drawn = config.draws * pairs * log2(config.length)
-    memory = 8 * min(config.length, HELD) * 4 + _bound_bytes(config, config.length)
-    return [
-        Advancing(
+        groups.setdefault(stages, {})[entry.plan.label] = entry.plan
+    found = []
+    for stages, plans in groups.items():
+        # Tables of exact angles, and exact tables, are counted without computing a cosine.
+        slow = {plan.phase for plan in plans.values() if CastPlan() != plan.phase != plan.stored}
+        each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
+        held = 8 * min(config.length, HELD) * 4 + config.length / STRETCH * stretch
+        cell = Piece(
             kind="precision-casts",
-            version=1,
             title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
             function=measure_plans,
-            inputs={
-                "plans": list(plans),
-                "frequencies": frequencies_of(config, "rope"),
-                "offset": config.offset,
-                "length": config.length,
-                "tolerance": config.tolerance,
-                "draws": config.draws,
-                "seed": config.seed,
-            },
-            needs=Needs(
-                seconds=config.length * pairs * _seconds_per_angle(list(plans))
-                + drawn * SECONDS_PER_SCORE,
-                memory_bytes=int(LIBRARIES_BYTES + memory + drawn * BYTES_PER_SCORE),
-            ),
+            fields=fields(config, *ROTARY, *SCORED, "tolerance"),
+            inputs={"plans": list(plans)},
+            needs=needs(config.length * pairs * each, held, drawn),
         )
-        for stages, plans in groups.items()
-    ]
+        found.append(cell)
+    named = implementations(config)
+    for length in () if named else config.long_lengths:
+        bounds = length / STRETCH
+        cell = Piece(
+            kind="precision-long",
+            title=f"float32 angles, {length} positions",
+            function=measure_long,
+            fields=fields(config, *ROTARY, "tolerance"),
+            inputs={"further": length},
+            needs=needs(bounds * pairs * SECONDS_PER_BOUND, bounds * stretch),
+        )
+        found.append(cell)
+    shifted = named or _usual_plans(config)
+    drift = Piece(
+        kind="precision-drift",
+        title="scores of shifted positions",
+        function=measure_drift,
+        fields=fields(config, *ROTARY, *SCORED),
+        inputs={"plans": [[name, plan.label] for name, plan in shifted.items()]},
+        needs=needs((len(shifted) - 1) * 3 * drawn * SECONDS_PER_SCORE, 0, 3 * drawn),
+    )
+    return [*found, drift]
 
 
-def _seconds_per_angle(labels: Sequence[str]) -> float:
-    plans = [parse_cast(label) for label in labels]
-    # Tables of exact angles, and exact tables, are counted without computing a cosine.
-    slow = {plan.phase for plan in plans if CastPlan() != plan.phase != plan.stored}
-    return len(plans) * SECONDS_PER_ANGLE + len(slow) * SECONDS_PER_TABLE
+def _usual_plans(config: PrecisionConfig) -> dict[str, CastPlan]:
+    """Return the plans whose scores are shifted where no implementation is named.
+
+    Each format throughout, float32 angles with the rest in bfloat16, and a rounded inv_freq, which
+    this test cannot see.
+    """
+    everywhere = {f"all {name}": everything(FORMATS[name]) for name in formats_of(config)[1:]}
+    hidden, usual = alone("inv_freq", FORMATS["bfloat16"]), PRESETS["transformers_llama"]
+    return everywhere | {usual.name: usual.plan, hidden.label: hidden}
 
 
-def _bound_bytes(config: PrecisionConfig, length: int) -> float:
-    return length / STRETCH * (BYTES_PER_STRETCH + BYTES_PER_BOUND * config.rotated / 2)
-
-
-def measure_plans(
-    *,
-    plans: Sequence[str],
-    frequencies: Mapping[str, Any],
-    offset: int,
-    length: int,
-    tolerance: float,
-    draws: int,
-    seed: int,
-    advance: Advance,
-) -> dict[str, pd.DataFrame]:
+def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Advance) -> Tables:
     """Return the errors of some cast plans: a row per plan, and `growth` per phase and octave."""
-    rope = spectrum_of(frequencies)
-    queries = sample_positions(offset, length, SCORED)
-    keys = earlier_keys(queries, offset, seed)
-    scored = ScoreSample(rope, draw(draws, rope.pairs, "random", seed), queries, keys)
-    by_phase: dict[CastPlan, list[CastPlan]] = {}
+    rope, offset, length = spectrum_of(config), config.offset, config.length
+    queries = sample_positions(offset, length, QUERIES)
+    keys = earlier_keys(queries, offset, config.seed)
+    drawn = draw(config.draws, rope.pairs, "random", config.seed)
+    exact = scores(Chain(CastPlan(), rope), drawn, queries, keys)
+    by_phase: dict[CastPlan, list[Chain]] = {}
     for plan in map(parse_cast, plans):
-        by_phase.setdefault(plan.phase, []).append(plan)
+        by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
     rows, growth = [], []
     for phase, members in by_phase.items():
         chain = Chain(phase, rope)
@@ -190,28 +192,28 @@ def measure_plans(
             }
             for octave in octaves
         ]
-        angles = _angle_errors(chain, octaves, tolerance)
-        stored = list(dict.fromkeys(plan.stored for plan in members))
-        table_errors = {plan: worst_table_error(Chain(plan, rope), octaves) for plan in stored}
-        distinct = _distinct(chain, stored, offset, length)
+        angles = _angle_errors(chain, octaves, config.tolerance)
+        stored = {member.plan.table: Chain(member.plan.stored, rope) for member in members}
+        errors = {table: worst_table_error(each, octaves) for table, each in stored.items()}
+        distinct = count_distinct(chain, list(stored), offset, length)
         overflow = next((found.position for found in octaves if found.overflowed), None)
         rows += [
             {
-                "plan": plan.label,
+                "plan": member.plan.label,
                 **angles,
-                "max_table_error": table_errors[plan.stored],
-                "distinct_positions": distinct[plan.stored],
-                "rms_score_error": scored.rms_error(plan),
+                "max_table_error": errors[member.plan.table],
+                "distinct_positions": distinct[member.plan.table],
+                "rms_score_error": rms_error(scores(member, drawn, queries, keys), exact),
                 "grows_with_position": grows(octaves),
                 "status": "ok" if overflow is None else f"overflows from position {overflow}",
             }
-            for plan in members
+            for member in members
         ]
         advance(len(members) / len(plans))
     return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth)}
 
 
-def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> Row:
+def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> dict[str, object]:
     """Return the columns about angles: the worst error, or the first overflow if there is one."""
     # An overflow is nan, which max would pass over or not, depending on its place.
     overflow = next((found for found in octaves if found.overflowed), None)
@@ -224,23 +226,6 @@ def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> R
     }
 
 
-def _distinct(
-    chain: Chain, plans: Sequence[CastPlan], offset: int, length: int
-) -> dict[CastPlan, int]:
-    """Return how many positions each plan distinguishes; all have the angles of the chain."""
-    found: dict[CastPlan, int] = {}
-    # An exact table distinguishes what the angles do: no two of these are the same direction.
-    for component, chosen in (
-        ("angle", [plan for plan in plans if plan == chain.plan]),
-        ("vector", [plan for plan in plans if plan != chain.plan]),
-    ):
-        if chosen:
-            encoding = PositionEncoding(chain, component, range(chain.spectrum.pairs))
-            counts = count_distinct(encoding, [plan.table for plan in chosen], offset, length)
-            found |= dict(zip(chosen, counts, strict=True))
-    return found
-
-
 def grows(octaves: Sequence[Worst]) -> bool:
     """Return True if angle errors get worse with the position.
 
@@ -251,104 +236,36 @@ def grows(octaves: Sequence[Worst]) -> bool:
     return bool(errors) and not max(errors) <= 2 * errors[0]
 
 
-def long_cells(config: PrecisionConfig) -> list[Computation]:
-    """Return a cell per further length to which float32 angles are followed."""
-    if implementations(config):
-        return []
-    pairs = config.rotated / 2
-    return [
-        Computation(
-            kind="precision-long",
-            version=1,
-            title=f"float32 angles, {length} positions",
-            function=measure_long,
-            inputs={
-                "frequencies": frequencies_of(config, "rope"),
-                "offset": config.offset,
-                "length": length,
-                "tolerance": config.tolerance,
-            },
-            needs=Needs(
-                seconds=length / STRETCH * pairs * SECONDS_PER_BOUND,
-                memory_bytes=int(LIBRARIES_BYTES + _bound_bytes(config, length)),
-            ),
-        )
-        for length in config.long_lengths
-    ]
-
-
-def measure_long(
-    *, frequencies: Mapping[str, Any], offset: int, length: int, tolerance: float
-) -> dict[str, pd.DataFrame]:
-    """Return one row: angles in float32 throughout, and nothing else."""
-    plan = everything(FORMATS["float32"]).phase
-    chain = Chain(plan, spectrum_of(frequencies))
-    octaves = worst_by_octave(chain, offset, length)
+def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
+    """Return one row: angles in float32 throughout at a further length, and nothing else."""
+    chain = Chain(everything(FORMATS["float32"]).phase, spectrum_of(config))
+    octaves = worst_by_octave(chain, config.offset, further)
     row = {
         "kind": "long",
-        "name": f"float32 angles, {length} positions",
-        "plan": plan.label,
-        "length": length,
-        "offset": offset,
-        **_angle_errors(chain, octaves, tolerance),
+        "name": f"float32 angles, {further} positions",
+        "plan": chain.plan.label,
+        "length": further,
+        "offset": config.offset,
+        **_angle_errors(chain, octaves, config.tolerance),
         "grows_with_position": grows(octaves),
         "status": "angles only",
     }
-    return {"casts": pd.DataFrame([row])}
+    advance(1)
+    return {"long": pd.DataFrame([row])}
 
 
-def drift_cell(config: PrecisionConfig, formats: Sequence[str]) -> Computation:
-    """Return the cell that shifts query and key together.
-
-    Without implementations: each format throughout, float32 angles with the rest in bfloat16, and
-    a rounded inv_freq, which this test cannot see.
-    """
-    plans = implementations(config)
-    if not plans:
-        everywhere = {f"all {name}": everything(FORMATS[name]) for name in formats[1:]}
-        hidden = alone("inv_freq", FORMATS["bfloat16"])
-        usual = PRESETS["transformers_llama"]
-        plans = everywhere | {usual.name: usual.plan, hidden.label: hidden}
-    drawn = 3 * config.draws * config.rotated / 2 * log2(config.length)
-    return Computation(
-        kind="precision-drift",
-        version=1,
-        title="scores of shifted positions",
-        function=drift_table,
-        inputs={
-            "plans": [(name, plan.label) for name, plan in plans.items()],
-            "frequencies": frequencies_of(config, "rope"),
-            "offset": config.offset,
-            "length": config.length,
-            "draws": config.draws,
-            "seed": config.seed,
-        },
-        needs=Needs(
-            seconds=len(plans) * drawn * SECONDS_PER_SCORE,
-            memory_bytes=int(LIBRARIES_BYTES + drawn * BYTES_PER_SCORE),
-        ),
-    )
-
-
-def drift_table(
-    *,
-    plans: Sequence[tuple[str, str]],
-    frequencies: Mapping[str, Any],
-    offset: int,
-    length: int,
-    draws: int,
-    seed: int,
-) -> dict[str, pd.DataFrame]:
+def measure_drift(
+    config: PrecisionConfig, *, plans: Sequence[tuple[str, str]], advance: Advance
+) -> Tables:
     """Return the change of scores under shifts: exactly 0 without rounding."""
-    spectrum = spectrum_of(frequencies)
-    shifts = 2.0 ** np.arange((length - 1).bit_length())
-    deltas = np.array([1.0, 8.0, 64.0])
+    spectrum = spectrum_of(config)
+    shifts, deltas = powers_below(config.length), np.array([1.0, 8.0, 64.0])
     rows = []
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
         for alignment in ("random", "aligned"):
-            drawn = draw(draws, spectrum.pairs, alignment, seed)
-            errors = shift_errors(chain, drawn, offset, deltas, shifts)
+            drawn = draw(config.draws, spectrum.pairs, alignment, config.seed)
+            errors = shift_errors(chain, drawn, config.offset, deltas, shifts)
             # One number per draw: the deltas of a draw are not independent of each other.
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
@@ -359,40 +276,26 @@ def drift_table(
                         "plan": label,
                         "alignment": alignment,
                         "shift_tokens": int(shift),
-                        "draws": draws,
+                        "draws": config.draws,
                         "rms_score_change": mean.value,
                         "ci_low": mean.low,
                         "ci_high": mean.high,
                         "status": "overflow" if np.isnan(mean.value) else "ok",
                     }
                 )
+        advance(1 / len(plans))
     return {"drift": pd.DataFrame(rows)}
 
 
-def cast_tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return the tables `casts` and `growth`, from the values of the cells."""
-    measured = [values[cell] for cell in stage_cells(config)]
+def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
+    """Return the tables `casts` and `growth`: a row per entry beside what its plan has."""
     found = entries(config)
-    keys = pd.DataFrame(
-        {
-            "kind": [entry.kind for entry in found],
-            "name": [entry.name for entry in found],
-            "plan": [entry.plan.label for entry in found],
-            "stage": [entry.stage for entry in found],
-            "format": [entry.format for entry in found],
-            "length": config.length,
-            "offset": config.offset,
-        }
-    )
-    whole = dict.fromkeys(WHOLE, "Int64")
-    # Missing values make whole numbers floats in CSV, and columns of several dtypes do not concat.
-    plans = pd.concat([tables["plans"].astype(whole) for tables in measured])
-    casts = keys.merge(plans, on="plan", how="left", validate="many_to_one")
-    further = [values[cell]["casts"] for cell in long_cells(config)]
-    casts = pd.concat([casts, *further], ignore_index=True).astype(whole)
-
+    labels = [entry.plan.label for entry in found]
+    keys = pd.DataFrame(found).assign(plan=labels, length=config.length, offset=config.offset)
+    casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
+    if "long" in measured:
+        casts = pd.concat([casts, measured["long"]], ignore_index=True)
     shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
     shown = shown.loc[shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]]
-    octaves = pd.concat([tables["growth"] for tables in measured])
-    growth = shown.merge(octaves, on="phase", how="left").drop(columns="phase")
+    growth = shown.merge(measured["growth"], on="phase", how="left").drop(columns="phase")
     return {"casts": casts, "growth": growth}

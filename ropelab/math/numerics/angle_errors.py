@@ -175,6 +175,7 @@ def _improved(
     return best
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan: overflow.
 
@@ -183,40 +184,25 @@ def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
     """
     if any(octave.overflowed for octave in found):
         return math.nan
-    stretches = [piece for o in found for piece in blocks(o.start, o.stop, STRETCH)]
-    bounds = _bounds(chain, found, stretches)
-    exact = Chain(CastPlan(), chain.spectrum)
-    best = 0.0
-    for number in np.argsort(-bounds.max(0), kind="stable"):
-        start, stop = stretches[number]
-        pairs = bounds[:, number] > best * (1 + WITHIN)
-        while pairs.any() and start < stop:
-            end = min(stop, start + max(NUMBERS // int(pairs.sum()), 1))
-            best = max(best, _largest(chain, exact, span(start, end), pairs))
-            start, pairs = end, bounds[:, number] > best * (1 + WITHIN)
-    return best
-
-
-def _bounds(
-    chain: Chain, found: Sequence[Worst], stretches: Sequence[tuple[int, int]]
-) -> Float[np.ndarray, "pairs stretches"]:
-    """Bound the error of cos and sin per pair and stretch."""
-    known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
-    counts = [-(-(o.stop - o.start) // STRETCH) for o in found]
+    parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]
+    stretches = [stretch for part in parts for stretch in part]
     ends = np.array([stop - 1 for _, stop in stretches], dtype=np.float64)
-    angle = np.minimum(chain.error_bounds(ends), np.repeat(known, counts) * (1 + 1e-9))
+    known = [o.error_rad if o.error_rad < LOST_RAD else math.pi for o in found]
+    # The margin covers what float64 loses in computing a bound.
+    largest = np.repeat(known, [len(part) for part in parts]) * (1 + 1e-9)
     table = chain.plan.table
     rounding = 0.0 if table.precision == 53 else table.epsilon / 4
-    return 2 * np.sin(angle / 2) + rounding
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def _largest(
-    chain: Chain,
-    exact: Chain,
-    positions: Float[np.ndarray, " n"],
-    pairs: Bool[np.ndarray, " pairs"],
-) -> float:
-    which = np.flatnonzero(pairs)
-    both = zip(chain.table(positions, which), exact.table(positions, which), strict=True)
-    return max(float(np.abs(ours - true).max()) for ours, true in both)
+    bounds = 2 * np.sin(np.minimum(chain.error_bounds(ends), largest) / 2) + rounding
+    exact, best = Chain(CastPlan(), chain.spectrum), 0.0
+    for number in np.argsort(-bounds.max(0), kind="stable"):
+        start, stop = stretches[number]
+        while start < stop:
+            pairs = np.flatnonzero(bounds[:, number] > best * (1 + WITHIN))
+            if not pairs.size:
+                break
+            end = min(stop, start + max(NUMBERS // pairs.size, 1))
+            both = (each.table(span(start, end), pairs) for each in (chain, exact))
+            for ours, true in zip(*both, strict=True):
+                best = max(best, float(np.abs(ours - true).max()))
+            start = end
+    return best

@@ -77,11 +77,6 @@ class CastPlan:
         """The part that decides the stored cos and sin."""
         return replace(self, rotation=EXACT, score=EXACT)
 
-    def format_of(self, stage: Stage) -> FloatFormat:
-        """Return the format of one stage."""
-        value: FloatFormat = getattr(self, stage)
-        return value
-
     def inexact(self) -> list[tuple[str, FloatFormat | str]]:
         """Return the stages and rules that are not exact, in the order of the chain."""
         values = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]

@@ -38,11 +38,6 @@ class FloatFormat:
     has_infinity: bool = True
     saturating: bool = False
 
-    @property
-    def bits(self) -> int:
-        """Sign, exponent and fraction together (19 for tf32, although it is stored in 32)."""
-        return self.exponent_bits + self.precision
-
     @cached_property
     def max_exponent(self) -> int:
         """e of the largest finite value, written 1.f * 2^e."""
@@ -74,11 +69,6 @@ class FloatFormat:
     def smallest_subnormal(self) -> float:
         """The smallest positive value, and the spacing of the values around zero."""
         return math.ldexp(1.0, self.min_exponent + 1 - self.precision)
-
-    @property
-    def exact_integers(self) -> int:
-        """All integers from 0 to this one are values of the format."""
-        return min(2**self.precision, int(self.largest))
 
     @cached_property
     def overflow(self) -> float:

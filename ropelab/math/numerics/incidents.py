@@ -16,7 +16,7 @@ from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import spacing
-from ropelab.math.numerics.resolution import take_census
+from ropelab.math.numerics.resolution import Census, take_census
 
 
 def agrees(printed: str, ours: float) -> bool:
@@ -62,22 +62,21 @@ class Incident:
         return span(self.offset, self.offset + self.length)
 
 
-_ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["incident"]
-INCIDENTS = tuple(Incident(**row) for row in _ROWS)
-
-
-def _at(position: int) -> np.ndarray:
-    return np.array([position], dtype=np.float64)
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+INCIDENTS = tuple(Incident(**row) for row in _FILE["incident"])
 
 
 def _angle(chain: Chain, position: int, pair: int) -> float:
-    return float(chain.angles(_at(position))[pair, 0])
+    return float(chain.angles(span(position, position + 1))[pair, 0])
 
 
-def _census(of: Incident, count: str) -> int:
+def _position_step(of: Incident, position: int) -> float:
+    return float(spacing(np.array(float(position)), of.chain.plan.position))
+
+
+def _census(of: Incident) -> Census:
     encoding = PositionEncoding(of.chain, "vector", range(of.chain.spectrum.pairs))
-    census = take_census(encoding, [of.chain.plan.table], of.offset, of.length)[0]
-    return int(getattr(census, count))
+    return take_census(encoding, [of.chain.plan.table], of.offset, of.length)[0]
 
 
 def _max_cos_error(of: Incident) -> float:
@@ -90,33 +89,18 @@ def _max_phase_error(of: Incident) -> float:
     return float(wrapped(np.arctan2(sin, cos) - of.exact.angles(of.positions)).max())
 
 
-# measure -> meaning, and its value for an incident, a position and a pair
-MEASURES: dict[str, tuple[str, Callable[..., float]]] = {
-    "stored_position": (
-        "the position as stored",
-        lambda of, position: float(of.chain.positions(_at(position))[0]),
-    ),
-    "position_step": (
-        "step of the position's format there",
-        lambda of, position: float(spacing(_at(position), of.chain.plan.position)[0]),
-    ),
-    "stored_angle": ("the angle as stored, in radians", lambda of, *at: _angle(of.chain, *at)),
-    "exact_angle": ("the angle in float64, in radians", lambda of, *at: _angle(of.exact, *at)),
-    "exact_cos": ("the cosine in float64", lambda of, *at: float(np.cos(_angle(of.exact, *at)))),
-    "distinct_positions": ("different codes in the range", lambda of: _census(of, "distinct")),
-    "adjacent_collisions": (
-        "neighbours with the same code",
-        lambda of: _census(of, "adjacent_collisions"),
-    ),
-    "max_angle_error": (
-        "largest angle error, in radians",
-        lambda of: worst(of.chain, of.offset, of.length).error_rad,
-    ),
-    "max_phase_error": (
-        "largest angle between a stored (cos, sin) and the exact one",
-        _max_phase_error,
-    ),
-    "max_cos_error": ("largest error of a stored cos", _max_cos_error),
+# Measure -> its value for an incident, at a position and a pair; in the file, its meaning.
+MEASURES: dict[str, Callable[..., float]] = {
+    "stored_position": lambda of, at: float(of.chain.positions(span(at, at + 1))[0]),
+    "position_step": _position_step,
+    "stored_angle": lambda of, *at: _angle(of.chain, *at),
+    "exact_angle": lambda of, *at: _angle(of.exact, *at),
+    "exact_cos": lambda of, *at: float(np.cos(_angle(of.exact, *at))),
+    "distinct_positions": lambda of: _census(of).distinct,
+    "adjacent_collisions": lambda of: _census(of).adjacent_collisions,
+    "max_angle_error": lambda of: worst(of.chain, of.offset, of.length).error_rad,
+    "max_phase_error": _max_phase_error,
+    "max_cos_error": _max_cos_error,
 }
 
 
@@ -126,14 +110,13 @@ def incidents() -> pd.DataFrame:
     for incident in INCIDENTS:
         for row in incident.printed:
             name, at, digits = row["measure"], row["at"], row["digits"]
-            meaning, measure = MEASURES[name]
-            ours = measure(incident, *at)
+            ours = MEASURES[name](incident, *at)
             rows.append(
                 {
                     "source": incident.source,
                     "plan": incident.chain.plan.label,
                     "measure": f"{name}({','.join(map(str, at))})" if at else name,
-                    "meaning": meaning,
+                    "meaning": _FILE["meaning"][name],
                     "reported": float(digits),
                     "ours": ours,
                     "verdict": "agrees" if agrees(digits, ours) else "differs",

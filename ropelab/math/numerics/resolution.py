@@ -4,14 +4,21 @@ Two positions collide when all the stored numbers of their encodings are equal. 
 streamed, so memory does not grow with the length.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ropelab.math.numerics.chain import BLOCK, blocks, octaves, span
-from ropelab.math.numerics.distinct import Tally, count_angles, keys_of, proves_distinct
+from ropelab.math.numerics.casts import EXACT
+from ropelab.math.numerics.chain import BLOCK, Chain, blocks, octaves, span
+from ropelab.math.numerics.distinct import (
+    count_angles,
+    count_equal_hashes,
+    keys_of,
+    mixed,
+    proves_distinct,
+)
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat
 
@@ -20,7 +27,7 @@ HELD = 1 << 24
 
 Advance = Callable[[float], object]
 Floats = Float[np.ndarray, "n"]
-Features = Float[np.ndarray, "features n"]
+Keys = Int[np.ndarray, "features n"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ def take_census(
     length: int,
     advance: Advance = lambda steps: None,
     held: int = HELD,
+    neighbours: bool = True,
 ) -> list[Census]:
     """Count collisions and distinct encodings for every format in which these may be stored.
 
@@ -53,186 +61,156 @@ def take_census(
         offset, length: the positions offset .. offset + length - 1.
         advance: called with the share of the work done since the last call; they add up to 1.
         held: at most about this many hashes are held at once, per format.
+        neighbours: if False, collisions are not counted (0), only distinct encodings: quicker.
     """
-    found = []
-    for counter in _counted(encoding, formats, offset, length, advance, held, neighbours=True):
-        counts = counter.collisions.tolist()
-        by_octave = tuple((*edge, n) for edge, n in zip(counter.edges, counts, strict=True))
-        first = counter.first_collision
-        found.append(Census(length, counter.distinct, sum(counts), first, by_octave))
-    return found
+    stop = offset + length
+    proved = [proves_distinct(encoding, fmt, offset, length) for fmt in formats]
+    edges = [*(start for start, _ in octaves(offset, stop)), stop]
+    counters = [
+        _Counter(encoding, fmt, edges, np.zeros(len(edges) - 1, dtype=np.int64)) for fmt in formats
+    ]
+    doubtful = [each for each, sure in zip(counters, proved, strict=True) if not sure]
+    leading = max((encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0))
+    # Distinct angles follow from their collisions, as those of a single number mostly do.
+    hashed = encoding.component != "angle"
+    neighbours = neighbours or encoding.single or not hashed
+    shares = -(-length // held) if hashed else 1
+    size = BLOCK // max(len(leading) * encoding.per_pair, 2)
+    for share in range(shares if doubtful else 0):
+        for low, high in blocks(offset, stop, size):
+            # One position more than the block, to compare its last one with its neighbour.
+            positions = span(low, min(high + 1, stop))
+            values = encoding.values(positions, leading)
+            for counter in doubtful:
+                keys = counter.keys_of(values)
+                if share == 0 and neighbours:
+                    counter.compare(positions, keys, values[0])
+                if hashed:
+                    own = high - low
+                    counter.hold(positions[:own], keys[:, :own], share, shares)
+            advance((high - low) / length / shares)
+        for counter in doubtful:
+            counter.close_share()
+    advance(0 if doubtful else 1)
+    return [each.census(sure) for each, sure in zip(counters, proved, strict=True)]
 
 
 def count_distinct(
-    encoding: PositionEncoding,
-    formats: Sequence[FloatFormat],
-    offset: int,
-    length: int,
-    held: int = HELD,
-) -> list[int]:
-    """Count the distinct encodings alone, as `take_census` does, for every format."""
-    alone = encoding.component == "angle"  # their number follows from the neighbours'
-    if alone and len(encoding.pairs) == encoding.chain.spectrum.pairs:
-        found = count_angles(encoding.chain, offset, length)
-        if found is not None:
-            return [found] * len(formats)
-    counters = _counted(
-        encoding, formats, offset, length, lambda steps: None, held, neighbours=alone
-    )
-    return [counter.distinct for counter in counters]
+    chain: Chain, tables: Sequence[FloatFormat], offset: int, length: int
+) -> dict[FloatFormat, int]:
+    """Count the positions with distinct stored cos and sin, for each format of the table."""
+    found, pairs = {}, range(chain.spectrum.pairs)
+    if EXACT in tables:
+        # An exact table distinguishes what the angles do: no two of these are the same direction.
+        angles = PositionEncoding(chain, "angle", pairs)
+        steps = count_angles(chain, offset, length)
+        found[EXACT] = steps or take_census(angles, [EXACT], offset, length)[0].distinct
+    rounded = [table for table in tables if table != EXACT]
+    vector = PositionEncoding(chain, "vector", pairs)
+    counted = take_census(vector, rounded, offset, length, neighbours=False)
+    return found | {fmt: each.distinct for fmt, each in zip(rounded, counted, strict=True)}
 
 
 @dataclass(eq=False)
 class _Counter:
-    """The running census of one format.
+    """The running counts of one format.
 
-    edges: (start, stop) of the octaves that the range touches.
+    edges: the bounds of the octaves that the range touches, and the collisions in each.
+    hashed: distinct encodings in the shares that are finished.
     rising, falling: so far, each number was at least, or at most, the one before it.
     """
 
     encoding: PositionEncoding
     fmt: FloatFormat
-    length: int
-    edges: Sequence[tuple[int, int]]
-    tally: Tally
-    proved: bool
-    collisions: Int[np.ndarray, " octaves"] = field(init=False)
+    edges: Sequence[int]
+    collisions: Int[np.ndarray, " octaves"]
     first_collision: int | None = None
+    hashed: int = 0
     rising: bool = True
     falling: bool = True
+    hashes: list[Int[np.ndarray, " n"]] = field(default_factory=list)
+    positions: list[Floats] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.collisions = np.zeros(len(self.edges), dtype=np.int64)
-
-    @property
-    def distinct(self) -> int:
-        """The number of distinct encodings."""
-        if self.proved:
-            return self.length
+    def census(self, proved: bool) -> Census:
+        """Return the counts; `proved`: no two positions collide."""
+        length, collisions = self.edges[-1] - self.edges[0], self.collisions.tolist()
         # Rounding keeps the order of numbers, so of a monotone number only neighbours can be equal;
         # stored angles only ever grow with the position.
         monotone = self.encoding.single and (self.rising or self.falling)
-        if monotone or self.encoding.component == "angle":
-            return self.length - int(self.collisions.sum())
-        return self.tally.distinct
+        distinct = self.hashed
+        if proved:
+            distinct = length
+        elif monotone or self.encoding.component == "angle":
+            distinct = length - sum(collisions)
+        octaves = tuple(zip(self.edges[:-1], self.edges[1:], collisions, strict=True))
+        return Census(length, distinct, sum(collisions), self.first_collision, octaves)
 
-    def add(
-        self, share: int, positions: Floats, values: Features, count: int, neighbours: bool
-    ) -> None:
-        """Add a block of positions, with the values of at least as many pairs as are leading.
+    def keys_of(self, values: Float[np.ndarray, "features n"]) -> Keys:
+        """Return the stored numbers of the leading pairs."""
+        # A score is one number for all pairs.
+        count = max(len(self.encoding.leading(self.fmt)) * self.encoding.per_pair, 1)
+        return keys_of(values[:count], self.fmt)
 
-        Args:
-            count: how many of the positions are the block's own.
-        """
-        encoding = self.encoding
-        if encoding.per_pair:
-            values = values[: len(encoding.leading(self.fmt)) * encoding.per_pair]
-        keys = keys_of(values, self.fmt)
-        if share == 0 and neighbours:
-            self._note(positions[:-1][self._equal(positions, keys)])
-            if encoding.single and (self.rising or self.falling):
-                here, there = values[0, :-1], values[0, 1:]
-                self.rising &= bool((there >= here).all())
-                self.falling &= bool((there <= here).all())
-        if encoding.component != "angle":
-            self.tally.add(share, positions[:count], keys[:, :count])
+    def compare(self, positions: Floats, keys: Keys, number: Floats) -> None:
+        """Note which positions but the last collide with the next; `number`: before rounding."""
+        if self.encoding.single and (self.rising or self.falling):
+            self.rising &= bool((number[1:] >= number[:-1]).all())
+            self.falling &= bool((number[1:] <= number[:-1]).all())
+        equal = self._equal(positions, keys)
+        if equal.any():
+            colliding = positions[:-1][equal]
+            if self.first_collision is None:
+                self.first_collision = int(colliding[0])
+            self.collisions += np.diff(np.searchsorted(colliding, self.edges))
 
-    def _equal(
-        self, positions: Floats, keys: Int[np.ndarray, "features n"]
-    ) -> Bool[np.ndarray, " n-1"]:
+    def _equal(self, positions: Floats, keys: Keys) -> Bool[np.ndarray, " n-1"]:
         """Return for each position but the last whether its whole encoding equals the next one."""
-        equal = (keys[:, 1:] == keys[:, :-1]).all(0)
-        rest = range(self.encoding.leading(self.fmt).stop, self.encoding.pairs.stop)
+        equal: Bool[np.ndarray, " n-1"] = (keys[:, 1:] == keys[:, :-1]).all(0)
+        rest = self.encoding.pairs[len(self.encoding.leading(self.fmt)) :]
         if not rest or not equal.any():
             return equal
         # Where even the stored positions are equal (bits, for nan), everything after them is.
         stored = self.encoding.chain.positions(positions).view(np.int64)
-        doubtful = equal & (stored[1:] != stored[:-1])
-        while rest and doubtful.any():
-            places = np.flatnonzero(doubtful)
-            # Where many are doubtful, computing each position once is less than here and there.
-            crowded = 4 * places.size > positions.size
-            size = max(BLOCK // (positions.size if crowded else 2 * places.size), 1)
+        doubtful = np.flatnonzero(equal & (stored[1:] != stored[:-1]))
+        while rest and doubtful.size:
+            # Each position is computed once, also where it is both a neighbour and has one.
+            needed = np.union1d(doubtful, doubtful + 1)
+            size = max(BLOCK // needed.size, 1)
             pairs, rest = rest[:size], rest[size:]
-            if crowded:
-                everywhere = self._keys(positions, pairs)
-                parted = (everywhere[:, 1:] != everywhere[:, :-1]).any(0)
-            else:
-                parted = np.zeros(positions.size - 1, dtype=bool)
-                here, there = (self._keys(positions[at], pairs) for at in (places, places + 1))
-                parted[places] = (here != there).any(0)
-            equal &= ~(parted & doubtful)
-            doubtful &= ~parted
+            found = keys_of(self.encoding.values(positions[needed], pairs), self.fmt)
+            at = np.searchsorted(needed, doubtful)
+            same = (found[:, at] == found[:, at + 1]).all(0)
+            equal[doubtful[~same]] = False
+            doubtful = doubtful[same]
         return equal
 
-    def _keys(self, positions: Floats, pairs: range) -> Int[np.ndarray, "features n"]:
-        return keys_of(self.encoding.values(positions, pairs), self.fmt)
+    def hold(self, positions: Floats, keys: Keys, share: int, shares: int) -> None:
+        """Hash some positions and keep those of a share."""
+        packs = self.encoding.packs(self.fmt)
+        if packs and len(keys) == 2:
+            halves = keys.view(np.float64).astype(np.float32).view(np.uint32).astype(np.int64)
+            keys = ((halves[0] << 32) | halves[1])[None]
+        hashes = mixed(keys)
+        # An encoding that certainly equals the one before is left out. Hashes are certain where
+        # they lose nothing; elsewhere only equal stored positions are.
+        decides = hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
+        wanted = np.append(True, decides[1:] != decides[:-1])
+        if shares > 1:
+            wanted &= (hashes >> 17) % shares == share
+        self.hashes.append(hashes[wanted])
+        if not packs:
+            self.positions.append(positions[wanted])
 
-    def _note(self, colliding: Floats) -> None:
-        if not colliding.size:
+    def close_share(self) -> None:
+        """Count the distinct encodings among those that are held, and forget them."""
+        if not self.hashes:
             return
-        if self.first_collision is None:
-            self.first_collision = int(colliding[0])
-        edges = [start for start, _ in self.edges] + [self.edges[-1][1]]
-        self.collisions += np.diff(np.searchsorted(colliding, edges))
-
-
-def _counted(
-    encoding: PositionEncoding,
-    formats: Sequence[FloatFormat],
-    offset: int,
-    length: int,
-    advance: Advance,
-    held: int,
-    neighbours: bool,
-) -> list[_Counter]:
-    """Stream the range through a counter per format, and once more for positions in doubt."""
-    shares = -(-length // held)
-    edges = list(octaves(offset, offset + length))
-    counters = [
-        _Counter(
-            encoding,
-            fmt,
-            length,
-            edges,
-            Tally(encoding, fmt, shares),
-            proves_distinct(encoding, fmt, offset, length),
-        )
-        for fmt in formats
-    ]
-    open_ = [counter for counter in counters if not counter.proved]
-    lead = max((encoding.leading(counter.fmt) for counter in open_), key=len, default=range(0))
-    if encoding.component == "angle":  # nothing is held
-        shares = 1
-    for share in range(shares if open_ else 0):
-        for positions, values, count in _blocks(encoding, offset, offset + length, lead):
-            for counter in open_:
-                counter.add(share, positions, values, count, neighbours)
-            advance(count / length / shares)
-        for counter in open_:
-            counter.tally.close_share()
-    advance(0 if open_ else 1)
-    _compare_doubtful([counter.tally for counter in open_], offset, offset + length)
-    return counters
-
-
-def _compare_doubtful(tallies: Sequence[Tally], start: int, stop: int) -> None:
-    """Compare the positions whose hashes are equal, as many of them at once as may be held."""
-    doubtful = [tally for tally in tallies if tally.doubtful]
-    rounds = max((tally.rounds for tally in doubtful), default=0)
-    for number in range(rounds):
-        for low, high in blocks(start, stop):
-            for tally in doubtful:
-                tally.gather(number, rounds, span(low, high))
-        for tally in doubtful:
-            tally.compare()
-
-
-def _blocks(
-    encoding: PositionEncoding, start: int, stop: int, lead: range
-) -> Iterator[tuple[Floats, Features, int]]:
-    """Yield positions, the values of some pairs there, and the number of the block's own ones."""
-    for low, high in blocks(start, stop, BLOCK // max(len(lead) * encoding.per_pair, 2)):
-        # One position more than the block, to compare its last one with its neighbour.
-        positions = span(low, min(high + 1, stop))
-        yield positions, encoding.values(positions, lead), high - low
+        hashes = np.concatenate(self.hashes)
+        self.hashes.clear()
+        if self.encoding.packs(self.fmt):
+            hashes.sort()
+            self.hashed += int((hashes[1:] != hashes[:-1]).sum()) + bool(hashes.size)
+        else:
+            positions = np.concatenate(self.positions)
+            self.positions.clear()
+            self.hashed += count_equal_hashes(self.encoding, self.fmt, hashes, positions)

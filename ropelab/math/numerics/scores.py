@@ -21,7 +21,6 @@ other.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -134,25 +133,10 @@ def unchanged(
     return round_to(here, fmt) == round_to(there, fmt)
 
 
-@dataclass(frozen=True)
-class ScoreSample:
-    """The exact scores of some draws at some positions, to compare rounded ones with."""
-
-    spectrum: Spectrum
-    draws: Draws
-    queries: Float[np.ndarray, " n"]
-    keys: Float[np.ndarray, " n"]
-
-    @cached_property
-    def exact(self) -> Float[np.ndarray, "draws n"]:
-        """The scores in float64."""
-        return scores(Chain(CastPlan(), self.spectrum), self.draws, self.queries, self.keys)
-
-    @np.errstate(invalid="ignore", over="ignore")
-    def rms_error(self, plan: CastPlan) -> float:
-        """Return the RMS error, in standard deviations of the scores; nan: overflow."""
-        ours = scores(Chain(plan, self.spectrum), self.draws, self.queries, self.keys)
-        return float(np.sqrt(np.mean((ours - self.exact) ** 2)))
+@np.errstate(invalid="ignore", over="ignore")
+def rms_error(rounded: Scores, exact: Scores) -> float:
+    """Return the RMS error, in standard deviations of the scores; nan: overflow."""
+    return float(np.sqrt(np.mean((rounded - exact) ** 2)))
 
 
 @dataclass(frozen=True)
@@ -202,14 +186,26 @@ def signals(
         ("aligned", "aligned", distances),
         ("random", "random", distances),
     )
+    found: list[tuple[Vectors, Scores, Scores, Scores]] = []
     for vectors, alignment, where in wanted:
         score, step = score_and_step(inv_freq, draw(count, len(inv_freq), alignment, seed), where)
+        found.append((vectors, score, step, np.abs(score)))
+    # The two vectors whose score changes most have scores of -step/2 and step/2.
+    step, width = np.full((1, 1), largest_step(inv_freq)), math.sqrt(2 * len(inv_freq))
+    found.append(("largest", -step / 2, step, np.full((1, 1), width)))
+    for vectors, score, step, scale in found:
+        size = float(np.median(np.abs(step)))
         for fmt in formats:
-            yield _signal(vectors, fmt, score, score + step, step, np.abs(score))
-    half = largest_step(inv_freq) / 2
-    score, width = np.full((1, 1), half), math.sqrt(2 * len(inv_freq))
-    for fmt in formats:
-        yield _signal("largest", fmt, -score, score, 2 * score, np.full((1, 1), width))
+            rounding = spacing(scale, fmt) / 2
+            yield Signal(
+                vectors,
+                fmt.name,
+                score_step=size,
+                rounding=float(np.median(rounding)),
+                step_to_rounding=float(np.median(np.abs(step) / rounding)),
+                unchanged_fraction=float(unchanged(score, score + step, fmt).mean()),
+                weight_change=math.expm1(size),
+            )
 
 
 def score_and_step(
@@ -229,24 +225,3 @@ def score_and_step(
 def largest_step(inv_freq: Float[np.ndarray, " pairs"]) -> float:
     """Return the largest change of a score of two vectors of length sqrt(d) over one token."""
     return math.sqrt(2 * len(inv_freq)) * float(np.abs(2 * np.sin(inv_freq / 2)).max())
-
-
-def _signal(
-    vectors: Vectors,
-    fmt: FloatFormat,
-    here: Scores,
-    there: Scores,
-    step: Scores,
-    scale: Scores,
-) -> Signal:
-    rounding = spacing(scale, fmt) / 2
-    size = float(np.median(np.abs(step)))
-    return Signal(
-        vectors,
-        fmt.name,
-        size,
-        float(np.median(rounding)),
-        float(np.median(np.abs(step) / rounding)),
-        float(unchanged(here, there, fmt).mean()),
-        math.expm1(size),
-    )

@@ -25,7 +25,7 @@ def test_every_preset_reads_back_from_its_label_and_names_its_source(preset):
 def test_all_sets_every_stage_and_later_parts_win():
     plan = parse_cast("all=bfloat16, position=float32")
     assert plan.position == FORMATS["float32"]
-    assert all(plan.format_of(stage) == FORMATS["bfloat16"] for stage in STAGES[1:])
+    assert all(getattr(plan, stage) == FORMATS["bfloat16"] for stage in STAGES[1:])
 
 
 def test_alone_and_everything_differ_from_exact_in_what_they_name():

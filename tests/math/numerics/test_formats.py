@@ -136,7 +136,8 @@ def test_rounding_once_differs_from_torch_casting_float64_to_float16_twice():
 )
 def test_derived_facts_equal_torch_finfo(name):
     fmt, info = FORMATS[name], torch.finfo(getattr(torch, name))
-    assert (fmt.bits, fmt.epsilon, fmt.largest) == (info.bits, info.eps, info.max)
+    assert (fmt.exponent_bits + fmt.precision, fmt.epsilon) == (info.bits, info.eps)
+    assert fmt.largest == info.max
     assert fmt.smallest_normal == info.smallest_normal
 
 
@@ -152,7 +153,6 @@ def test_derived_facts_equal_torch_finfo(name):
 )
 def test_integers_are_exact_up_to_two_to_the_precision(name, integers):
     fmt = FORMATS[name]
-    assert fmt.exact_integers == integers
     values = np.arange(integers + 2, dtype=np.float64)
     same(round_to(values, fmt)[:-1], values[:-1])
     assert round_to(values, fmt)[-1] != values[-1]

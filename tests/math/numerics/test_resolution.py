@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics import distinct, resolution
-from ropelab.math.numerics.casts import CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics import distinct
+from ropelab.math.numerics.casts import EXACT, CastPlan, alone, everything, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
 from ropelab.math.numerics.formats import FORMATS, round_to, spacing
-from ropelab.math.numerics.resolution import take_census
+from ropelab.math.numerics.resolution import count_distinct, take_census
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 FOUND = [FORMATS[name] for name in NAMES]
@@ -92,8 +92,7 @@ def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset,
     table = chain.angles(span(offset, offset + length)).view(np.int64)
     expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
     assert count_angles(chain, offset, length) in (None, expected)
-    encoding = PositionEncoding(chain, "angle", range(8))
-    assert resolution.count_distinct(encoding, [FORMATS["float64"]], offset, length) == [expected]
+    assert count_distinct(chain, [EXACT], offset, length) == {EXACT: expected}
 
 
 def test_coarse_angles_are_counted_by_their_steps():
@@ -105,8 +104,8 @@ def test_coarse_angles_are_counted_by_their_steps():
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     encoding = ENCODINGS["rope vector"]
     monkeypatch.setattr(distinct, "mixed", lambda keys, seed=None: np.zeros_like(keys[0]))
-    positions = np.arange(500)
-    same_hash = np.zeros_like(positions)
+    positions = span(0, 500)
+    same_hash = np.zeros(500, dtype=np.int64)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(encoding, FORMATS[name], 0, 500)
         assert (

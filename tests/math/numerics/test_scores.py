@@ -10,9 +10,9 @@ from ropelab.math.numerics.casts import CastPlan, alone, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
-    ScoreSample,
     draw,
     earlier_keys,
+    rms_error,
     sample_positions,
     score_steps,
     scores,
@@ -81,8 +81,11 @@ def test_shifts_show_rounded_positions_but_not_a_rounded_frequency():
     assert np.abs(errors["inv_freq"]).max() < 1e-9
     assert np.abs(errors["position"][0]).max() < 1e-9  # integers up to 256 are exact
     assert np.abs(errors["position"][1]).max() > 0.01
-    sample = ScoreSample(spectrum, draws, QUERIES, KEYS)
-    assert sample.rms_error(alone("inv_freq", FORMATS["bfloat16"])) > 0.01
+    exact, rounded = (
+        scores(Chain(plan, spectrum), draws, QUERIES, KEYS)
+        for plan in (CastPlan(), alone("inv_freq", FORMATS["bfloat16"]))
+    )
+    assert rms_error(rounded, exact) > 0.01
 
 
 def test_exact_scores_do_not_depend_on_the_shift():
