@@ -98,6 +98,7 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     cells = resolution.assign(cell=[_percent(value) for value in share])
     formats = [name for name in resolution["format"].unique() if name != "float64"]
     wide = cells.pivot(index=["scheme", "channel"], columns="format", values="cell")[formats]
+    # A pivot sorts its rows; the order of the config is restored.
     order = pd.MultiIndex.from_frame(resolution[["scheme", "channel"]].drop_duplicates())
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
 

@@ -187,6 +187,7 @@ def encoding_tables(
                         "fraction": count / neighbours,
                     }
                     collisions.append(key | octave)
+    # Distance 0 too: a key that equals its query is where a score changes least.
     distances = np.append(0, powers_below(length))
     found = signals(spectrum.inv_freq, stored, distances, config.draws, config.seed)
     tables = {

@@ -133,6 +133,7 @@ def stage_cells(config: PrecisionConfig) -> list[Piece]:
             needs=needs(config.length * pairs * each, held, drawn),
         )
         found.append(cell)
+    # Further lengths say from where float32 is wrong; an implementation has an answer of its own.
     named = implementations(config)
     for length in () if named else config.long_lengths:
         bounds = length / STRETCH
@@ -292,9 +293,11 @@ def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     found = entries(config)
     labels = [entry.plan.label for entry in found]
     keys = pd.DataFrame(found).assign(plan=labels, length=config.length, offset=config.offset)
+    # Plans are many to one: a repair may be an implementation, or another one's repair.
     casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
     if "long" in measured:
         casts = pd.concat([casts, measured["long"]], ignore_index=True)
+    # A repair has no curve of its own: it would hide the implementation's.
     shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
     shown = shown.loc[shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]]
     growth = shown.merge(measured["growth"], on="phase", how="left").drop(columns="phase")

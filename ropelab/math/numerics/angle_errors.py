@@ -64,11 +64,7 @@ def wrapped(error: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 
 
 def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
-    """Return the worst error in each octave [2^k, 2^(k+1)) of positions that the range touches.
-
-    Args:
-        offset, length: the positions offset .. offset + length - 1.
-    """
+    """Return the worst error in each octave [2^k, 2^(k+1)) of offset .. offset + length - 1."""
     limit = first_overflow(chain, offset, length)
     ranges = list(octaves(offset, offset + length))
     lost = [o for o in ranges if limit is not None and limit < o[1]]
@@ -177,11 +173,7 @@ def _improved(
 
 @np.errstate(invalid="ignore", over="ignore")
 def worst_table_error(chain: Chain, found: Sequence[Worst]) -> float:
-    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan: overflow.
-
-    Args:
-        found: the worst angle errors of consecutive ranges, as worst_by_octave gives them.
-    """
+    """Return the largest |stored - exact| of any cos or sin, up to `WITHIN`; nan: overflow."""
     if any(octave.overflowed for octave in found):
         return math.nan
     parts = [list(blocks(octave.start, octave.stop, STRETCH)) for octave in found]

@@ -65,19 +65,6 @@ class Spectrum:
         return self.inv_freq * np.power(self.base, self.exponents)
 
 
-def float32_pow(spectrum: Spectrum) -> Float[np.ndarray, " pairs"]:
-    """Return 1 / base^(2i/d), each step rounded to float32."""
-    if spectrum.base is None:
-        return spectrum.inv_freq
-    exponents = round_to(spectrum.exponents, _FLOAT32)
-    base = round_to(np.array(spectrum.base), _FLOAT32)
-    power = round_to(np.power(base, exponents), _FLOAT32)
-    unscaled = np.power(spectrum.base, -spectrum.exponents)
-    ours = round_to(1 / power, _FLOAT32)
-    # A scaled frequency inherits the relative error of the unscaled one.
-    return np.where(ours == unscaled, spectrum.inv_freq, spectrum.inv_freq * (ours / unscaled))
-
-
 @dataclass(frozen=True)
 class Chain:
     """One plan on one spectrum. Positions are whole numbers in float64; pairs are indices."""
@@ -88,8 +75,16 @@ class Chain:
     @cached_property
     def inv_freq(self) -> Float[np.ndarray, " pairs"]:
         """The frequencies as stored."""
-        exact = self.spectrum.inv_freq
-        computed = float32_pow(self.spectrum) if self.plan.frequencies == "float32_pow" else exact
+        spectrum, computed = self.spectrum, self.spectrum.inv_freq
+        if self.plan.frequencies == "float32_pow" and spectrum.base is not None:
+            # 1 / base^(2i/d), each step rounded to float32.
+            exponents = round_to(spectrum.exponents, _FLOAT32)
+            base = round_to(np.array(spectrum.base), _FLOAT32)
+            ours = round_to(1 / round_to(np.power(base, exponents), _FLOAT32), _FLOAT32)
+            unscaled = np.power(spectrum.base, -spectrum.exponents)
+            # A scaled frequency inherits the relative error of the unscaled one. Where there is
+            # none, the quotient of two powers would add its own.
+            computed = np.where(ours == unscaled, computed, computed * (ours / unscaled))
         return round_to(computed, self.plan.inv_freq)
 
     @property
@@ -150,11 +145,8 @@ class Chain:
         self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
     ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
         """Return cos and sin as stored."""
-        angles = self.angles(positions, pairs)
-        return (
-            round_to(np.cos(angles), self.plan.table),
-            round_to(np.sin(angles), self.plan.table),
-        )
+        angles, table = self.angles(positions, pairs), self.plan.table
+        return round_to(np.cos(angles), table), round_to(np.sin(angles), table)
 
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:

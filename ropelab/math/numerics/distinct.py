@@ -76,15 +76,24 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     midway = midway_values(fmt, float(rotating.min()), float(rotating.max()) * (last + 1))
     if 3 * WORTH * int(np.searchsorted(midway, rotating * last).sum()) > length * rotating.size:
         return None
-    changes = [_steps(chain, pair, midway, offset, last) for pair in range(chain.spectrum.pairs)]
+    changes = [np.empty(0)]
+    for pair in np.flatnonzero(chain.inv_freq).tolist():
+        theta = float(chain.inv_freq[pair])
+        low, high = np.searchsorted(midway, [theta * (offset - 1), theta * (last + 1)])
+        # The quotient may be off by a rounding, so the positions beside it are tried too.
+        near = np.floor(midway[low:high] / theta)
+        places = np.unique(np.concatenate((near - 1, near, near + 1)))
+        places = places[(places >= offset) & (places < last)]
+        pairs = slice(pair, pair + 1)
+        # Compared by their bits, for nan equals nan there.
+        here, there = (chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1))
+        changes.append(places[here != there])
     return 1 + np.unique(np.concatenate(changes)).size
 
 
 def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np.ndarray, " n"]:
-    """Return the midpoints of neighbouring values of a format from `smallest` to `largest`.
-
-    Ascending; some beyond either end are among them.
-    """
+    """Return, ascending, the midpoints of neighbouring values from `smallest` to `largest`."""
+    # Some beyond either end are among them: whole binades are listed.
     step = 2.0 ** (1 - fmt.precision)
     fractions = np.arange(2 ** (fmt.precision - 1)) * step + step / 2
     lowest = max(fmt.min_exponent, math.floor(math.log2(smallest)) - 1)
@@ -94,23 +103,6 @@ def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np
     if lowest > fmt.min_exponent:
         return normal
     return np.concatenate((np.ldexp(fractions, fmt.min_exponent), normal))
-
-
-def _steps(
-    chain: Chain, pair: int, midway: Float[np.ndarray, " n"], offset: int, last: int
-) -> Float[np.ndarray, " k"]:
-    """Return the positions m, offset <= m < last, after which a pair stores another angle."""
-    theta = float(chain.inv_freq[pair])
-    if theta == 0:
-        return np.empty(0)
-    low, high = np.searchsorted(midway, [theta * (offset - 1), theta * (last + 1)])
-    # The quotient may be off by a rounding, so the positions beside it are tried too.
-    near = np.floor(midway[low:high] / theta)
-    places = np.unique(np.concatenate((near - 1, near, near + 1)))
-    places = places[(places >= offset) & (places < last)]
-    pairs = slice(pair, pair + 1)
-    here, there = (chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1))
-    return places[here != there]
 
 
 def keys_of(

@@ -135,16 +135,15 @@ def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, 
 
     At zero and among subnormals it is the smallest subnormal. No meaning for infinities and NaN.
     """
-    shift = 1 - fmt.precision
     if fmt.precision == 53:
         return np.nextafter(np.abs(x), math.inf) - np.abs(x)
     bits = _binade(x, fmt)
-    bits += shift << _FRACTION_BITS
+    bits += (1 - fmt.precision) << _FRACTION_BITS
     return bits.view(np.float64)
 
 
 def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
-    """The bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
+    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
 
     e is clamped to run from the smallest normal to one above the largest finite value.
     """

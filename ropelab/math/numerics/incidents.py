@@ -70,10 +70,6 @@ def _angle(chain: Chain, position: int, pair: int) -> float:
     return float(chain.angles(span(position, position + 1))[pair, 0])
 
 
-def _position_step(of: Incident, position: int) -> float:
-    return float(spacing(np.array(float(position)), of.chain.plan.position))
-
-
 def _census(of: Incident) -> Census:
     encoding = PositionEncoding(of.chain, "vector", range(of.chain.spectrum.pairs))
     return take_census(encoding, [of.chain.plan.table], of.offset, of.length)[0]
@@ -92,7 +88,7 @@ def _max_phase_error(of: Incident) -> float:
 # Measure -> its value for an incident, at a position and a pair; in the file, its meaning.
 MEASURES: dict[str, Callable[..., float]] = {
     "stored_position": lambda of, at: float(of.chain.positions(span(at, at + 1))[0]),
-    "position_step": _position_step,
+    "position_step": lambda of, at: float(spacing(span(at, at + 1), of.chain.plan.position)[0]),
     "stored_angle": lambda of, *at: _angle(of.chain, *at),
     "exact_angle": lambda of, *at: _angle(of.exact, *at),
     "exact_cos": lambda of, *at: float(np.cos(_angle(of.exact, *at))),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, blocks, octaves, span
@@ -64,12 +64,12 @@ def take_census(
         neighbours: if False, collisions are not counted (0), only distinct encodings: quicker.
     """
     stop = offset + length
-    proved = [proves_distinct(encoding, fmt, offset, length) for fmt in formats]
     edges = [*(start for start, _ in octaves(offset, stop)), stop]
     counters = [
-        _Counter(encoding, fmt, edges, np.zeros(len(edges) - 1, dtype=np.int64)) for fmt in formats
+        _Counter(encoding, fmt, edges, proves_distinct(encoding, fmt, offset, length))
+        for fmt in formats
     ]
-    doubtful = [each for each, sure in zip(counters, proved, strict=True) if not sure]
+    doubtful = [counter for counter in counters if not counter.proved]
     leading = max((encoding.leading(each.fmt) for each in doubtful), key=len, default=range(0))
     # Distinct angles follow from their collisions, as those of a single number mostly do.
     hashed = encoding.component != "angle"
@@ -92,7 +92,7 @@ def take_census(
         for counter in doubtful:
             counter.close_share()
     advance(0 if doubtful else 1)
-    return [each.census(sure) for each, sure in zip(counters, proved, strict=True)]
+    return [counter.census() for counter in counters]
 
 
 def count_distinct(
@@ -115,7 +115,8 @@ def count_distinct(
 class _Counter:
     """The running counts of one format.
 
-    edges: the bounds of the octaves that the range touches, and the collisions in each.
+    edges: the bounds of the octaves that the range touches.
+    proved: no two positions collide, so nothing need be counted.
     hashed: distinct encodings in the shares that are finished.
     rising, falling: so far, each number was at least, or at most, the one before it.
     """
@@ -123,7 +124,7 @@ class _Counter:
     encoding: PositionEncoding
     fmt: FloatFormat
     edges: Sequence[int]
-    collisions: Int[np.ndarray, " octaves"]
+    proved: bool
     first_collision: int | None = None
     hashed: int = 0
     rising: bool = True
@@ -131,14 +132,17 @@ class _Counter:
     hashes: list[Int[np.ndarray, " n"]] = field(default_factory=list)
     positions: list[Floats] = field(default_factory=list)
 
-    def census(self, proved: bool) -> Census:
-        """Return the counts; `proved`: no two positions collide."""
+    def __post_init__(self) -> None:
+        self.collisions = np.zeros(len(self.edges) - 1, dtype=np.int64)
+
+    def census(self) -> Census:
+        """Return the counts."""
         length, collisions = self.edges[-1] - self.edges[0], self.collisions.tolist()
         # Rounding keeps the order of numbers, so of a monotone number only neighbours can be equal;
         # stored angles only ever grow with the position.
         monotone = self.encoding.single and (self.rising or self.falling)
         distinct = self.hashed
-        if proved:
+        if self.proved:
             distinct = length
         elif monotone or self.encoding.component == "angle":
             distinct = length - sum(collisions)
@@ -153,36 +157,31 @@ class _Counter:
 
     def compare(self, positions: Floats, keys: Keys, number: Floats) -> None:
         """Note which positions but the last collide with the next; `number`: before rounding."""
-        if self.encoding.single and (self.rising or self.falling):
+        encoding = self.encoding
+        if encoding.single and (self.rising or self.falling):
             self.rising &= bool((number[1:] >= number[:-1]).all())
             self.falling &= bool((number[1:] <= number[:-1]).all())
-        equal = self._equal(positions, keys)
-        if equal.any():
-            colliding = positions[:-1][equal]
-            if self.first_collision is None:
-                self.first_collision = int(colliding[0])
-            self.collisions += np.diff(np.searchsorted(colliding, self.edges))
-
-    def _equal(self, positions: Floats, keys: Keys) -> Bool[np.ndarray, " n-1"]:
-        """Return for each position but the last whether its whole encoding equals the next one."""
-        equal: Bool[np.ndarray, " n-1"] = (keys[:, 1:] == keys[:, :-1]).all(0)
-        rest = self.encoding.pairs[len(self.encoding.leading(self.fmt)) :]
-        if not rest or not equal.any():
-            return equal
+        equal = (keys[:, 1:] == keys[:, :-1]).all(0)
+        if not equal.any():
+            return
         # Where even the stored positions are equal (bits, for nan), everything after them is.
-        stored = self.encoding.chain.positions(positions).view(np.int64)
+        stored = encoding.chain.positions(positions).view(np.int64)
         doubtful = np.flatnonzero(equal & (stored[1:] != stored[:-1]))
+        rest = encoding.pairs[len(encoding.leading(self.fmt)) :]
         while rest and doubtful.size:
             # Each position is computed once, also where it is both a neighbour and has one.
             needed = np.union1d(doubtful, doubtful + 1)
             size = max(BLOCK // needed.size, 1)
             pairs, rest = rest[:size], rest[size:]
-            found = keys_of(self.encoding.values(positions[needed], pairs), self.fmt)
+            found = keys_of(encoding.values(positions[needed], pairs), self.fmt)
             at = np.searchsorted(needed, doubtful)
             same = (found[:, at] == found[:, at + 1]).all(0)
             equal[doubtful[~same]] = False
             doubtful = doubtful[same]
-        return equal
+        colliding = positions[:-1][equal]
+        if colliding.size and self.first_collision is None:
+            self.first_collision = int(colliding[0])
+        self.collisions += np.diff(np.searchsorted(colliding, self.edges))
 
     def hold(self, positions: Floats, keys: Keys, share: int, shares: int) -> None:
         """Hash some positions and keep those of a share."""

@@ -181,14 +181,12 @@ def signals(
         distances: whole numbers of tokens, from each of which one more is taken.
         count: how many queries and keys are drawn.
     """
-    wanted: tuple[tuple[Vectors, Alignment, Float[np.ndarray, distances]], ...] = (
-        ("aligned at 0", "aligned", np.zeros(1)),
-        ("aligned", "aligned", distances),
-        ("random", "random", distances),
-    )
     found: list[tuple[Vectors, Scores, Scores, Scores]] = []
-    for vectors, alignment, where in wanted:
-        score, step = score_and_step(inv_freq, draw(count, len(inv_freq), alignment, seed), where)
+    wanted: dict[Vectors, Float[np.ndarray, distances]]
+    wanted = {"aligned at 0": np.zeros(1), "aligned": distances, "random": distances}
+    for vectors, where in wanted.items():
+        drawn = draw(count, len(inv_freq), "random" if vectors == "random" else "aligned", seed)
+        score, step = score_and_step(inv_freq, drawn, where)
         found.append((vectors, score, step, np.abs(score)))
     # The two vectors whose score changes most have scores of -step/2 and step/2.
     step, width = np.full((1, 1), largest_step(inv_freq)), math.sqrt(2 * len(inv_freq))

@@ -22,7 +22,7 @@ HALF = Fraction(1, 2)
 
 
 def exact(position, period, component):
-    """What tells a code from another: the angle in turns, up to what the component does not see."""
+    """The angle in turns, up to the difference that the component does not see."""
     turns = (position / period) % 1
     if component == "cos":
         return min(turns, (-turns) % 1)

@@ -1,4 +1,4 @@
-"""What one token changes in a score, against mpmath, singular values and torch's softmax."""
+"""The change of a score over one token, against mpmath, singular values and torch's softmax."""
 
 import math
 
