@@ -38,7 +38,6 @@ class BaseEmpiricalConfig(ShapedConfig):
     train_len: TrainLen = 256
     tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
         ("text", "copy", "recall"),
-        min_length=1,
         description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
     )
     heads: Heads = 1
@@ -55,6 +54,8 @@ class BaseEmpiricalConfig(ShapedConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
+        if not self.tasks:
+            raise ValueError("tasks must name at least one of text, copy, recall")
         return self
 
     @property

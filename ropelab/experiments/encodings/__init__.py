@@ -41,7 +41,6 @@ class EncodingsConfig(ShapedConfig):
     )
     tasks: Annotated[tuple[Literal["text", "copy"], ...], AsList] = Field(
         ("text", "copy"),
-        min_length=1,
         description="what is measured: text, copy (symbols among symbols)",
     )
     tokens_per_step: TokensPerStep = 4096
@@ -61,6 +60,8 @@ class EncodingsConfig(ShapedConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
+        if not self.tasks:
+            raise ValueError("tasks must name at least one of text, copy")
         for name in self.encodings:
             least = ENCODINGS[name].least_head_dim
             if self.head_dim < least:

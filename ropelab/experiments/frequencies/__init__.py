@@ -57,7 +57,6 @@ class FrequenciesConfig(ShapedConfig):
     test_len: TestLen = 512
     schemes: Names = Field(
         SCHEMES,
-        min_length=1,
         description="frequencies to train with: one(period=...), spaced(n=..., uniform=...), "
         "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
         "other change of frequencies; the first is what the others are compared with",
@@ -69,7 +68,6 @@ class FrequenciesConfig(ShapedConfig):
     )
     tasks: Annotated[tuple[Literal["text", "copy", "nearer"], ...], AsList] = Field(
         ("text", "copy", "nearer"),
-        min_length=1,
         description="what is measured: text, copy (symbols among symbols), nearer (the nearer of "
         "two values)",
     )
@@ -84,6 +82,10 @@ class FrequenciesConfig(ShapedConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
+        if not self.tasks:
+            raise ValueError("tasks must name at least one of text, copy, nearer")
+        if not self.schemes:
+            raise ValueError("schemes must name at least one change of frequencies, as unscaled")
         if self.bands and self.head_dim < 2 * 3:
             raise ValueError(
                 f"head_dim must be at least 6 for three bands of pairs, got {self.head_dim}"
