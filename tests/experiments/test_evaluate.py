@@ -11,12 +11,11 @@ import ropelab
 from ropelab.cli import app as cli
 from ropelab.errors import InputError
 from ropelab.experiments.evaluate import EvaluateConfig, results
-from ropelab.experiments.evaluate.results import advise, model_table, recommendation
+from ropelab.experiments.evaluate.results import model_table, recommendation
 from ropelab.lab import Lab
 from ropelab.models.released import forward
 from ropelab.models.tasks import cells, grid
-from ropelab.models.tasks.comparing import ABOUT, pairs_of
-from ropelab.models.tasks.tables import BUCKET, NLL, losses
+from ropelab.models.tasks.tables import ABOUT, BUCKET, NLL, losses, pairs_of
 from ropelab.runs.cell import Context
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
@@ -96,7 +95,7 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     assert set(copies["status"]) == {"undecidable"}
     assert set(copies["context_tokens"]) == {64}
     assert not tables["comparisons"]["metric"].str.startswith("copy").any()
-    assert "Whether it copies is undecidable" in results.answer(tables)
+    assert "never copies inside 64 tokens, which is undecidable" in results.answer(tables)
     assert not any(name.startswith("copy") for name in draw(tables))
 
 
@@ -199,7 +198,7 @@ def advised(config, **rows):
         "comparisons": compared(pairs, ABOUT),
     }
     tables = {name: table.assign(train_len_tokens=64) for name, table in tables.items()}
-    return advise("text", config, tables), tables
+    return recommendation(config, tables).iloc[0], tables
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,9 @@ def advised(config, **rows):
 def test_the_best_row_is_advised_if_it_is_told_from_the_model_as_shipped(
     rows, status, best, alike, config
 ):
-    advice, _ = advised(config(methods="yarn(factor=1)"), as_shipped=(2.0, 3.0), **rows)
+    advice, _ = advised(
+        config(methods="yarn(factor=1)", tasks="text"), as_shipped=(2.0, 3.0), **rows
+    )
     found = {advice.best, *filter(None, advice.alike.split(", "))}
     assert advice.status == status
     assert found == {best, *filter(None, [alike])}
@@ -230,10 +231,10 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     tables["recommendation"] = recommendation(asked, tables)
     tables["model"] = model_table(asked)
     said = results.answer(tables)
-    assert said.startswith("For 256 tokens: yarn reads text best, -0.4")
-    assert " nats per byte against the model as shipped" in said
-    assert "Where it is not needed yarn costs +0.1" in said
-    assert f"ropelab emit --from {asked.model} --context 256 --method yarn" in said
+    assert said.startswith("At 256 tokens yarn reads text best, -0.4")
+    assert " nats per byte against the unmodified model" in said
+    assert "in short contexts yarn costs +0.1" in said
+    assert said.endswith(f"`ropelab emit --from {asked.model} --context 256 --method yarn`.")
 
 
 # Refusals and estimates
@@ -245,7 +246,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
         ({"train_len": 128}, "unknown key 'train_len'"),
         ({"seeds": "0,1"}, "unknown key 'seeds'"),
         ({"model": ""}, "name a model: its folder, or its id"),
-        ({"methods": "drope"}, "cannot be read by drope, which trains or searches"),
+        ({"methods": "drope"}, "cannot be evaluated under drope, which trains or searches"),
         ({"context": 32}, r"context must be at least the model's trained length \(64\), got 32"),
         ({"tasks": "hiden"}, "unknown tasks 'hiden'; did you mean 'hidden'"),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),

@@ -1,17 +1,16 @@
 """A trained model with a cache, with earlier tokens shuffled, and with positions moved."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, causal_mask, norm
-from ropelab.models.tasks.cells import Trial
 from ropelab.models.tasks.readers import Reader, defined_length
-from ropelab.runs.cell import Advance, Supply
+from ropelab.models.tasks.trial import Trial
+from ropelab.runs.cell import Advance
 
 # Texts on which caches and shuffled orders are tried.
 TEXTS = 4
@@ -21,24 +20,17 @@ SHUFFLES = 8
 DECODED = 16
 
 
-@dataclass(frozen=True)
-class Behaviour:
+@dataclass(frozen=True, kw_only=True)
+class Behaviour(Trial):
     """Observe a model on the first texts or sequences of a task, at the trained length."""
 
+    name: str = "behaviour"
     task: Trial
     length: int
-    name: ClassVar[str] = "behaviour"
-    version: ClassVar[int] = 1
-    steps: ClassVar[int] = 1
-    searched: ClassVar[tuple[()]] = ()
 
     @property
     def key(self) -> dict[str, Any]:
         return {"task": self.task.key, "length": self.length}
-
-    @property
-    def supplies(self) -> tuple[Supply, ...]:
-        return self.task.supplies
 
     @property
     def windows(self) -> list[tuple[int, int]]:
@@ -47,15 +39,12 @@ class Behaviour:
     def measure(
         self, model: LanguageModel, reader: Reader, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """`behaviour`: one row."""
-        advance(1)
+        """Return `behaviour`: one row."""
+        advance(self.steps)
         return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
 
     def examples(self, count: int, length: int) -> Tensor:
         return self.task.examples(count, length)
-
-    def search_loss(self, model: Readable, reader: Reader) -> float:
-        return self.task.search_loss(model, reader)
 
 
 @torch.inference_mode()

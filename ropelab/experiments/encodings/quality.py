@@ -75,7 +75,13 @@ def questions(config: EncodingsConfig) -> list[Asked]:
 def observations(config: EncodingsConfig) -> list[Asked]:
     """Return every model, observed on the sequences of every task."""
     asked = questions(config)
-    return [replace(each, trial=Behaviour(each.trial, config.train_len)) for each in asked]
+    return [
+        replace(
+            each,
+            trial=Behaviour(task=each.trial, corpus=each.trial.corpus, length=config.train_len),
+        )
+        for each in asked
+    ]
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.models.tasks.config import Depths, On, check_depths
+from ropelab.models.tasks.config import CorpusPath, Depths, On, check_depths
 from ropelab.runs.config import AsList, Config, Count, Names
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EvaluateConfig(Config):
     )
     methods: Names = Field(
         DEFAULT_METHODS,
-        description="methods that need no training and no search, with their knobs, such as "
+        description="methods that need no training and no search, with their parameters, such as "
         "yarn(beta_fast=8); as_shipped, the model as its configuration has it, is always measured",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
@@ -62,11 +62,9 @@ class EvaluateConfig(Config):
     documents: Count = Field(10, description="documents the text is measured on")
     sequences: Count = Field(2, description="sequences per distance or depth, and context")
     depths: Depths = (0, 25, 50, 75, 100)
-    corpus: str = Field(
-        "", description="text file or folder to use; empty: the standard library of this Python"
-    )
+    corpus: CorpusPath = ""
     packed: bool = Field(
-        False, description="put documents one after another and cut them, instead of their heads"
+        False, description="join documents one after another and cut them, instead of their heads"
     )
     bos: Literal["auto", "yes", "no"] = Field(
         "auto",
@@ -118,18 +116,19 @@ class EvaluateConfig(Config):
         for method in self.parsed_methods():
             if not isinstance(method, Reading) or method.recalibration:
                 raise ValueError(
-                    f"a released model cannot be read by {method.label}, which trains or searches"
+                    f"a released model cannot be evaluated under {method.label}, which trains or "
+                    "searches"
                 )
         return self
 
     def changed(self) -> dict[str, Any]:
-        """The fields whose values differ from the defaults, a length that was filled in too."""
+        """Return the fields whose values differ from the defaults, and any length filled in."""
         fields = type(self).model_fields
         kept = self.model_dump(mode="json")
         return {n: v for n, v in kept.items() if getattr(self, n) != fields[n].default}
 
     def asks(self, question: str) -> str:
-        """The question with the lengths of the model and of this config."""
+        """Return the question with the lengths of the model and of this config."""
         return (
             f"My model was trained at {self.train_len} tokens: what happens at {self.context} with "
             "PI, NTK, YaRN?"
@@ -141,19 +140,16 @@ class EvaluateConfig(Config):
 
     @cached_property
     def facts(self) -> "ModelFacts":
-        """The facts of the model's configuration."""
         from ropelab.models.released.facts import facts_of
 
         return facts_of(self.model)
 
     @property
     def train_len(self) -> int:
-        """The model's trained length, in tokens."""
         return self.facts.train_len
 
     @property
     def longest(self) -> int:
-        """The longest context, in tokens."""
         return self.context
 
     @property
@@ -163,31 +159,30 @@ class EvaluateConfig(Config):
         return claimed if claimed < self.context else self.train_len
 
     def geometry(self) -> "Geometry":
-        """The geometry that the model was trained with."""
         return self.facts.geometry()
 
     def parsed_methods(self) -> "tuple[Method, ...]":
-        """The methods, each once, in their order."""
+        """Return the methods, each once, in their order."""
         from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.context)
 
     def reference(self) -> "ModelRef":
-        """The model as its files are now."""
+        """Return the model as its files are now."""
         from ropelab.models.released.model import ModelRef
 
         spread = None if self.device_map == "none" else self.device_map
         return ModelRef.at(self.model, self.dtype, self.device, spread)
 
     def corpus_at(self) -> "TokenText":
-        """The corpus in the model's tokens."""
+        """Return the corpus in the model's tokens."""
         from ropelab.models.tasks.tokens import TokenText
 
         return TokenText.of(self.corpus, self.model, self.bos, self.packed)
 
 
 def _checkpoint_dtype(model: str) -> str:
-    """The number format that the configuration names, `auto` where it names none of ours."""
+    """Return the number format that the configuration names, `auto` if it names none of ours."""
     from ropelab.models.released.loading import configuration
 
     named = str(getattr(configuration(Path(model)), "dtype", None)).removeprefix("torch.")

@@ -1,91 +1,114 @@
 """Cells, tables, the recommendation, answer and summary.
 
-model          what the configuration says about positions, and the number format of the weights
-recommendation which row to use at the tested length, for text and for each kind of retrieval
-               (the other tables: see `ropelab.models.tasks.comparing`)
+model          the configuration as far as it is about positions, and the number format of weights
+recommendation the row to use at the tested length, for text and for each kind of retrieval
+               (the other tables: see `ropelab.models.tasks.tables`)
 
-A task that the model does not do as shipped inside its trained length is not done beyond it: its
+A task that the unmodified model does not do inside its trained length is not done beyond it: its
 status is `undecidable`, and no methods are compared on it.
 """
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.experiments.evaluate.rows import evaluations
+from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.cells import UNDECIDABLE, Asked, collected, is_found
-from ropelab.models.tasks.comparing import ABOUT, KEYS, by_label, pairs_of, tables_of
-from ropelab.models.tasks.needles import Needles
+from ropelab.models.tasks.cells import UNDECIDABLE, Asked, Checked, collected, is_found
 from ropelab.models.tasks.plans import beyond_training
-from ropelab.models.tasks.tables import NLL
-from ropelab.models.tasks.text import Texts
+from ropelab.models.tasks.readers import Reader, Sliding, Under, Unmodified
+from ropelab.models.tasks.tables import DOES, KEYS, NLL, OK, ROW, by_label, tables_of_tasks
+from ropelab.models.tasks.tables import sentences as sentences_of
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import Pair, compared, said
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
-from ropelab.runs.tables import Tables
+from ropelab.runs.tables import Tables, in_longest_context
 
-# The best row is better than as shipped; it is the model as shipped; it is not distinguishable from
-# it. A fourth status is UNDECIDABLE.
+# The best row is better than the unmodified model; it is the unmodified model; the two are
+# indistinguishable. A fourth status is UNDECIDABLE.
 BETTER, KEPT, OPEN = "better", "as_shipped", "open"
-DOES = {
-    "text": "reads text",
-    "copy": "copies",
-    "hidden": "finds symbols in text",
-    "recall": "looks up keys",
-    "nearer": "tells the nearer of two values",
-    "passkey": "finds the pass key",
-    "multiquery": "finds several keys",
-}
+# The recommendation of a task. best: the label of the best row; value: its loss (nats per byte) or
+# the share that it finds; shipped, window: those of the unmodified model and of the sliding window;
+# difference: best minus unmodified; alike: labels indistinguishable from the best; emit: the
+# command that writes the best one's configuration.
+ADVICE = [
+    *("task", "status", "at_tokens", "best", "value", "shipped", "difference", "ci_low"),
+    *("ci_high", "alike", "window", "emit"),
+]
 
 
 def check(config: EvaluateConfig) -> None:
     """Raise InputError for a corpus that is too short, or more memory than --limit-memory."""
     config.reference().check_memory(config.limit_memory, config.context)
     for task in config.tasks:
-        asked = beyond_training(config, task, config.depths)
-        if isinstance(asked, Texts):
-            asked.corpus.documents(asked.length + 1, asked.documents)
-        elif isinstance(asked, Needles):
-            for context in asked.contexts:
-                asked.needle(context, 0)
+        beyond_training(config, task, config.depths).check()
 
 
 def cells(config: EvaluateConfig) -> list[Asked]:
-    """Every task in every mode."""
+    """Return every task in every mode."""
     return [cell for task in config.tasks for cell in evaluations(config, task)]
+
+
+def rows(config: EvaluateConfig) -> list[tuple[str, float, Reader]]:
+    """Return method, factor and mode: unmodified first, the sliding window last."""
+    # Where the checkpoint scales nothing, unscaled is the same, and is measured once.
+    same = UNSCALED.label if config.facts.rope_type == "default" else None
+    unmodified, geometry = Unmodified(), config.geometry()
+    methods = [
+        (each.label, each.reach, unmodified if each.label == same else Under(each, geometry))
+        for each in config.parsed_methods()
+    ]
+    window = Sliding(unmodified, config.window)
+    return [(AS_SHIPPED, 1.0, unmodified), *methods, (WINDOW, 1.0, window)]
+
+
+def evaluations(config: EvaluateConfig, task: str) -> list[Asked]:
+    """Return a task in every mode; each starts from the check of the model, and from a probe."""
+    model, trial = config.reference(), beyond_training(config, task, config.depths)
+    checked = Checked(
+        subject=model,
+        readers=tuple(dict.fromkeys(reader for _, _, reader in rows(config))),
+        train_len=config.train_len,
+        longest=config.context,
+        limit_memory=config.limit_memory,
+    )
+    asked = partial(Asked, subject=model, checked=checked)
+    probe, found = None, []
+    for method, factor, reader in rows(config):
+        # Nothing is drawn and nothing tuned: there is one seed, and one arm.
+        labels = tuple(zip(ROW, (method, factor, 0, "zero_shot"), strict=True))
+        easy = trial.inside(config.train_len)
+        if method == AS_SHIPPED and easy is not None:
+            probe = asked(trial=easy, reader=reader, labels=labels)
+        each = trial.at_the_end(config.context) if method == WINDOW else trial
+        cell = asked(trial=each, reader=reader, labels=labels, probe=probe)
+        # At the trained length an unmodified probe of pass keys is all of the task.
+        found.append(probe if probe and cell.key == probe.key else cell)
+    return found
 
 
 def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make all tables."""
-    train_len, longest = config.train_len, config.context
-    short = [length for length in grid.contexts(train_len, longest) if length <= train_len]
-    found: dict[str, pd.DataFrame] = {}
-    pairs: list[Pair] = []
+    lengths = grid.contexts(config.train_len, config.context)
+    short = [length for length in lengths if length <= config.train_len]
+    asked: list[Asked] = []
+    status: dict[str, str] = {}
     for task in config.tasks:
-        asked = evaluations(config, task)
-        probe = asked[-1].probe
-        if probe is not None and not is_found(values[probe]):
-            asked, decided = [probe], False
-        else:
-            decided = True
-        measured = collected(asked, values)[task]
-        made = tables_of(task, measured, config, {AS_SHIPPED})
-        status = {} if task == "text" else {"status": "ok" if decided else UNDECIDABLE}
-        found |= {name: table.assign(**status) for name, table in made.items()}
-        pairs += pairs_of(task, measured, short, longest) if decided else ()
-    found = {name: table.assign(train_len_tokens=train_len) for name, table in found.items()}
-    found["comparisons"] = compared(pairs, ABOUT)
+        of_task = evaluations(config, task)
+        probe = of_task[-1].probe
+        if probe is not None:
+            status[task] = OK if is_found(values[probe]) else UNDECIDABLE
+        asked += [probe] if probe and status[task] == UNDECIDABLE else of_task
+    found = tables_of_tasks(collected(asked, values), config, AS_SHIPPED, short, status)
     found["recommendation"] = recommendation(config, found)
     return {"model": model_table(config), **found}
 
 
 def model_table(config: EvaluateConfig) -> pd.DataFrame:
-    """One row."""
+    """Return one row."""
     facts: dict[str, Any] = asdict(config.facts)
     windows = facts.pop("windows")
     lengths = {f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")}
@@ -99,102 +122,63 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
     return pd.DataFrame([row])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """The recommendation of one task.
-
-    Attributes:
-        status: one of the four above.
-        best: the label of the best row; empty where nothing was compared.
-        value: its loss (nats per byte) or the share that it finds.
-        shipped: that of the model as shipped.
-        difference, ci_low, ci_high: best minus as shipped, with its interval.
-        alike: labels that cannot be told from the best one.
-        window: that of the sliding window, where it was measured.
-        emit: the command that writes the best one's configuration, if there is one.
-    """
-
-    task: str
-    status: str
-    at_tokens: int
-    best: str = ""
-    value: float | None = None
-    shipped: float | None = None
-    difference: float | None = None
-    ci_low: float | None = None
-    ci_high: float | None = None
-    alike: str = ""
-    window: float | None = None
-    emit: str = ""
-
-
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
-    """A row per task."""
-    columns = [advise(task, config, tables) for task in config.tasks]
-    return pd.DataFrame([asdict(each) for each in columns])
+    """Return a row per task, with the columns of ADVICE."""
+    return pd.DataFrame([_advice(task, config, tables) for task in config.tasks], columns=ADVICE)
 
 
-def advise(task: str, config: EvaluateConfig, tables: Tables) -> Advice:
+def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
     """Recommend a row for the tested length, by one task.
 
-    The best row is recommended where it differs from the model as shipped by the one rule of
+    The best row is recommended where it differs from the unmodified model by the one rule of
     comparison; rows that do not differ from the best one are named beside it.
     """
-    values, metric = _values(task, config.context, tables)
-    if values is None:
-        return Advice(task=task, status=UNDECIDABLE, at_tokens=config.context)
-    compared = tables["comparisons"]
-    at = compared[(compared["metric"] == metric) & (compared["context_tokens"] == config.context)]
-    at = at[at["at_tokens"] == at["at_tokens"].max()]
+    column, metric, length = "accuracy", f"{task}_accuracy", config.context
+    if task == "text":
+        column, metric = NLL, "nll_bucket"
+        table = tables["text_nll"]
+        table = table[table["bucket_end_tokens"] == length]
+    else:
+        table = tables[metric]
+        if (table["status"] != OK).any():
+            nothing = dict.fromkeys(("best", "alike", "emit"), "")
+            return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
+        table = table[table["context_tokens"] == length]
+        if task not in KEYS:
+            table = table[table["distance_tokens"] == table["distance_tokens"].max()]
+    values = by_label(table, column)
     best = str(values.idxmin() if task == "text" else values.idxmax())
-    others = {name: _compared(at, best, name) for name in values.index if name != best}
+    pairs = tables["comparisons"]
+    pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
+    pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
+    others = {name: _compared(pairs, best, name) for name in values.index if name != best}
     verdict, *gap = others.get(AS_SHIPPED, (AS_SHIPPED, None, None, None))
     status = {AS_SHIPPED: KEPT, "~": OPEN}.get(verdict, BETTER)
-    alike = [name for name, (verdict, *_) in others.items() if verdict == "~"]
-    return Advice(
-        task=task,
-        status=status,
-        at_tokens=config.context,
-        best=best,
-        value=float(values[best]),
-        shipped=float(values[AS_SHIPPED]),
-        difference=gap[0],
-        ci_low=gap[1],
-        ci_high=gap[2],
-        alike=", ".join(alike),
-        window=float(values[WINDOW]) if WINDOW in values else None,
-        emit=_emit(best, config) if status == BETTER and best != WINDOW else "",
-    )
+    return {
+        "task": task,
+        "status": status,
+        "at_tokens": length,
+        "best": best,
+        "value": float(values[best]),
+        "shipped": float(values[AS_SHIPPED]),
+        **dict(zip(("difference", "ci_low", "ci_high"), gap, strict=True)),
+        "alike": ", ".join(name for name, (verdict, *_) in others.items() if verdict == "~"),
+        "window": float(values[WINDOW]) if WINDOW in values else None,
+        "emit": _emit(best, config) if status == BETTER and best != WINDOW else "",
+    }
 
 
-def _values(task: str, test_len: int, tables: Tables) -> tuple[pd.Series | None, str]:
-    """The mean value of each label at the tested length, in their order, and what it is called."""
-    if task == "text":
-        table = tables["text_nll"]
-        rows = table[table["bucket_end_tokens"] == test_len]
-        return by_label(rows, NLL), "nll_bucket"
-    table = tables[f"{task}_accuracy"]
-    if (table["status"] != "ok").any():
-        return None, ""
-    rows = table[table["context_tokens"] == test_len]
-    if task not in KEYS:
-        rows = rows[rows["distance_tokens"] == rows["distance_tokens"].max()]
-    return by_label(rows, "accuracy"), f"{task}_accuracy"
-
-
-def _compared(at: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, float]:
-    """Verdict, difference a - b and its interval, whichever of them the table names first."""
-    forth = at[(at["method_a"] == a) & (at["method_b"] == b)]
-    back = at[(at["method_a"] == b) & (at["method_b"] == a)]
-    if len(forth):
-        row = forth.iloc[0]
-        return row["verdict"], row["difference"], row["ci_low"], row["ci_high"]
-    row = back.iloc[0]
-    return row["verdict"], -row["difference"], -row["ci_high"], -row["ci_low"]
+def _compared(pairs: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, float]:
+    """Return verdict, difference a - b and its interval, in either order of the table."""
+    of_both = pairs["method_a"].isin((a, b)) & pairs["method_b"].isin((a, b))
+    row = pairs[of_both].iloc[0]
+    gap, low, high = row["difference"], row["ci_low"], row["ci_high"]
+    ends = (gap, low, high) if row["method_a"] == a else (-gap, -high, -low)
+    return row["verdict"], *ends
 
 
 def _emit(label: str, config: EvaluateConfig) -> str:
-    """The command that writes down the method of a label."""
+    """Return the command that writes down the method of a label."""
     methods = {
         method_label(m.label, m.reach): _typed(m.label, m.reach) for m in config.parsed_methods()
     }
@@ -203,7 +187,7 @@ def _emit(label: str, config: EvaluateConfig) -> str:
 
 
 def _typed(label: str, factor: float) -> str:
-    """A method as it is typed, its factor among its knobs.
+    """Return a method as it is typed, its factor among its parameters.
 
     >>> _typed("yarn(beta_fast=8)", 4.0), _typed("ntk", 2.0), _typed("unscaled", 1.0)
     ('yarn(factor=4, beta_fast=8)', 'ntk(factor=2)', 'unscaled')
@@ -215,80 +199,51 @@ def _typed(label: str, factor: float) -> str:
 
 
 def answer(tables: Tables) -> str:
-    """The recommendation, what retrieval says, what it costs, and what to write down."""
+    """Give the recommendation; then its cost, and the command that writes it down."""
     model = tables["model"].iloc[0]
     # An empty text comes back from disk as a missing value.
     recommended = tables["recommendation"].astype({"alike": object, "emit": object})
     advice = [row for _, row in recommended.fillna({"alike": "", "emit": ""}).iterrows()]
-    sentences = [_sentence(row, model, first=number == 0) for number, row in enumerate(advice)]
-    sentences += [*_costs(tables, advice), *_windows(model), *_emits(advice)]
-    return " ".join([*sentences, said(tables["comparisons"])])
-
-
-def _sentence(row: pd.Series, model: pd.Series, first: bool) -> str:
-    does, length = DOES[row["task"]], row["at_tokens"]
-    if row["status"] == UNDECIDABLE:
-        trained = model["train_len_tokens"]
-        return f"Whether it {does} is undecidable: as shipped it does not inside {trained} tokens."
-    lead = f"For {length} tokens: " if first else f"At {length} tokens "
-    best = _named(row["best"], model)
-    alike = f"; not told from it: {row['alike']}" if row["alike"] else ""
-    if row["status"] == KEPT:
-        return f"{lead}the model as shipped {does} best ({_value(row, 'value')}){alike}."
-    gap = f"{row['difference']:+.3g} ({row['ci_low']:.3g} to {row['ci_high']:.3g})"
-    unit = " nats per byte" if row["task"] == "text" else ""
-    if row["status"] == BETTER:
-        return f"{lead}{best} {does} best, {gap}{unit} against the model as shipped{alike}."
-    return (
-        f"{lead}nothing can be said: {best} {does} best, but cannot be told from the model as "
-        f"shipped, {gap}{unit}."
-    )
-
-
-def _named(label: str, model: pd.Series) -> str:
-    return f"a sliding window of {model['sliding_window_tokens']}" if label == WINDOW else label
-
-
-def _value(row: pd.Series, name: str) -> str:
-    unit = " nats per byte" if row["task"] == "text" else " found"
-    return f"{row[name]:.3f}{unit}"
-
-
-def _costs(tables: Tables, advice: list[pd.Series]) -> Iterator[str]:
-    """The loss of the recommended method inside the trained length."""
-    better = [row for row in advice if row["status"] == BETTER and row["best"] != WINDOW]
-    costs = short_costs(tables)
-    for label in dict.fromkeys(row["best"] for row in better):
-        rows = costs[costs["method_b"] == label]
+    findings = [_finding(row, model) for row in advice]
+    more = []
+    costs = tables["comparisons"]
+    costs = costs[(costs["metric"] == "nll_short_context") & (costs["method_a"] == AS_SHIPPED)]
+    # What a method costs where none is needed.
+    for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
         parts = [
             f"{-row.difference:+.3f} at {row.at_tokens}{' (~)' if row.verdict == '~' else ''}"
-            for row in rows.itertuples()
+            for row in costs[costs["method_b"] == label].itertuples()
         ]
         if parts:
-            yield f"Where it is not needed {label} costs {', '.join(parts)} nats per byte."
-
-
-def short_costs(tables: Tables) -> pd.DataFrame:
-    """The comparisons of all rows with the model as shipped inside its trained length."""
-    table = tables["comparisons"]
-    return table[(table["metric"] == "nll_short_context") & (table["method_a"] == AS_SHIPPED)]
-
-
-def _windows(model: pd.Series) -> Iterator[str]:
+            more.append(f"in short contexts {label} costs {', '.join(parts)} nats per byte")
     if model["windowed_layers"]:
-        yield (
+        more.append(
             f"{model['windowed_layers']} of its {model['layers']} layers read a window of "
-            f"{model['layer_window_tokens']:.0f} tokens, which no method changes."
+            f"{model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
+    commands = dict.fromkeys(row["emit"] for row in advice if row["emit"])
+    return sentences_of(findings, tables["comparisons"], [*more, *(f"run `{c}`" for c in commands)])
 
 
-def _emits(advice: list[pd.Series]) -> Iterator[str]:
-    for command in dict.fromkeys(row["emit"] for row in advice if row["emit"]):
-        yield f"To write it down: {command}"
+def _finding(row: pd.Series, model: pd.Series) -> str:
+    does, best = DOES[row["task"]], row["best"]
+    if row["status"] == UNDECIDABLE:
+        trained = model["train_len_tokens"]
+        return f"unmodified it never {does} inside {trained} tokens, which is undecidable beyond"
+    unit = " nats per byte" if row["task"] == "text" else ""
+    alike = f", indistinguishable from {row['alike']}" if row["alike"] else ""
+    lead = f"at {row['at_tokens']} tokens"
+    if row["status"] == KEPT:
+        return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){alike}"
+    named = f"a sliding window of {model['sliding_window_tokens']}" if best == WINDOW else best
+    gap = f"{row['difference']:+.3g} ({row['ci_low']:.3g} to {row['ci_high']:.3g}){unit}"
+    if row["status"] == BETTER:
+        return f"{lead} {named} {does} best, {gap} against the unmodified model{alike}"
+    return f"{lead} nothing {does} distinguishably better than the unmodified model: {named} {gap}"
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """One row per way of reading: cost at short length, loss at the end, shares found."""
+    """Return a row per evaluation mode: cost at short length, loss at the end, shares found."""
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
         losses = tables["last_window"]
@@ -298,11 +253,9 @@ def summary(tables: Tables) -> pd.DataFrame:
             for at in dict.fromkeys((trained, longest))
         }
     for task in DOES:
-        table = tables.get(f"{task}_accuracy")
-        if table is None:
-            continue
-        at = table["context_tokens"].max()
-        rows = table[table["context_tokens"] == at]
-        columns[f"{task} @{at}"] = by_label(rows, "accuracy")
+        if f"{task}_accuracy" in tables:
+            found = in_longest_context(tables[f"{task}_accuracy"])
+            at = found["context_tokens"].iloc[0]
+            columns[f"{task} @{at}"] = by_label(found, "accuracy")
     order = dict.fromkeys(label for column in columns.values() for label in column.index)
     return pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()

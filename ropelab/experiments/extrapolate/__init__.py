@@ -50,19 +50,14 @@ SHORTEST = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """The shape of the model and its training; the width of a head is configured apart.
-
-    Attributes:
-        steps: optimizer steps of `tokens_per_step` tokens.
-        matrix_rate: the highest learning rate of the matrices.
-        other_rate: that of everything else.
-    """
+    """The shape of the model and its training; the width of a head is configured apart."""
 
     layers: int
     width: int
     heads: int
     steps: int
     tokens_per_step: int
+    # The highest learning rates: of the matrices, and of everything else.
     matrix_rate: float = 0.02
     other_rate: float = 6e-3
 
@@ -92,7 +87,7 @@ class ExtrapolateConfig(TrialConfig):
     test_len: TestLen = 8192
     methods: Names = Field(
         DEFAULT_METHODS,
-        description="methods with their knobs, such as yarn(beta_fast=8),ntk(factor=8); where "
+        description="methods with their parameters, such as yarn(beta_fast=8),ntk(factor=8); where "
         "the factor means the reach it defaults to test_len/train_len (ntk: that and twice that); "
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
@@ -109,8 +104,9 @@ class ExtrapolateConfig(TrialConfig):
     )
     search: Natural = Field(
         0,
-        description="evaluations in which the knobs of every method that has some, and LongRoPE's "
-        "factors, are searched on the trained model, on sequences that are not tested; 0: none",
+        description="evaluations in which the parameters of every method that has some, and "
+        "LongRoPE's factors, are searched on the trained model, on sequences that are not tested; "
+        "0: none",
     )
     base: Base = Field(10000.0, description="base of the rotary frequencies in training")
     head_dim: RotatedHeadDim = 64
@@ -145,7 +141,9 @@ class ExtrapolateConfig(TrialConfig):
         if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.search and "zero_shot" not in self.arms:
-            raise ValueError("search chooses knobs for the zero_shot arm, which arms leaves out")
+            raise ValueError(
+                "search chooses parameters for the zero_shot arm, which arms leaves out"
+            )
         return self
 
     @property
@@ -155,21 +153,19 @@ class ExtrapolateConfig(TrialConfig):
 
     @property
     def sizes(self) -> Preset:
-        """The models of the preset."""
         return PRESETS[self.preset]
 
     def geometry(self) -> "Geometry":
-        """The geometry that the models are trained with."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
     def asks(self, question: str) -> str:
-        """The question with the lengths of this config."""
+        """Return the question with the lengths of this config."""
         return ASKED.format(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
-        """The methods, each once, in their order."""
+        """Return the methods, each once, in their order."""
         from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)

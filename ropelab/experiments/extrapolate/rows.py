@@ -1,96 +1,85 @@
-"""Rows of a run: methods on models, which of them are trained how; and the cells of all tasks."""
+"""Rows of a run: methods on models, the training of those models, and the cells of all tasks."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
-from ropelab.models.lm import trained
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
-from ropelab.models.lm.trained import Training
+from ropelab.models.lm.trained import Task, Training
 from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.cells import Asked
-from ropelab.models.tasks.needles import Needles
 from ropelab.models.tasks.plans import beyond_training, learned
 from ropelab.models.tasks.readers import Reader, Sliding, Under
-from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.text import Texts
+from ropelab.models.tasks.tables import ROW
 from ropelab.runs.labels import SEARCHED, WINDOW
 
-Task = Texts | Retrieval | Needles
 LONGER = "trained_at_test_len"
 # Learning rates of fine-tuning, as a share of those of training.
 GENTLER = 0.25
-
-
-@dataclass(frozen=True)
-class Row:
-    """One way to evaluate a model in a long context.
-
-    Attributes:
-        arm: `zero_shot`, `searched`, `finetuned` or `ceiling`.
-        model: the model that is evaluated, from the one trained at the trained length.
-    """
-
-    method: str
-    factor: float
-    arm: str
-    reader: Reader
-    model: Callable[[Training], Training]
+# Method, factor and arm (`zero_shot`, `searched`, `finetuned` or `ceiling`); the evaluation mode;
+# and the model that is evaluated.
+Row = tuple[tuple[str, float, str], Reader, Training]
 
 
 def questions(config: ExtrapolateConfig) -> list[Asked]:
-    """Every row of every task, for every training seed."""
+    """Return every row of every task, for every training seed."""
+    trials = [beyond_training(config, task, config.depths) for task in config.tasks]
     return [
         Asked(
-            subject=row.model(base),
-            trial=asked,
-            reader=row.reader,
-            labels=(
-                ("method", row.method),
-                ("factor", row.factor),
-                ("seed", base.seed),
-                ("arm", row.arm),
-            ),
+            subject=model,
+            # The window reads the same at all lengths: the longest is enough.
+            trial=trial.at_the_end(config.test_len) if method == WINDOW else trial,
+            reader=reader,
+            labels=tuple(zip(ROW, (method, factor, base.seed, arm), strict=True)),
             device=config.device,
             dtype=config.dtype,
         )
-        for wanted in (beyond_training(config, task, config.depths) for task in config.tasks)
+        for trial in trials
         for base in trainings(config)
-        for row, asked in rows(config, wanted)
+        for (method, factor, arm), reader, model in rows(config, base)
     ]
 
 
-def rows(config: ExtrapolateConfig, asked: Task) -> Iterator[tuple[Row, Task]]:
-    """All rows of one task, the baselines last."""
+def rows(config: ExtrapolateConfig, base: Training) -> Iterator[Row]:
+    """Yield all rows of one seed, the baselines last.
+
+    Args:
+        base: the model trained at the trained length.
+    """
     geometry = config.geometry()
+    # Copying is known by now: the periodic rows that training begins with are left out.
+    task = config.corpus_at().task(Mixture(periodic_steps=0))
     for arm in ("zero_shot", "finetuned"):
         for method in config.parsed_methods() if arm in config.arms else ():
-            if method.is_tunable:
-                reader = Under(method, geometry)
-                model = partial(_model, config, method, arm)
-                yield Row(method.label, method.reach, arm, reader, model), asked
+            if not method.is_tunable:
+                continue
+            model = base
+            if isinstance(method, Reading):
+                model = recalibrated(base, task, method, geometry)
+                if arm == "finetuned":
+                    steps, length = config.finetune_steps, config.tuned_len
+                    model = finetuned(base, task, method, geometry, steps, length)
+            yield (method.label, method.reach, arm), Under(method, geometry), model
     for method, published in searches(config):
-        reader = Under(method, geometry)
-        yield Row(published.label, published.reach, SEARCHED, reader, as_trained), asked
+        yield (published.label, published.reach, SEARCHED), Under(method, geometry), base
     plain = Under(UNSCALED, geometry)
     if "ceiling" in config.arms:
-        longer = partial(trained_longer, geometry=geometry, test_len=config.test_len)
-        yield Row(LONGER, 1.0, "ceiling", plain, longer), asked
-    window = Sliding(plain, config.train_len)
-    yield Row(WINDOW, 1.0, "zero_shot", window, as_trained), asked.at_the_end(config.test_len)
+        yield (LONGER, 1.0, "ceiling"), plain, trained_longer(base, geometry, config.test_len)
+    yield (WINDOW, 1.0, "zero_shot"), Sliding(plain, config.train_len), base
 
 
 def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
-    """Every method that is searched on the trained model, and the one it is called by.
+    """Yield every method that is searched on the trained model, and the one it is called by.
 
-    LongRoPE, which has nothing but knobs, is searched where it is named. With `search` all methods
-    with knobs are, each once, with that budget for all; LongRoPE then is whether named or not.
+    LongRoPE, which has nothing but parameters, is searched where it is named. With `search` all
+    methods with parameters are, each once, with that budget for all, and LongRoPE in any case.
     """
     methods = config.parsed_methods() if "zero_shot" in config.arms else ()
     named = [method for method in methods if isinstance(method, LongRopeSearch)]
@@ -109,7 +98,7 @@ def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
 
 
 def trainings(config: ExtrapolateConfig) -> list[Training]:
-    """One training per seed."""
+    """Return one training per seed."""
     preset = config.sizes
     task = learned(config)
     size = ModelSize(
@@ -140,75 +129,60 @@ def trainings(config: ExtrapolateConfig) -> list[Training]:
     ]
 
 
-def as_trained(base: Training) -> Training:
-    """The model of the zero-shot arm."""
-    return base
-
-
-def _model(config: ExtrapolateConfig, method: Method, arm: str, base: Training) -> Training:
-    if not isinstance(method, Reading):
-        return base
-    # Copying is known by now: the periodic rows that training begins with are left out.
-    task = config.corpus_at().task(Mixture(periodic_steps=0))
-    if arm == "zero_shot":
-        return recalibrated(base, task, method, config.geometry())
-    steps, length = config.finetune_steps, config.tuned_len
-    return finetuned(base, task, method, config.geometry(), steps, length)
-
-
-def recalibrated(
-    base: Training, task: trained.Task, method: Reading, geometry: Geometry
-) -> Training:
-    """`base` trained for longer at its own length, at full rates, if `method` includes that.
+def recalibrated(base: Training, task: Task, method: Reading, geometry: Geometry) -> Training:
+    """Train `base` for longer at its own length, at full rates, if `method` includes that.
 
     Args:
-        task: what it learns now.
+        task: the data of these steps.
     """
     if not method.recalibration:
         return base
-    length, steps = base.recipe.window, method.recalibration
-    recipe = replace(base.recipe, steps=steps, first_window=length, warmup=min(5, steps))
-    return replace(
-        base,
-        task=task,
-        recipe=recipe,
-        encoding=partial(method.encoding, geometry, length),
-        encoding_key={**base.encoding_key, "name": method.encoding(geometry, length).name},
-        start=base,
-    )
+    recipe = replace(base.recipe, steps=method.recalibration)
+    name = method.encoding(geometry, recipe.window).name
+    return _continued(base, task, method, geometry, recipe, {"name": name})
 
 
 def finetuned(
-    base: Training, task: trained.Task, method: Reading, geometry: Geometry, steps: int, length: int
+    base: Training, task: Task, method: Reading, geometry: Geometry, steps: int, length: int
 ) -> Training:
-    """`base`, made ready for `method`, fine-tuned on `task` at a length, reading it by `method`."""
+    """Make `base` ready for `method`, and fine-tune it at a length under that method."""
     base = recalibrated(base, task, method, geometry)
     recipe = replace(
         base.recipe,
         steps=steps,
         window=length,
-        first_window=length,
         tokens_per_step=max(length, base.recipe.tokens_per_step),
-        warmup=min(5, steps),
         matrix_rate=GENTLER * base.recipe.matrix_rate,
         other_rate=GENTLER * base.recipe.other_rate,
     )
+    key = {"method": method.label, "factor": method.reach}
+    return _continued(base, task, method, geometry, recipe, key)
+
+
+def _continued(
+    base: Training,
+    task: Task,
+    method: Reading,
+    geometry: Geometry,
+    recipe: Recipe,
+    key: dict[str, Any],
+) -> Training:
+    # The model can read by now: its windows have their full length from the first step.
+    recipe = replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps))
     return replace(
         base,
         task=task,
         recipe=recipe,
-        encoding=partial(method.encoding, geometry, length),
-        encoding_key={**base.encoding_key, "method": method.label, "factor": method.reach},
+        encoding=partial(method.encoding, geometry, recipe.window),
+        encoding_key={**base.encoding_key, **key},
         start=base,
     )
 
 
 def trained_longer(base: Training, geometry: Geometry, test_len: int) -> Training:
-    """The same training at the test length from the start, on the same number of tokens.
-
-    The curriculum goes on to the longer window; a step holds one row more than it otherwise would
-    only if one row of the longest window is more than the tokens of a step.
-    """
+    """Train at the test length from the start, on the same number of tokens."""
+    # The curriculum goes on to the longer window; a step holds more tokens than it otherwise would
+    # only if one row of the longest window is more than the tokens of a step.
     tokens = max(test_len, base.recipe.tokens_per_step)
     steps = max(1, round(base.recipe.steps * base.recipe.tokens_per_step / tokens))
     recipe = replace(base.recipe, steps=steps, window=test_len, tokens_per_step=tokens)

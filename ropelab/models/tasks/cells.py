@@ -3,20 +3,19 @@
 A model trained here and a released one do the same tasks. Tables come last, from all values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pandas as pd
-from torch import Tensor
 
-from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.trained import VERSION, Training, bytes_of_reading, bytes_of_training
 from ropelab.models.lm.training import operations_of_training, operations_per_token
 from ropelab.models.released.model import ModelRef
 from ropelab.models.tasks.readers import Reader
-from ropelab.runs.cell import Advance, Cell, Context, Needs, Supply, Values
+from ropelab.models.tasks.retrieval import Matched
+from ropelab.models.tasks.trial import Trial, Windows
+from ropelab.runs.cell import Context, Needs, Values
 from ropelab.runs.estimate import Estimate, refuse_beyond
 from ropelab.runs.machine import DtypeName, computing_in
 from ropelab.runs.thresholds import KNOWN
@@ -28,54 +27,9 @@ MEMORY = Needs().memory_bytes
 UNDECIDABLE = "undecidable"
 
 
-class Trial(Protocol):
-    """A task: real text, or something to be found again. Small, and identified by its key."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def key(self) -> dict[str, Any]: ...
-
-    @property
-    def steps(self) -> int:
-        """The number of its reports of progress."""
-        ...
-
-    @property
-    def supplies(self) -> tuple[Supply, ...]:
-        """The text it may be made of."""
-        ...
-
-    @property
-    def windows(self) -> Sequence[tuple[int, int]]:
-        """Roughly how many rows of how many tokens are read, pass by pass."""
-        ...
-
-    @property
-    def searched(self) -> Sequence[tuple[int, int]]:
-        """The same for one evaluation of a search."""
-        ...
-
-    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Values per document or sequence."""
-        ...
-
-    def examples(self, count: int, length: int) -> Tensor:
-        """Some of the sequences that are measured, cut to a length."""
-        ...
-
-    def search_loss(self, model: Readable, reader: Reader) -> float:
-        """A loss on material that is not measured, which a search lowers."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """One training as a piece of a run; its weights lie in the folder of its checkpoints."""
+    """One training as a piece of a run; its weights are in the folder of its checkpoints."""
 
     training: Training
     device: str
@@ -94,11 +48,10 @@ class Trained:
     @property
     def needs(self) -> Needs:
         training = self.training
+        size, recipe = training.size, training.recipe
         return Needs(
-            operations_of_training(training.size, training.recipe),
-            memory_bytes=max(
-                MEMORY, bytes_of_training(training.size, training.recipe, training.fused)
-            ),
+            operations_of_training(size, recipe),
+            memory_bytes=max(MEMORY, bytes_of_training(size, recipe, training.fused)),
             dtype=training.dtype,
             gpu=self.device == "cuda",
             folders=training.folders,
@@ -112,9 +65,13 @@ class Trained:
         return (replace(self, training=start),) if start else ()
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """`loss`: the training loss of each step, in nats per scored token."""
-        named = replace(context, progress=partial(_named, context, self.called))
-        _, losses = self.training.model_and_losses(named, self.device)
+        """Return `loss`: the training loss of each step, in nats per scored token."""
+
+        def named(description: str, total: float | None = None) -> Any:
+            called = f"{self.called}: " if self.called else ""
+            return context.progress(f"{called}{description}", total)
+
+        _, losses = self.training.model_and_losses(replace(context, progress=named), self.device)
         return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
 
 
@@ -126,7 +83,7 @@ class Checked:
         readers: the evaluation modes that will be asked of it.
         train_len: its trained length.
         longest: the longest context, in tokens.
-        limit_memory: bytes that may be needed at most; None: what is free.
+        limit_memory: bytes that may be needed at most; None: all that is free.
     """
 
     subject: ModelRef
@@ -141,29 +98,25 @@ class Checked:
 
     @property
     def key(self) -> dict[str, Any]:
+        limits = {"longest": self.longest, "limit_memory": self.limit_memory}
         readers = [reader.key for reader in self.readers]
-        return {
-            "model": self.subject.key,
-            "readers": readers,
-            "longest": self.longest,
-            "limit_memory": self.limit_memory,
-        }
+        return {"model": self.subject.key, "readers": readers, **limits}
 
     @property
     def needs(self) -> Needs:
         return self.subject.needs([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """`model`: whether long contexts are read in parts.
+        """Return `model`: whether long contexts are read in parts.
 
         Raises:
-            InputError: a method cannot be put in, or the longest context needs too much memory.
+            InputError: a method does not fit, or the longest context needs too much memory.
         """
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
             for reader in self.readers:
                 next(reader.passes(model, [self.train_len]), None)
-            # How long contexts are read is known only now, and so is what is free on a GPU.
+            # How long contexts are read is known only now, and so is the free memory of a GPU.
             added = model.bytes_of_reading(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
             if context.limits:
@@ -177,7 +130,7 @@ class Asked:
     """One task done by one model in one evaluation mode.
 
     Attributes:
-        labels: the first columns of its rows; no part of what is computed.
+        labels: the first columns of its rows; no part of the computation.
         dtype: the number format of the products; a released model has its own.
         model_name: of the model while it is trained, where a task has several.
         checked: of a released model.
@@ -197,8 +150,8 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """The task, and whether the model is a released one."""
-        return f"given-{self.trial.name}" if self._released else self.trial.name
+        released = isinstance(self.subject, ModelRef)
+        return f"given-{self.trial.name}" if released else self.trial.name
 
     @property
     def version(self) -> int:
@@ -206,13 +159,10 @@ class Asked:
 
     @property
     def key(self) -> dict[str, Any]:
-        dtype = {} if self._released else {"dtype": self.dtype}
-        return {
-            "model": self.subject.key,
-            "trial": self.trial.key,
-            "reader": self.reader.key,
-            **dtype,
-        }
+        # The key of a released model has its number format.
+        dtype = {"dtype": self.dtype} if isinstance(self.subject, Training) else {}
+        about = {"trial": self.trial.key, "reader": self.reader.key}
+        return {"model": self.subject.key, **about, **dtype}
 
     @property
     def title(self) -> str:
@@ -223,12 +173,19 @@ class Asked:
     @property
     def needs(self) -> Needs:
         """Forward passes over all that is read, and those of a search before it."""
+        windows = self.trial.windows
         if isinstance(self.subject, ModelRef):
-            return self.subject.needs(self.trial.windows)
-        searched = self.reader.evaluations * self._operations(self.trial.searched)
-        size, windows = self.subject.size, self.trial.windows
+            return self.subject.needs(windows)
+        size = self.subject.size
+
+        def operations(windows: Windows) -> float:
+            return sum(
+                rows * length * operations_per_token(size, length) * FORWARD
+                for rows, length in windows
+            )
+
         return Needs(
-            self._operations(windows) + searched,
+            operations(windows) + self.reader.evaluations * operations(self.trial.searched),
             memory_bytes=max(MEMORY, *(bytes_of_reading(size, *window) for window in windows)),
             dtype=self.dtype,
             gpu=self.device == "cuda",
@@ -243,22 +200,9 @@ class Asked:
             return (Trained(training=self.subject, device=self.device, called=self.model_name),)
         return tuple(start for start in (self.checked, self.probe) if start is not None)
 
-    @property
-    def _released(self) -> bool:
-        return isinstance(self.subject, ModelRef)
-
-    def _operations(self, windows: Sequence[tuple[int, int]]) -> float:
-        assert isinstance(self.subject, Training)
-        size = self.subject.size
-        return sum(
-            rows * length * operations_per_token(size, length) * FORWARD for rows, length in windows
-        )
-
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """The values of the task, per document or sequence; or the status that it is undecidable.
-
-        KNOWN decides that and is not in the key: raise the version where it is changed.
-        """
+        """Return values per document or sequence; or the status that the task is undecidable."""
+        # KNOWN decides that and is not in the key: raise the version where it is changed.
         if self.probe is not None and not is_found(context.compute(self.probe)):
             return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
         model = self.subject.model(context, self.device)
@@ -275,17 +219,9 @@ def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
     return bool(found["correct"].sum() >= KNOWN * found["trials"].sum())
 
 
-class Labelled(Cell, Protocol):
-    """A cell whose values are rows of tables: a question, and what stands in front of each row."""
-
-    @property
-    def trial(self) -> Trial: ...
-
-    @property
-    def labels(self) -> tuple[tuple[str, object], ...]: ...
-
-
-def collected(asked: Sequence[Labelled], values: Values) -> dict[str, dict[str, pd.DataFrame]]:
+def collected(
+    asked: Iterable[Asked | Matched], values: Values
+) -> dict[str, dict[str, pd.DataFrame]]:
     """Return the values of all tasks: by the name of the task and of the table.
 
     In a table the values of all models follow one another, under their labels.
@@ -300,7 +236,3 @@ def collected(asked: Sequence[Labelled], values: Values) -> dict[str, dict[str, 
         trial: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
         for trial, tables in found.items()
     }
-
-
-def _named(context: Context, called: str, description: str, total: float | None = None) -> Any:
-    return context.progress(f"{called}: {description}" if called else description, total)

@@ -1,17 +1,16 @@
 """Text to evaluate on, described so that another process can read it there, once.
 
 A corpus is asked for documents, for stretches to hide something in, and for tokens that serve as
-symbols. `CorpusRef` has bytes as tokens and a half that models learn from; `TokenText`
-(`ropelab.models.tasks.tokens`) is a whole corpus in the tokens of a released model.
+symbols. `CorpusRef` has bytes as tokens and a half that models learn from; `TokenText` is a whole
+corpus in the tokens of a released model. Both have the same methods, described at `TokenText`.
 """
 
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from ropelab.errors import InputError, MachineError
@@ -19,61 +18,12 @@ from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, Corpus, Origin, read_corpus, stamp_of
 from ropelab.models.lm.source import ALPHABET, Mixture, Source
 from ropelab.models.lm.trained import Task
-
-
-class Text(Protocol):
-    """A corpus in tokens."""
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """Everything its documents depend on, json-able."""
-        ...
-
-    @property
-    def stretch_key(self) -> dict[str, Any]:
-        """Everything its stretches depend on."""
-        ...
-
-    def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
-        """Everything the sequences of a retrieval task depend on besides their places."""
-        ...
-
-    @property
-    def front(self) -> list[int]:
-        """The tokens that every row begins with."""
-        ...
-
-    @property
-    def symbols(self) -> Int[Tensor, " symbols"]:
-        """The token of each symbol of `ALPHABET`."""
-        ...
-
-    def ids(self, text: str) -> list[int]:
-        """The tokens of a text, without `front`."""
-        ...
-
-    def documents(
-        self, length: int, count: int
-    ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
-        """Rows of `length` tokens, and the mean bytes per token of each row."""
-        ...
-
-    def origins(self, length: int, count: int) -> tuple[Origin, ...]:
-        """Name and kind (tests, code, ...) of each of those documents."""
-        ...
-
-    def stretch(self, number: int, length: int) -> list[int]:
-        """One of several stretches of running text; after the last comes the first."""
-        ...
-
-    def windows(self, seed: int, length: int, rows: int) -> Tensor:
-        """Text to search parameters on, which is never measured."""
-        ...
+from ropelab.models.tasks.tokens import TokenText
 
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, by its place and content.
+    """A corpus whose tokens are bytes, by its path and content.
 
     Attributes:
         path: a text file or a folder, empty for the standard library of this Python.
@@ -86,8 +36,8 @@ class CorpusRef:
     fingerprint: str
 
     @classmethod
-    def of(cls, path: str, piece: int) -> Self:
-        """Return the corpus as it is now. InputError if there is none."""
+    def of(cls, path: str, piece: int) -> "CorpusRef":
+        """Describe a corpus on disk. InputError if there is none."""
         return cls(path, piece, read(path, piece).fingerprint)
 
     def corpus(self) -> Corpus:
@@ -98,12 +48,11 @@ class CorpusRef:
         """
         return _provided.get(self) or _read_once(self)
 
+    # The two methods of an input of a cell: a process on another machine need not have the files.
     def content(self) -> Corpus:
-        """Return the text, for a process on another machine."""
         return self.corpus()
 
     def provide(self, content: Corpus) -> None:
-        """Use this text, on a machine that need not have it."""
         _provided.clear()
         _provided[self] = content
 
@@ -130,9 +79,7 @@ class CorpusRef:
     def ids(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def documents(
-        self, length: int, count: int
-    ) -> tuple[Int[Tensor, "documents length"], Float[Tensor, "documents"]]:
+    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
         """Return held-out windows of `length` bytes; a token has one byte."""
         tokens = _held_out(self, length, count)
         return tokens, torch.ones(count, dtype=torch.float64)
@@ -141,11 +88,7 @@ class CorpusRef:
         return self.corpus().held_out_origins(length, count)
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return a window of a held-out document.
-
-        Raises:
-            InputError: none is that long.
-        """
+        """Return a window of a held-out document. InputError if none is that long."""
         there = sum(len(text) >= length for text in self.corpus().held_out)
         if not there:
             raise InputError(
@@ -160,29 +103,29 @@ class CorpusRef:
         return self.corpus().windows(seed, 0, length, rows).tokens
 
     def task(self, mixture: Mixture) -> Task:
-        """Return what a model learns: to read, to copy and to look up, from a mixture."""
+        """Return the data of a model that learns to read, to copy and to look up."""
         return Task(
             name="mixture",
             vocabulary=VOCABULARY,
-            batches=Batches(self, mixture),
+            batches=partial(_batch, self, mixture),
             key={"corpus": self.fingerprint, "mixture": asdict(mixture)},
             supplies=(self,),
         )
 
 
-@dataclass(frozen=True)
-class Batches:
-    """The training batches of a mixture, small enough to send to another process."""
+Text = CorpusRef | TokenText
+# The last text that was sent to this process.
+_provided: dict[CorpusRef, Corpus] = {}
 
-    corpus: CorpusRef
-    mixture: Mixture
 
-    def __call__(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        return Source(self.corpus.corpus(), self.mixture).batch(seed, step, window, rows)
+def _batch(
+    corpus: CorpusRef, mixture: Mixture, seed: int, step: int, window: int, rows: int
+) -> Batch:
+    return Source(corpus.corpus(), mixture).batch(seed, step, window, rows)
 
 
 def read(path: str, piece: int) -> Corpus:
-    """Return the corpus at a place, `piece` as in `CorpusRef`. InputError if there is none."""
+    """Read a corpus, `piece` as in `CorpusRef`. InputError if there is none."""
     place = Path(path) if path else None
     cut = piece if place is not None and place.is_file() else 0
     # Many runs ask for the same one: it is read again only when its files have changed.
@@ -192,10 +135,6 @@ def read(path: str, piece: int) -> Corpus:
 @lru_cache(maxsize=1)
 def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
     return read_corpus(path, piece)
-
-
-# The last text that was sent to this process.
-_provided: dict[CorpusRef, Corpus] = {}
 
 
 @lru_cache(maxsize=2)

@@ -1,11 +1,11 @@
-"""Grids of places: buckets of positions, growing contexts, distances of what is retrieved.
+"""Grids of places: buckets of positions, growing contexts, distances of retrieved tokens.
 
 All of them follow from the trained length L and the tested length T, so that runs at different
-lengths are read the same way.
+lengths are measured the same way.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from collections.abc import Iterable, Sequence
+from itertools import count, pairwise, takewhile
 from typing import NamedTuple
 
 # The final tokens on which growing contexts are compared (a quarter of L, if that is less).
@@ -19,22 +19,14 @@ class Place(NamedTuple):
     context: int
 
 
-def _multiples() -> Iterator[float]:
-    """1, 1.5, 2, 3, 4, 6, 8, 12, 16 ... without end."""
-    step = 1.0
-    while True:
-        yield step
-        yield 1.5 * step
-        step *= 2
-
-
 def _upto(train_len: int, limit: float) -> list[int]:
-    """Multiples of the trained length up to `limit` tokens."""
-    return [int(m * train_len) for m in takewhile(lambda m: m * train_len <= limit, _multiples())]
+    """Return L times 1, 1.5, 2, 3, 4, 6, 8, 12, 16 ... up to `limit` tokens."""
+    multiples = (step * 2**power for power in count() for step in (1, 1.5))
+    return [int(m * train_len) for m in takewhile(lambda m: m * train_len <= limit, multiples)]
 
 
 def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
-    """Ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... up to T.
+    """Return ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... up to T.
 
     Position p is the prediction made after reading p + 1 tokens, so `end` is also the longest
     context used in a bucket.
@@ -46,42 +38,38 @@ def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
 
 
 def contexts(train_len: int, test_len: int) -> list[int]:
-    """Lengths of context before the end of a text: L/4, L/2, L, 2 L, 4 L ... and T."""
-    doubled = [train_len // 4, train_len // 2]
-    length = train_len
-    while length < test_len:
-        doubled.append(length)
-        length *= 2
-    return [*doubled, test_len]
+    """Return lengths of context before the end of a text: L/4, L/2, L, 2 L, 4 L ... and T."""
+    doubled = takewhile(lambda length: length < test_len, (train_len << power for power in count()))
+    return [train_len // 4, train_len // 2, *doubled, test_len]
 
 
 def last_window(train_len: int) -> int:
-    """The number of final tokens on which growing contexts are compared."""
+    """Return the number of final tokens on which growing contexts are compared."""
     return min(LAST_WINDOW, train_len // 4)
 
 
 def distances(train_len: int, test_len: int) -> list[int]:
-    """Distances of the copied segment: from L/8 to 3/4 of T."""
+    """Return distances of the copied segment: from L/8 to 3/4 of T."""
     short = [train_len // 8, train_len // 4, train_len // 2, train_len * 3 // 4]
     return [*short, *_upto(train_len, 3 / 4 * test_len)]
 
 
 def retrieval_contexts(train_len: int, test_len: int) -> list[int]:
-    """Lengths of context in which something is retrieved: L, 2 L, 4 L ... and T."""
+    """Return lengths of context in which something is retrieved: L, 2 L, 4 L ... and T."""
     return [length for length in contexts(train_len, test_len) if length >= train_len]
 
 
 def inner_buckets(train_len: int) -> list[tuple[int, int]]:
-    """Ranges [start, end) inside the trained length: up to L/16, L/8, L/4, L/2, L."""
+    """Return ranges [start, end) inside the trained length: up to L/16, L/8, L/4, L/2, L."""
     return list(pairwise([0, *(train_len >> shift for shift in (4, 3, 2, 1, 0))]))
 
 
 def inner_distances(train_len: int) -> list[int]:
-    """Distances inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
+    """Return distances inside L: L/32, L/16, L/8, L/4, L/2, 3 L/4."""
     return [*(train_len >> shift for shift in (5, 4, 3, 2, 1)), train_len * 3 // 4]
 
 
 def places(distances: Iterable[int], contexts: Sequence[int]) -> tuple[Place, ...]:
-    """Each distance in each context of which it is at most three quarters: a question fits too."""
+    """Pair contexts with distances of at most three quarters of each: a question fits too."""
     tried = list(distances)
     return tuple(Place(d, c) for c in contexts for d in tried if 4 * d <= 3 * c)

@@ -4,14 +4,14 @@ passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
 multiquery  a key at every depth, each with a name, all asked for one after another, as in the
             needles with several queries of RULER (Hsieh et al. 2024, arXiv:2404.06654)
 
-The haystack is the corpus, the wording is ours. What is scored is the whole answer: whether greedy
-decoding gives it, and its log-probability. Earlier questions stand with their right answers.
+The haystack is the corpus, the wording is ours. Whole answers are scored: whether greedy decoding
+gives them, and their log-probability. Earlier questions are followed by their right answers.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,11 @@ from torch.nn.functional import cross_entropy
 from ropelab.errors import InputError
 from ropelab.models.lm.batch import EVALUATION
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.corpora import Text
 from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.text import supplied
-from ropelab.runs.cell import Advance, Supply
+from ropelab.models.tasks.trial import Trial, Windows
+from ropelab.runs.cell import Advance
 
-# Keys are told apart by these where there are several.
+# The names of keys where there are several.
 NAMES = (
     *("amber", "basil", "cedar", "delta", "fjord", "grove", "heron", "inlet"),
     *("jungle", "kettle", "lotus", "mirror", "nickel", "oyster", "pepper", "quartz"),
@@ -37,14 +36,6 @@ NAMES = (
 LEAST_TEXT = 0.5
 # Rows for the loss that a search lowers; they follow those that are measured.
 SEARCH_ROWS = 2
-
-
-class Key(NamedTuple):
-    """A number to be found: its depth in percent of the text, and what it is called."""
-
-    depth: int
-    name: str
-    value: int
 
 
 class Wording(NamedTuple):
@@ -70,8 +61,7 @@ WORDINGS = {
 
 
 class Answer(NamedTuple):
-    """One answer in a row: the depth of its key in percent, its first token, how many tokens it
-    has, and the distance of the key in tokens."""
+    """An answer in a row: depth of its key in percent, first token, tokens, distance of the key."""
 
     depth: int
     start: int
@@ -87,36 +77,22 @@ class Needle(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needles:
-    """Keys to be found.
+class Needles(Trial):
+    """Keys to be found, worded as WORDINGS says: one in a row, or one at every depth.
 
     Attributes:
-        name: of WORDINGS: one key in a row, or one at every depth.
         contexts: how many tokens are read before the last one of the answer.
         depths: of the keys, in percent of the text; 0 is its beginning.
         sequences: how many for each depth and context, each in other text.
-        corpus: the haystack.
     """
 
-    name: str
     contexts: tuple[int, ...]
     depths: tuple[int, ...]
     sequences: int
-    corpus: Text
-    version: ClassVar[int] = 1
 
     @property
-    def key(self) -> dict[str, Any]:
-        return {
-            "contexts": self.contexts,
-            "depths": self.depths,
-            "sequences": self.sequences,
-            **self.corpus.stretch_key,
-        }
-
-    @property
-    def steps(self) -> int:
-        return len(self.contexts) * self.rows
+    def text_key(self) -> dict[str, Any]:
+        return self.corpus.stretch_key
 
     @property
     def rows(self) -> int:
@@ -124,101 +100,95 @@ class Needles:
         return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
 
     @property
-    def supplies(self) -> tuple[Supply, ...]:
-        return supplied(self.corpus)
-
-    @property
-    def windows(self) -> list[tuple[int, int]]:
+    def windows(self) -> Windows:
         return [(self.rows, context) for context in self.contexts]
 
     @property
-    def searched(self) -> list[tuple[int, int]]:
+    def searched(self) -> Windows:
         return [(SEARCH_ROWS, self.contexts[-1])]
 
-    def at_the_end(self, length: int) -> Self:
-        """The same task in the longest context only."""
-        return replace(self, contexts=(length,))
+    def check(self) -> None:
+        for context in self.contexts:
+            self.needle(context, 0)
 
     def inside(self, length: int) -> Self:
-        """The same task in a context of that length."""
         return replace(self, contexts=(length,))
 
+    # In the longest context only.
+    at_the_end = inside
+
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """`answers`: whether each was found, and the log-probability of its answer."""
-        records: list[tuple[float, ...]] = []
+        """Return `answers`: 1 for each that was found, and its log-probability."""
+        records = []
         for context in self.contexts:
             for number in range(self.rows):
-                needle = self.needle(context, number)
+                tokens, answers = self.needle(context, number)
+                first = answers[0].start
                 for _ in reader.passes(model, [context]):
-                    records += self._scored(model, reader, needle, context, number)
+                    seen = reader.seen(tokens)
+                    losses, right = answered(model, seen, tokens.shape[1] - first)
+                    for depth, start, size, distance in answers:
+                        place = slice(start - first, start - first + size)
+                        correct, nats = int(right[0, place].all()), -float(losses[0, place].sum())
+                        records.append((context, number, depth, distance, correct, nats))
                 advance(1)
         columns = ["context_tokens", "sequence", "depth_percent", "distance_tokens"]
         found = pd.DataFrame(records, columns=[*columns, "correct", "log_probability_nats"])
         return {"answers": found.assign(trials=1)}
 
-    def _scored(
-        self, model: Readable, reader: Reader, needle: Needle, context: int, number: int
-    ) -> Iterator[tuple[float, ...]]:
-        first = needle.answers[0].start
-        last = needle.tokens.shape[1] - first
-        losses, right = answered(model, reader.seen(needle.tokens), last)
-        for answer in needle.answers:
-            place = slice(answer.start - first, answer.start - first + answer.size)
-            correct, nats = int(right[0, place].all()), -float(losses[0, place].sum())
-            yield context, number, answer.depth, answer.distance, correct, nats
-
     def examples(self, count: int, length: int) -> Tensor:
-        """The ends of the first rows of the longest context, which hold the questions."""
+        """Return the ends of the first rows of the longest context, which hold the questions."""
         rows = [self.needle(self.contexts[-1], number).tokens for number in range(count)]
         return torch.cat(rows)[:, -length:]
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
-        """The mean loss of the tokens of answers in rows that are not measured."""
+        """Return the mean loss of the last answer of rows that are not measured."""
         losses = []
         for number in range(self.rows, self.rows + SEARCH_ROWS):
-            needle = self.needle(self.contexts[-1], number)
+            tokens, answers = self.needle(self.contexts[-1], number)
             next(reader.passes(model, [self.contexts[-1]]))
-            end = needle.answers[-1]
-            losses.append(answered(model, needle.tokens, end.size)[0].mean())
+            losses.append(answered(model, tokens, answers[-1].size)[0].mean())
         return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
-        """The row of that number; each has text and keys of its own.
+        """Make the row of that number; each has text and keys of its own.
 
         Raises:
             InputError: the context is too short for question and answer in some text.
         """
-        keys = self._keys(context, number)
-        wording, corpus = WORDINGS[self.name], self.corpus
-        hidden = [corpus.ids(wording.hidden.format(**key._asdict())) for key in keys]
-        asked = [self._question(wording.question.format(name=k.name), k.value) for k in keys]
-        before = corpus.front + corpus.ids(wording.introduction)
+        keys = list(self._keys(context, number))
+        wording, ids, front = WORDINGS[self.name], self.corpus.ids, self.corpus.front
+        hidden = [ids(wording.hidden.format(name=name, value=key)) for _, name, key in keys]
+        asked = [self._question(wording.question.format(name=name), key) for _, name, key in keys]
+        before = front + ids(wording.introduction)
         around = sum(map(len, [before, *hidden, *chain(*asked)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
             raise InputError(
                 f"{context} tokens are too few for {self.name}: {around} of them are no text"
             )
-        text, starts = hide(corpus.stretch(number, room), hidden, [key.depth for key in keys])
+        depths = [depth for depth, _, _ in keys]
+        text, starts = hide(self.corpus.stretch(number, room), hidden, depths)
         row, answers = [*before, *text], []
-        for key, start, (question, answer) in zip(keys, starts, asked, strict=True):
+        for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):
             place = len(row) + len(question)
-            answers.append(Answer(key.depth, place, len(answer), place - len(before) - start))
+            answers.append(Answer(depth, place, len(answer), place - len(before) - start))
             row += [*question, *answer]
         return Needle(torch.tensor([row]), tuple(answers))
 
-    def _keys(self, context: int, number: int) -> list[Key]:
-        """The keys of a row, in the order in which they are asked for."""
+    def _keys(self, context: int, number: int) -> Iterator[tuple[int, str, int]]:
+        """Draw depth, name and value of the keys of a row, in the order of the questions."""
         which = list(WORDINGS).index(self.name)
         random = np.random.default_rng((EVALUATION, which, context, number))
         one = self.depths[number % len(self.depths)]
         depths = [one] if self.name == "passkey" else random.permutation(self.depths).tolist()
         names = random.permutation(NAMES)[: len(depths)].tolist()
+        # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        return [Key(*each) for each in zip(depths, names, values, strict=True)]
+        return zip(depths, names, values, strict=True)
 
     def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
-        """The tokens of the question, and those that the answer adds to it."""
+        """Return the tokens of the question, and those that the answer adds to it."""
         # A tokenizer may join the last token of the question with the first of the answer.
         alone, whole = self.corpus.ids(question), self.corpus.ids(f"{question} {value}")
         same = next((i for i, (a, b) in enumerate(zip(alone, whole, strict=False)) if a != b), None)
@@ -230,9 +200,9 @@ class Needles:
 def answered(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
-    """The losses of the last tokens of each row, in nats, and whether each is the most probable."""
+    """Return the losses of the last tokens in nats, and whether each is the most probable one."""
     # Under greedy decoding an answer comes out exactly if each of its tokens is the most probable
-    # one after those before it: one pass over a row that ends in the right answer tells both.
+    # one after those before it: one pass over a row that ends in the right answer shows both.
     tokens = tokens.to(model.head.weight.device)
     hidden, targets = model.hidden(tokens[:, :-1])[:, -last:], tokens[:, -last:]
     logits = model.head(hidden).float()
@@ -243,11 +213,7 @@ def answered(
 def hide(
     text: Sequence[int], hidden: Sequence[Sequence[int]], depths: Sequence[float]
 ) -> tuple[list[int], list[int]]:
-    """The text with each of `hidden` put in at its depth, and where each of them starts.
-
-    Args:
-        depths: in percent of the text.
-    """
+    """Insert each of `hidden` at its depth in percent; return the text, and where each starts."""
     places = [round(len(text) * depth / 100) for depth in depths]
     filled: list[int] = []
     starts = [0] * len(hidden)

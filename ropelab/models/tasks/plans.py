@@ -1,4 +1,4 @@
-"""The tasks of the experiments, and the mixture that a model learns for them: one place for all."""
+"""The tasks of the experiments, and the models that learn them: one place for all."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ from ropelab.models.tasks.text import Texts
 def beyond_training(
     config: Evaluated, task: str, depths: tuple[int, ...] = ()
 ) -> Texts | Retrieval | Needles:
-    """A task at lengths up to the longest that is tested.
+    """Return a task at lengths up to the longest that is tested.
 
     Args:
         depths: of pass keys, in percent of the text.
@@ -33,18 +33,18 @@ def beyond_training(
             buckets=tuple(grid.buckets(train, test)),
             contexts=tuple(grid.contexts(train, test)),
             last=grid.last_window(train),
+            # Nothing is searched on a released model.
             beyond=train if isinstance(corpus, CorpusRef) else None,
         )
+    many = config.sequences
     if task in WORDINGS:
-        return Needles(
-            name=task, contexts=contexts, depths=depths, sequences=config.sequences, corpus=corpus
-        )
+        return Needles(name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus)
     places = grid.places(grid.distances(train, test), contexts)
-    return Retrieval(name=task, places=places, sequences=config.sequences, corpus=corpus)
+    return Retrieval(name=task, places=places, sequences=many, corpus=corpus)
 
 
 def inside_training(config: TrialConfig, task: str) -> Texts | Retrieval:
-    """A task at lengths that were all trained."""
+    """Return a task at lengths that were all trained."""
     length, corpus = config.train_len, config.corpus_at()
     if task == "text":
         buckets = tuple(grid.inner_buckets(length))
@@ -54,7 +54,7 @@ def inside_training(config: TrialConfig, task: str) -> Texts | Retrieval:
 
 
 def learned(config: TrialConfig) -> Task:
-    """The task of every training: to read, to copy and to look up, from one mixture."""
+    """Return the data of every training: to read, to copy and to look up, from one mixture."""
     return config.corpus_at().task(Mixture())
 
 
@@ -81,18 +81,13 @@ def training_of(
 
 
 def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:
-    """The shape of every model of an experiment whose config gives it."""
-    return ModelSize(
-        vocabulary=vocabulary,
-        layers=config.layers,
-        width=config.width,
-        heads=config.heads,
-        head_dim=config.head_dim,
-    )
+    """Return the shape of every model of an experiment whose config gives it."""
+    shape = {name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")}
+    return ModelSize(vocabulary=vocabulary, **shape)
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:
-    """The recipe of every model of an experiment whose config gives its shape.
+    """Return the recipe of those models.
 
     Args:
         first_window: tokens in a window when training begins, if models are trained at more.

@@ -1,4 +1,4 @@
-"""With which encoding a trained model reads a context of some length."""
+"""Evaluation modes: the encoding under which a model is evaluated at a context of some length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -10,14 +10,9 @@ from torch import Tensor
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm import evaluation
 from ropelab.models.lm.batch import Batch
-from ropelab.models.lm.evaluation import (
-    Readable,
-    correct,
-    sliding_correct,
-    sliding_losses,
-    token_losses,
-)
+from ropelab.models.lm.evaluation import Readable
 from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 
@@ -31,7 +26,7 @@ class Reader(ABC):
         """Everything that identifies it, json-able."""
 
     @abstractmethod
-    def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
+    def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Make the model ready for a pass that serves all lengths yielded, until none is left.
 
         Args:
@@ -39,19 +34,19 @@ class Reader(ABC):
         """
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-        """The loss of each token given all before it in its row; of the `last` ones alone."""
-        return token_losses(model, tokens, last)
+        """Return the loss of each token given those before it in its row; of the `last` ones."""
+        return evaluation.token_losses(model, tokens, last)
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
-        """True where a scored token is the most probable one, [rows, scored]."""
-        return correct(model, batch)
+        """Return True where a scored token is the most probable one, [rows, scored]."""
+        return evaluation.correct(model, batch)
 
     def seen(self, tokens: Tensor) -> Tensor:
-        """The part of rows that the model is shown when their last tokens are predicted."""
+        """Return the part of rows that the model is shown when their last tokens are predicted."""
         return tokens
 
     def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
-        """The same reader, whatever it leaves open chosen for that model to lower `loss`."""
+        """Return the same mode, its open parameters chosen for that model to lower `loss`."""
         return self
 
     @property
@@ -95,7 +90,8 @@ class Unmodified(Reader):
 class Under(Reader):
     """By a method made for contexts longer than the trained one.
 
-    tried: the losses of the candidates among which the method was searched.
+    Attributes:
+        tried: the losses of the candidates among which the method was searched.
     """
 
     method: Method
@@ -146,11 +142,9 @@ class Under(Reader):
 
 @dataclass(frozen=True)
 class Sliding(Reader):
-    """Never more than `window` tokens at once, moved on by half of that.
+    """At most `window` tokens at once, moved on by half of that."""
 
-    So between half and all of the window is read before each token; what lies further back is not.
-    """
-
+    # So between half and all of the window is read before each token, and nothing before that.
     reader: Reader
     window: int
 
@@ -163,16 +157,17 @@ class Sliding(Reader):
             yield list(lengths)
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-        return sliding_losses(model, tokens, self.window, self.window // 2)[:, -(last or 0) :]
+        losses = evaluation.sliding_losses(model, tokens, self.window, self.window // 2)
+        return losses[:, -(last or 0) :]
 
     def correct(self, model: Readable, batch: Batch) -> Tensor:
-        return sliding_correct(model, batch, self.window, self.window // 2)
+        return evaluation.sliding_correct(model, batch, self.window, self.window // 2)
 
     def seen(self, tokens: Tensor) -> Tensor:
         return tokens[:, -self.window - 1 :]
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:
-    """The longest context the encoding is defined for, `longest` if there is no end before."""
+    """Return the longest context the encoding is defined for, at most `longest`."""
     last = encoding.max_position
     return longest if last is None else min(longest, last + 1)

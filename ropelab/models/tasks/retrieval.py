@@ -1,14 +1,13 @@
-"""Finding again what stood earlier in a context full of something else.
+"""Finding again an earlier part of a context full of something else.
 
 Accuracy is a surface over the distance and the length of the context. Contexts are full: before,
-between and after what is asked for are random symbols or real text. A task is a function that makes
-the sequences; another one is a row in `TASKS`. Symbols are bytes for a model trained here, and
-ordinary tokens for a released one.
+between and after the question are random symbols or real text. Another task is a row in `TASKS`.
+Symbols are bytes for a model trained here, and ordinary tokens for a released one.
 
 copy      256 random symbols, repeated at the end of a context of random symbols
 hidden    64 random symbols in a context of real text, repeated at its end
 recall    records of a key and a value among random symbols; keys are shown, values asked for
-nearer    the same, where each key stands twice, with two values: the nearer one's is right
+nearer    the same, where each key is there twice, with two values: the nearer one's is right
 """
 
 from collections.abc import Callable
@@ -24,69 +23,56 @@ from ropelab.models.lm.evaluation import Readable, token_losses
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.sequences import Background, copy_trials, recall_trials
 from ropelab.models.lm.source import ALPHABET
-from ropelab.models.tasks.corpora import CorpusRef, Text
+from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.text import SEARCH_SEED, supplied
-from ropelab.runs.cell import Advance, Needs, Supply
+from ropelab.models.tasks.trial import SEARCH_SEED, Trial, Windows
+from ropelab.runs.cell import Advance, Needs
 
 # Per place, for the loss that a search lowers.
 SEARCH_SEQUENCES = 2
-# Lengths in tokens of the cues that a reader without a model looks for.
+# Lengths in tokens of the cues that the n-gram baseline looks for.
 GRAMS = (1, 2, 3)
-# Stands where a sequence has text; no symbol.
+# Marks text in a sequence; no symbol.
 BLANK = -1
 
 
-def _copy(seed: int, place: Place, rows: int, background: Background | None) -> Batch:
-    return copy_trials(seed, place.distance, place.context, rows, background)
-
-
-def _recall(seed: int, place: Place, rows: int, background: Background | None) -> Batch:
-    return recall_trials(seed, place.distance, place.context, rows, background)
-
-
-def _nearer(seed: int, place: Place, rows: int, background: Background | None) -> Batch:
-    """The further one stands as far again behind the nearer one as there is room, up to as far."""
-    distance, context = place
+def _nearer(
+    seed: int, distance: int, context: int, rows: int, background: Background | None
+) -> Batch:
+    # The further one is as far again behind the nearer one as there is room, up to as far.
     further = min(2 * distance, distance + (context - distance) // 2)
     return recall_trials(seed, distance, context, rows, background, further=further)
 
 
-# Makes the sequences of a task from a seed, a place, their number and a background of text.
-TASKS: dict[str, Callable[[int, Place, int, Background | None], Batch]] = {
-    "copy": _copy,
-    "hidden": _copy,
-    "recall": _recall,
+# A seed, a distance, a context, a number of sequences and a background of text give sequences.
+TASKS: dict[str, Callable[[int, int, int, int, Background | None], Batch]] = {
+    "copy": copy_trials,
+    "hidden": copy_trials,
+    "recall": recall_trials,
     "nearer": _nearer,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval:
-    """Sequences in which something is to be found again.
+class Retrieval(Trial):
+    """Sequences in which something is to be found again, by a task of TASKS.
 
     Attributes:
-        name: the task, one of TASKS.
         places: distance and context of each group of sequences.
         sequences: how many for each place.
-        corpus: says which tokens are symbols, and has the text that contexts may be made of.
     """
 
-    name: str
     places: tuple[Place, ...]
     sequences: int
-    corpus: Text
 
     @property
     def version(self) -> int:
-        """Raised when the numbers change their meaning."""
         return 2 if isinstance(self.corpus, CorpusRef) else 1
 
     @property
-    def key(self) -> dict[str, Any]:
-        about = self.corpus.symbols_key(self.name, self.reads_text)
-        return {"places": self.places, "sequences": self.sequences, **about}
+    def text_key(self) -> dict[str, Any]:
+        return self.corpus.symbols_key(self.name, self.reads_text)
 
     @property
     def reads_text(self) -> bool:
@@ -94,45 +80,35 @@ class Retrieval:
         return self.name == "hidden"
 
     @property
-    def steps(self) -> int:
-        return len(self.places)
-
-    @property
-    def supplies(self) -> tuple[Supply, ...]:
-        return supplied(self.corpus)
-
-    @property
-    def windows(self) -> list[tuple[int, int]]:
+    def windows(self) -> Windows:
         return [(self.sequences, place.context) for place in self.places]
 
     @property
-    def searched(self) -> list[tuple[int, int]]:
+    def searched(self) -> Windows:
         return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places()]
 
     def at_the_end(self, length: int) -> Self:
-        """The same task in the longest context only."""
+        """Return the same task in the longest context only."""
         return replace(self, places=tuple(p for p in self.places if p.context == length))
 
     def inside(self, length: int) -> Self:
-        """The same task from half of that length back, in a context of that length."""
         return replace(self, places=(Place(length // 2, length),))
 
     def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
-        """`trials`: tokens found again in each sequence, by distance and context."""
+        """Return `trials`: tokens found again in each sequence, by distance and context."""
         found = []
         for place in self.places:
             for _ in reader.passes(model, [place.context]):
                 hits = reader.correct(model, self.sequences_at(0, place, self.sequences))
-                found.append(per_sequence(hits, place))
-            advance(1)
+                found.append(_per_sequence(hits, place))
+            advance(self.sequences)
         return {"trials": pd.concat(found, ignore_index=True)}
 
     def examples(self, count: int, length: int) -> Tensor:
-        """Sequences of that length in which half of it lies between question and answer."""
         return self.sequences_at(0, Place(length // 2, length), count).tokens
 
     def search_loss(self, model: Readable, reader: Reader) -> float:
-        """The mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
+        """Return the mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
         losses = []
         for place in self._searched_places():
             batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
@@ -145,17 +121,17 @@ class Retrieval:
         return places((longest // 4, longest // 2, longest * 3 // 4), [longest])
 
     def sequences_at(self, seed: int, place: Place, count: int) -> Batch:
-        """The sequences of one place; those to search with (seed not 0) are in learned text."""
+        """Make the sequences of a place; those to search with (seed not 0) are in learned text."""
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
-        inner = Place(place.distance, place.context - front.shape[1])
-        blank = torch.full((count, inner.context), BLANK) if self.reads_text else None
-        made = TASKS[self.name](seed, inner, count, blank)
+        context = place.context - front.shape[1]
+        blank = torch.full((count, context), BLANK) if self.reads_text else None
+        made = TASKS[self.name](seed, place.distance, context, count, blank)
 
         symbols = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
         tokens = self.corpus.symbols[symbols]
         if self.reads_text:
             held_out = self.corpus.documents(place.context, count)[0][:, front.shape[1] :]
-            text = self.corpus.windows(seed, inner.context, count) if seed else held_out
+            text = self.corpus.windows(seed, context, count) if seed else held_out
             tokens = torch.where(made.tokens == BLANK, text, tokens)
 
         unscored = torch.zeros_like(front, dtype=torch.bool)
@@ -166,7 +142,7 @@ class Retrieval:
 class Matched:
     """The same task done without a model: the prediction is what followed the last n tokens before.
 
-    A task that this solves shows whether a model finds what stood before, and not that it knows
+    A task that this solves shows whether a model finds earlier tokens, and not that it knows
     where. It is a cell of a run like the evaluation of a model.
     """
 
@@ -178,33 +154,29 @@ class Matched:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the values depend on."""
         return {"trial": self.trial.key, "grams": list(GRAMS)}
 
     @property
     def title(self) -> str:
-        """Shown while it is computed."""
         return f"{self.trial.name}, without a model"
 
     @property
     def needs(self) -> Needs:
-        """Little beside what a model takes."""
         return Needs(supplies=self.trial.supplies)
 
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
-        """`matched`: n_gram_tokens, then the columns of `trials`."""
+        """Return `matched`: n_gram_tokens, then the columns of `trials`."""
         found = []
         for place in self.trial.places:
             batch = self.trial.sequences_at(0, place, self.trial.sequences)
             for n in GRAMS:
                 right = ngram_predictions(batch.tokens, n) == batch.tokens
                 hits = right[batch.scored].view(len(batch.tokens), -1)
-                found.append(per_sequence(hits, place).assign(n_gram_tokens=n))
+                found.append(_per_sequence(hits, place).assign(n_gram_tokens=n))
         return {"matched": pd.concat(found, ignore_index=True)}
 
 
-def per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
-    """sequence, distance_tokens, context_tokens, trials, correct."""
+def _per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "sequence": range(len(hits)),

@@ -1,24 +1,57 @@
-"""From values per document or sequence to tables with 95 % intervals, the same in all experiments.
+"""From the values of tasks to tables with 95 % intervals, the same in all experiments.
+
+text_nll         loss by bucket of positions, mean over documents: one causal pass over each
+last_window      loss of the same final tokens after growing contexts, mean over documents
+text_by_kind     loss after the longest context, a row per kind of document
+text_by_document the same for every document, mean over the seeds
+context_by_kind  loss of the same final tokens after the contexts inside the trained length, by
+                 kind, of the model as it was trained
+copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
+                 share of the tokens that were found, by distance and length of context
+passkey_accuracy, multiquery_accuracy
+                 share of keys found and log-probability of the answer, by depth and context
+comparisons      every pair of rows under every metric
 
 `losses` and `accuracies` are of one training seed: documents (sequences) are drawn anew, the model
 is given; `over_seeds` is of all. A copied sequence is a unit, not a token: tokens of one sequence
 succeed or fail together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 import pandas as pd
 
+from ropelab.models.tasks.config import Evaluated
+from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.labels import row_labels
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 
 NLL = "nll_nats_per_byte"
+LOG_PROBABILITY = "log_probability_nats"
 INTERVAL = ["ci_low", "ci_high"]
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 PLACE = ["distance_tokens", "context_tokens"]
+# The columns that identify rows, and those that identify comparisons.
+ROW = ["method", "factor", "seed", "arm"]
+ABOUT = ["metric", "at_tokens", "context_tokens", "method_a", "method_b"]
+KEYS = ("passkey", "multiquery")
+OK = "ok"
+# The tasks in sentences: of a method, or of a model.
+DOES = {
+    "text": "reads text",
+    "copy": "copies",
+    "hidden": "finds symbols in text",
+    "recall": "looks up keys",
+    "nearer": "distinguishes the nearer of two values",
+    "passkey": "finds the pass key",
+    "multiquery": "finds several keys",
+}
+Measured = Mapping[str, pd.DataFrame]
 
 
 def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The columns given, documents, nll_nats_per_byte, ci_low, ci_high: means over documents."""
+    """Make the columns given, documents, nll_nats_per_byte, ci_low, ci_high: means of documents."""
     records = []
     for key, group in values.groupby(list(columns), sort=False):
         mean = mean_interval(group[NLL])
@@ -27,7 +60,7 @@ def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The columns given, sequences, trials, accuracy, ci_low, ci_high: share of what was found."""
+    """Make the columns given, sequences, trials, accuracy, ci_low, ci_high: shares found."""
     records = []
     for key, group in counts.groupby(list(columns), sort=False):
         shares = (group["correct"] / group["trials"]).to_numpy()
@@ -38,7 +71,7 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Seeds, units, value, both ends of its interval over both.
+    """Return seeds, units, value, both ends of its interval over both.
 
     Args:
         rows: seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
@@ -47,3 +80,114 @@ def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
     trials = int(rows["trials"].iloc[0])
     found = crossed_proportion(wide, trials) if trials else crossed_mean(wide).interval()
     return *wide.shape, found.value, found.low, found.high
+
+
+def tables_of_tasks(
+    measured: Mapping[str, Measured],
+    config: Evaluated,
+    plain: str,
+    short: Sequence[int],
+    status: Mapping[str, str],
+) -> dict[str, pd.DataFrame]:
+    """Make the tables that the head of this file describes.
+
+    Args:
+        measured: the values of all rows of each task.
+        plain: the method that leaves the model as it was trained.
+        short: contexts inside the trained length; a method's loss there is its tax: none was
+            needed.
+        status: a column of a task's tables; only a task that is OK is compared.
+    """
+    found: dict[str, pd.DataFrame] = {}
+    pairs: list[Pair] = []
+    for task, values in measured.items():
+        column = {"status": status[task]} if task in status else {}
+        made = _tables_of(task, values, config, plain)
+        found |= {name: table.assign(**column) for name, table in made.items()}
+        if status.get(task, OK) == OK:
+            pairs += pairs_of(task, values, short, config.longest)
+    found = {name: table.assign(train_len_tokens=config.train_len) for name, table in found.items()}
+    return {**found, "comparisons": compared(pairs, ABOUT)}
+
+
+def _tables_of(
+    task: str, measured: Measured, config: Evaluated, plain: str
+) -> dict[str, pd.DataFrame]:
+    if task == "text":
+        last = measured["last_window"]
+        return {
+            "text_nll": losses(measured["buckets"], [*ROW, *BUCKET]),
+            "last_window": losses(last, [*ROW, "context_tokens"]),
+            **_by_document(last, config, plain),
+        }
+    if task not in KEYS:
+        return {f"{task}_accuracy": accuracies(measured["trials"], [*ROW, *PLACE])}
+    answers, by = measured["answers"], [*ROW, "depth_percent", "context_tokens"]
+    means = answers.groupby(by, sort=False)[["distance_tokens", LOG_PROBABILITY]].mean()
+    return {f"{task}_accuracy": accuracies(answers, by).merge(means.reset_index(), on=by)}
+
+
+def _by_document(last: pd.DataFrame, config: Evaluated, plain: str) -> dict[str, pd.DataFrame]:
+    origins = config.corpus_at().origins(config.longest + 1, config.documents)
+    about = pd.DataFrame(origins, columns=["name", "kind"]).rename_axis("document").reset_index()
+    table = last.merge(about, on="document")
+    longest = table[table["context_tokens"] == table["context_tokens"].max()]
+    inside = table[(table["context_tokens"] <= config.train_len) & (table["method"] == plain)]
+    single = ["document", "name", "kind", "method", "factor", "arm"]
+    means = longest.groupby(single, sort=False)[NLL].agg(["size", "mean"]).reset_index()
+    tables = {
+        "text_by_kind": losses(longest, [*ROW, "kind"]),
+        "text_by_document": means.drop(columns="document").set_axis(
+            [*single[1:], "seeds", NLL], axis=1
+        ),
+        "context_by_kind": losses(inside, [*ROW, "kind", "context_tokens"]),
+    }
+    return {name: table for name, table in tables.items() if not table.empty}
+
+
+def pairs_of(task: str, measured: Measured, short: Sequence[int], longest: int) -> Iterator[Pair]:
+    """Compare all rows of a task under each of its metrics."""
+    if task == "text":
+        for end, group in measured["buckets"].groupby("bucket_end_tokens"):
+            yield from _all_pairs(("nll_bucket", end, end), group, "document", NLL)
+        last = measured["last_window"]
+        tax = [("nll_short_context", length) for length in short]
+        for name, length in (("nll_last_window", longest), *tax):
+            group = last[last["context_tokens"] == length]
+            yield from _all_pairs((name, length, length), group, "document", NLL)
+    elif task in KEYS:
+        answers = measured["answers"]
+        # Over all depths and sequences of a context; each is a unit of its own.
+        unit = answers["depth_percent"].astype(str) + " " + answers["sequence"].astype(str)
+        for context, group in answers.assign(unit=unit).groupby("context_tokens"):
+            for name, column in (("accuracy", "correct"), ("log_probability", LOG_PROBABILITY)):
+                yield from _all_pairs((f"{task}_{name}", context, context), group, "unit", column)
+    else:
+        trials = measured["trials"]
+        shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
+        for place, group in shares.groupby(PLACE):
+            yield from _all_pairs((f"{task}_accuracy", *place), group, "sequence", "accuracy")
+
+
+def _all_pairs(
+    about: tuple[Hashable, ...], values: pd.DataFrame, unit: str, column: str
+) -> Iterator[Pair]:
+    labels = row_labels(values)
+    by_row = {
+        label: rows.set_index(["seed", unit])[column]
+        for label, rows in values.groupby(pd.Series(labels, values.index), sort=False)
+    }
+    for a, b in combinations(map(str, by_row), 2):
+        gap = difference(by_row[a], by_row[b])
+        yield Pair((*about, a, b), gap, (a, b), smaller_is_better=column == NLL)
+
+
+def by_label(table: pd.DataFrame, value: str) -> pd.Series:
+    """Return the mean of a column for each label, in their order."""
+    return table.groupby(row_labels(table), sort=False)[value].mean()
+
+
+def sentences(findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()) -> str:
+    """Return an answer of two sentences: the findings, then the counts of comparisons and more."""
+    first = "; ".join(findings)
+    return f"{first[0].upper()}{first[1:]}. {'; '.join([said(comparisons)[:-1], *more])}."

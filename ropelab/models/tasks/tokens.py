@@ -7,12 +7,12 @@ pretraining.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from ropelab.models.released.facts import facts_of
 from ropelab.models.released.loading import first_token, load_tokenizer
 
 Bos = Literal["auto", "yes", "no"]
-Item = TypeVar("Item")
+Piece = tuple[Origin, list[int]]
 # Bytes: so many per token are enough text to tokenize; on average a token has three or four.
 LONGEST_TOKEN = 16
 
@@ -39,8 +39,8 @@ class TokenText:
         fingerprint: of its content; a corpus that changed since is refused.
         model: the folder of its tokenizer. It is no part of the key: a cell names its model.
         bos: whether every row begins with the beginning-of-sequence token; auto: where the
-            tokenizer itself puts one in front.
-        packed: whether documents are put one after another and cut into rows.
+            tokenizer itself adds one.
+        packed: whether documents are joined one after another and cut into rows.
     """
 
     path: str
@@ -50,24 +50,23 @@ class TokenText:
     packed: bool = False
 
     @classmethod
-    def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> Self:
-        """Return the corpus as it is now. InputError if there is none."""
+    def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> "TokenText":
+        """Describe a corpus on disk. InputError if there is none."""
         return cls(path, _read(path).fingerprint, model, bos, packed)
 
     @property
     def key(self) -> dict[str, Any]:
+        """Everything its documents depend on, json-able."""
         return {**self.stretch_key, "drawn": "kinds in turn"}
 
     @property
     def stretch_key(self) -> dict[str, Any]:
-        return {
-            "corpus": self.fingerprint,
-            "tokenizer": True,
-            "bos": self.bos,
-            "packed": self.packed,
-        }
+        """Everything its stretches depend on."""
+        about = {"bos": self.bos, "packed": self.packed}
+        return {"corpus": self.fingerprint, "tokenizer": True, **about}
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
+        """Everything the sequences of a retrieval task depend on besides their places."""
         return self.key if reads_text else {"bos": self.bos}
 
     @property
@@ -77,25 +76,17 @@ class TokenText:
 
     @property
     def front(self) -> list[int]:
-        """The beginning-of-sequence token, or nothing.
-
-        Raises:
-            InputError: it is asked for, and the tokenizer has none.
-        """
+        """The tokens that every row begins with. InputError if the tokenizer has no such token."""
         wanted = {"auto": None, "yes": True, "no": False}[self.bos]
         return first_token(self.tokenizer, Path(self.model), wanted)
 
     @property
     def symbols(self) -> Tensor:
-        """As many ordinary tokens of the model as there are symbols, drawn once."""
+        """An ordinary token of the model for each symbol of `ALPHABET`, drawn once."""
         return _symbols(self.model)
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text, without `front`.
-
-        Raises:
-            InputError: the tokenizer makes tokens that its model does not know.
-        """
+        """Tokenize a text, without `front`. InputError for tokens that the model does not know."""
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         known = facts_of(self.model).vocabulary
         if ids and max(ids) >= known:
@@ -106,7 +97,7 @@ class TokenText:
         return ids
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return `count` rows of `length` tokens, `front` included, and bytes per token of each.
+        """Return [count, length] tokens, `front` included, and mean bytes per token of each row.
 
         Raises:
             InputError: the corpus does not hold so many.
@@ -114,6 +105,7 @@ class TokenText:
         return _rows(self, length, count)[:2]
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        """Return name and kind (tests, code, ...) of each of those documents."""
         return _rows(self, length, count)[2]
 
     def stretch(self, number: int, length: int) -> list[int]:
@@ -132,12 +124,13 @@ class TokenText:
         return stream[start : start + length]
 
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
+        """Text to search parameters on, which is never measured."""
         raise NotImplementedError("no parameters are searched on a released model")
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """All documents of a corpus; `single` where it is one file."""
+    """All documents of a corpus; `single` for one file."""
 
     name: str
     documents: tuple[Document, ...]
@@ -175,27 +168,30 @@ def _symbols(model: str) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tuple[Origin, ...]]:
-    """Tokens of rows, bytes per predicted token of each, and the document each row is from."""
+    """Return rows of tokens, bytes per predicted token of each, and the document each is from."""
     corpus, front = _whole(text), text.front
-    needed = length - len(front)
     cut = text.packed or corpus.single
-    found = _pieces(text, needed, count) if cut else _beginnings(text, needed, count)
+    found = (_pieces if cut else _beginnings)(text, length - len(front), count)
     if len(found) < count:
-        what = "pieces" if cut else "documents"
+        noun = "pieces" if cut else "documents"
         longer = "" if cut else ", pack the documents (--packed)"
         raise InputError(
-            f"{corpus.name} has {len(found)} {what} of {length} tokens, {count} are needed; give "
+            f"{corpus.name} has {len(found)} {noun} of {length} tokens, {count} are needed; give "
             f"more or longer text (--corpus){longer}, or ask for fewer (--documents)"
         )
     origins, pieces = zip(*found, strict=True)
-    # The first token of a row without a front is given, not predicted.
-    sizes = [_bytes_per_token(text, ids if front else ids[1:]) for ids in pieces]
+    sizes = []
+    for ids in pieces:
+        # The first token of a row without a front is given, not predicted.
+        predicted = ids if front else ids[1:]
+        spelled = text.tokenizer.decode(predicted, clean_up_tokenization_spaces=False)
+        sizes.append(len(spelled.encode()) / len(predicted))
     tokens = torch.tensor([front + ids for ids in pieces])
     return tokens, torch.tensor(sizes, dtype=torch.float64), origins
 
 
-def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
-    """Origin and first tokens of documents that are long enough: a kind after the other, in turn.
+def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
+    """Return the first tokens of documents that are long enough: one kind after the other, in turn.
 
     The kind with most text comes first, so that a few documents are of several kinds.
     """
@@ -204,31 +200,28 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[tuple[Origin, 
         by_kind.setdefault(document.kind, []).append(document)
     sizes = {kind: sum(len(each.text) for each in found) for kind, found in by_kind.items()}
     kinds = sorted(by_kind, key=lambda kind: (-sizes[kind], kind))
-    long_enough = [_long_enough(text, by_kind[kind], length) for kind in kinds]
-    return list(islice(_in_turn(long_enough), count))
+
+    def long_enough(kind: str) -> Iterator[Piece]:
+        for document in by_kind[kind]:
+            ids = _first_ids(text, document.text, length)
+            if len(ids) == length:
+                yield document.origin, ids
+
+    def in_turn() -> Iterator[Piece]:
+        # Tokenizing is slow: no document is taken before its turn.
+        left: Iterator[Iterator[Piece]] = map(long_enough, kinds)
+        for active in range(len(kinds), 0, -1):
+            # An exhausted kind ends `map`, and is left out of the next round.
+            left = cycle(islice(left, active))
+            yield from map(next, left)
+
+    return list(islice(in_turn(), count))
 
 
-def _in_turn(each: Sequence[Iterator[Item]]) -> Iterator[Item]:
-    """One of each, again and again, of those that still have one; none is taken ahead."""
-    left: Iterator[Iterator[Item]] = iter(each)
-    for active in range(len(each), 0, -1):
-        left = cycle(islice(left, active))  # an exhausted one ends `map`, and is left out
-        yield from map(next, left)
-
-
-def _long_enough(
-    text: TokenText, documents: Sequence[Document], length: int
-) -> Iterator[tuple[Origin, list[int]]]:
-    for document in documents:
-        ids = _first_ids(text, document.text, length)
-        if len(ids) == length:
-            yield document.origin, ids
-
-
-def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list[int]]]:
-    """The packed text, cut."""
-    stream = _stream(text, count * length)
-    kind = _whole(text).documents[0].kind if _whole(text).single else "packed"
+def _pieces(text: TokenText, length: int, count: int) -> list[Piece]:
+    """Cut the packed text."""
+    stream, corpus = _stream(text, count * length), _whole(text)
+    kind = corpus.documents[0].kind if corpus.single else "packed"
     starts = range(0, len(stream) - length + 1, length)[:count]
     return [
         (Origin(f"piece {number}", kind), stream[start : start + length])
@@ -238,7 +231,7 @@ def _pieces(text: TokenText, length: int, count: int) -> list[tuple[Origin, list
 
 @lru_cache(maxsize=2)
 def _stream(text: TokenText, length: int) -> list[int]:
-    """The first tokens of all documents one after another, as far as there are so many."""
+    """Return up to `length` tokens of all documents one after another."""
     end = text.tokenizer.eos_token_id
     stream: list[int] = []
     for number, document in enumerate(_whole(text).documents):
@@ -250,11 +243,5 @@ def _stream(text: TokenText, length: int) -> list[int]:
 
 
 def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:
-    """The first `length` tokens of a document, fewer where it is shorter."""
     beginning = document[: LONGEST_TOKEN * length].decode(errors="replace")
     return text.ids(beginning)[:length]
-
-
-def _bytes_per_token(text: TokenText, ids: Sequence[int]) -> float:
-    spelled = text.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-    return len(spelled.encode()) / len(ids)
