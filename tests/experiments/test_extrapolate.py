@@ -380,7 +380,7 @@ def told(verdict: str, task: str = "copy") -> pd.DataFrame:
 def test_the_answer_follows_from_the_tables(verdict, rivals):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
     assert said.startswith(
-        "Yarn ×4 copies best from 4096 tokens back, 2 times the trained length, in 8192 tokens: "
+        "From 4096 tokens back, 2 times the trained length, in 8192 tokens yarn ×4 copies best: "
         f"0.95 right{rivals}, unscaled 0.02. "
     )
 

@@ -112,14 +112,9 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
     facts: dict[str, Any] = asdict(config.facts)
     windows = facts.pop("windows")
     lengths = {f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")}
-    row = {
-        **facts,
-        **lengths,
-        "layer_window_tokens": windows[0] if windows else None,
-        "sliding_window_tokens": config.window,
-        "dtype": config.dtype,
-    }
-    return pd.DataFrame([row])
+    lengths["layer_window_tokens"] = windows[0] if windows else None
+    lengths["sliding_window_tokens"] = config.window
+    return pd.DataFrame([{**facts, **lengths, "dtype": config.dtype}])
 
 
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
@@ -128,11 +123,7 @@ def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
 
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
-    """Recommend a row for the tested length, by one task.
-
-    The best row is recommended where it differs from the unmodified model by the one rule of
-    comparison; rows that do not differ from the best one are named beside it.
-    """
+    """Recommend the best row, if the rule of comparison finds it different from unmodified."""
     column, metric, length = "accuracy", f"{task}_accuracy", config.context
     if task == "text":
         column, metric = NLL, "nll_bucket"
@@ -179,11 +170,10 @@ def _compared(pairs: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, f
 
 def _emit(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes down the method of a label."""
-    methods = {
-        method_label(m.label, m.reach): _typed(m.label, m.reach) for m in config.parsed_methods()
-    }
+    about = [(each.label, each.reach) for each in config.parsed_methods()]
+    (method,) = {_typed(*each) for each in about if method_label(*each) == label}
     words = ["ropelab", "emit", "--from", config.model, "--context", str(config.context)]
-    return shlex.join([*words, "--method", methods[label]])
+    return shlex.join([*words, "--method", method])
 
 
 def _typed(label: str, factor: float) -> str:
@@ -208,7 +198,7 @@ def answer(tables: Tables) -> str:
     more = []
     costs = tables["comparisons"]
     costs = costs[(costs["metric"] == "nll_short_context") & (costs["method_a"] == AS_SHIPPED)]
-    # What a method costs where none is needed.
+    # The tax of a method, paid where none is needed.
     for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
         parts = [
             f"{-row.difference:+.3f} at {row.at_tokens}{' (~)' if row.verdict == '~' else ''}"

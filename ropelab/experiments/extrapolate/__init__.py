@@ -4,8 +4,6 @@ A small model learns at `train_len` to read real text in which passages are quot
 looked up. It is then evaluated at up to `test_len` tokens with its frequencies changed by every
 method, without fine-tuning: on text by position, and on what stood earlier by distance and length
 of context. Beside the methods there is the sliding window: no more context than was trained.
-
-It cannot show how a large model behaves. The method that wins here need not win there.
 """
 
 from dataclasses import dataclass

@@ -126,7 +126,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = not_told_from(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
-    finding = f"{at.index[0]} {does} best {where}: {at.iloc[0]:.2f} right{and_rivals(rivals)}"
+    finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{and_rivals(rivals)}"
     if "unscaled" in at.index[1:]:
         finding += f", unscaled {at['unscaled']:.2f}"
     if not searched.empty:

@@ -48,11 +48,7 @@ def questions(config: ExtrapolateConfig) -> list[Asked]:
 
 
 def rows(config: ExtrapolateConfig, base: Training) -> Iterator[Row]:
-    """Yield all rows of one seed, the baselines last.
-
-    Args:
-        base: the model trained at the trained length.
-    """
+    """Yield all rows of the model trained at the trained length, the baselines last."""
     geometry = config.geometry()
     # Copying is known by now: the periodic rows that training begins with are left out.
     task = config.corpus_at().task(Mixture(periodic_steps=0))
@@ -99,15 +95,9 @@ def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:
 
 def trainings(config: ExtrapolateConfig) -> list[Training]:
     """Return one training per seed."""
-    preset = config.sizes
-    task = learned(config)
-    size = ModelSize(
-        vocabulary=task.vocabulary,
-        layers=preset.layers,
-        width=preset.width,
-        heads=preset.heads,
-        head_dim=config.head_dim,
-    )
+    preset, task = config.sizes, learned(config)
+    shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
+    size = ModelSize(vocabulary=task.vocabulary, head_dim=config.head_dim, **shape)
     recipe = Recipe(
         steps=config.steps or preset.steps,
         window=config.train_len,
@@ -130,11 +120,7 @@ def trainings(config: ExtrapolateConfig) -> list[Training]:
 
 
 def recalibrated(base: Training, task: Task, method: Reading, geometry: Geometry) -> Training:
-    """Train `base` for longer at its own length, at full rates, if `method` includes that.
-
-    Args:
-        task: the data of these steps.
-    """
+    """Train `base` for longer at its own length, at full rates, if `method` includes that."""
     if not method.recalibration:
         return base
     recipe = replace(base.recipe, steps=method.recalibration)
@@ -169,14 +155,9 @@ def _continued(
 ) -> Training:
     # The model can read by now: its windows have their full length from the first step.
     recipe = replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps))
-    return replace(
-        base,
-        task=task,
-        recipe=recipe,
-        encoding=partial(method.encoding, geometry, recipe.window),
-        encoding_key={**base.encoding_key, **key},
-        start=base,
-    )
+    encoding = partial(method.encoding, geometry, recipe.window)
+    key = {**base.encoding_key, **key}
+    return replace(base, task=task, recipe=recipe, encoding=encoding, encoding_key=key, start=base)
 
 
 def trained_longer(base: Training, geometry: Geometry, test_len: int) -> Training:

@@ -97,10 +97,9 @@ class TokenText:
         return ids
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return [count, length] tokens, `front` included, and mean bytes per token of each row.
+        """Return [count, length] tokens, `front` included, and bytes per token of each row.
 
-        Raises:
-            InputError: the corpus does not hold so many.
+        InputError if the corpus does not hold so many.
         """
         return _rows(self, length, count)[:2]
 
@@ -109,11 +108,7 @@ class TokenText:
         return _rows(self, length, count)[2]
 
     def stretch(self, number: int, length: int) -> list[int]:
-        """Return one of the pieces of the packed text; after the last comes the first.
-
-        Raises:
-            InputError: the corpus holds none of that length.
-        """
+        """Return a piece of the packed text; the first follows the last. InputError if none is."""
         stream = _stream(self, (number + 1) * length)
         whole = len(stream) // length
         if not whole:
