@@ -11,7 +11,7 @@ from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
 from ropelab.models.tasks.readers import AsTrained, Sliding
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, Matched, Retrieval
-from ropelab.models.tasks.text import SEARCH_SEED
+from ropelab.models.tasks.trial import SEARCH_SEED
 from ropelab.runs.cell import Context
 from tests.models.tasks.certain import Certain, looking_back
 
