@@ -24,7 +24,7 @@ class MachineError(RopelabError):
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
-    """An error for a name that does not exist, with the nearest existing one.
+    """Make an error for a name that does not exist, with the nearest existing one.
 
     >>> print(unknown_name("method", "yarm", ["yarn", "ntk"]))
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn

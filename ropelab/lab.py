@@ -1,6 +1,5 @@
 """Make runs: validate configs, compute the union of their cells, store tables, hand them over."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -31,12 +30,12 @@ from ropelab.runs.cell import (
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
-from ropelab.runs.estimate import Estimate, refuse_beyond, told
+from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.folders import Waiting, locked, say_nothing
 from ropelab.runs.machine import about_dtype
 from ropelab.runs.manifest import read_manifest
 from ropelab.runs.notices import say
-from ropelab.runs.tables import DamagedError, Tables, sha256_of
+from ropelab.runs.tables import DamagedError, Tables, as_stored, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -197,7 +196,7 @@ class Lab:
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
-        """Whether a run is there and will be used; nothing is written."""
+        """Return True if a run is there and will be used; nothing is written."""
         if self.results is None or self.force:
             return False
         identity = self._identity(plan)
@@ -215,8 +214,8 @@ class Lab:
         estimate, workers = estimate_of(cells), workers_for(self.workers, cells)
         if self.limits:
             refuse_beyond(estimate, workers, _room_for(estimate))
-        if self.notice and (line := told(estimate, workers)):
-            self.notice(line)
+        if self.notice and estimate.on(workers) >= MINUTE:
+            self.notice(estimate.text(workers))
 
     def context(self) -> Context:
         """Return the surroundings of cells."""
@@ -230,7 +229,7 @@ class Lab:
         self, plans: Mapping[int, Plan], failures: list[RopelabError]
     ) -> Iterator[tuple[int, Run]]:
         """Make runs that read no other one; errors of runs that fail are added to `failures`."""
-        context, start = self.context(), _Start()
+        context, start = self.context(), datetime.now(UTC)
         reused: dict[int, Run] = {}
         works: dict[int, Work] = {}
         for number, plan in plans.items():
@@ -312,7 +311,7 @@ class Lab:
         return run
 
     def _stored(self, plan: Plan, identity: store.Identity, folder: Path) -> Run | None:
-        """Return the finished run of a folder, None without one; DamagedError if it was changed."""
+        # None where there is none; a DamagedError where it was changed.
         found = store.find(folder, identity)
         if found is None:
             return None
@@ -320,7 +319,7 @@ class Lab:
         return Run(plan.experiment, identity.config, found[1], answer, folder, reused=True)
 
     def _to_draw(self, folder: Path) -> bool:
-        """Whether a stored run lacks figures that are wanted, or has some that are damaged."""
+        """Return True if a stored run lacks figures that are wanted, or has damaged ones."""
         manifest = read_manifest(folder)
         if manifest is None or self.redraw:
             return self.redraw
@@ -337,12 +336,13 @@ class Lab:
         inputs = {**config.inputs(), **stored}
         return store.Identity(experiment.name, experiment.version, config, inputs, plan.label)
 
-    def _make(self, plan: Plan, work: Work, context: Context, start: "_Start") -> Run:
+    def _make(self, plan: Plan, work: Work, context: Context, start: datetime) -> Run:
         """Make the tables of a run whose cells are finished, and store them."""
         experiment, config = plan.experiment, plan.config
         if self.results is None:
-            tables = _tables(plan, Values(context))
-            return Run(experiment, config, tables, experiment.answer(tables))
+            # The same values, and so the same answer, as if it had been stored and read back.
+            read = as_stored(_tables(plan, Values(context)))
+            return Run(experiment, config, read, experiment.answer(read))
         identity = self._identity(plan)
         folder = identity.folder(self.results)
         with locked(folder, self.waiting):
@@ -366,8 +366,8 @@ class Lab:
                 "answer": run.answer,
                 "summary": store.to_records(run.summary()),
                 "command": store.command_of(identity),
-                "start": start.date.isoformat(timespec="seconds"),
-                "seconds": round(time.perf_counter() - start.clock, 3),
+                "start": start.isoformat(timespec="seconds"),
+                "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
                 **{name: entry for name, entry in optional.items() if entry},
             }
             store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
@@ -375,14 +375,6 @@ class Lab:
         if made is None:
             raise DamagedError(f"what was just written to {folder} cannot be read back")
         return replace(made, reused=False)
-
-
-@dataclass(frozen=True)
-class _Start:
-    """The time at which work began."""
-
-    date: datetime = field(default_factory=lambda: datetime.now(UTC))
-    clock: float = field(default_factory=time.perf_counter)
 
 
 def _tables(plan: Plan, values: Values) -> Tables:

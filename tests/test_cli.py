@@ -191,10 +191,7 @@ def test_methods_are_listed_with_what_their_factor_means(call):
     rows = {
         row["method"]: row for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
     }
-    assert (
-        rows["dynamic_ntk"]["factor"]
-        == "what length/L - 1 is multiplied by; 1 stretches by length/L"
-    )
+    assert rows["dynamic_ntk"]["factor"] == "factor on length/L - 1; 1 stretches by length/L"
     assert f"\n{rows['rerope']['method']}\n    knobs: window=..." in out
 
 
@@ -243,12 +240,17 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/x.csv")
 
-    monkeypatch.setattr(store, "write_tables", full)
-    status, _, err = call(*QUICK, "--quiet")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "write_tables", full)
+        status, _, err = call(*QUICK, "--quiet")
     assert status == 1
     assert err.startswith("ropelab: No space left on device")
     assert err.count("\n") == 1
-    assert not list(Path("results").glob("*/*/*"))
+    # Finished cells are kept, and the same command continues from them.
+    assert not list(Path("results").glob("precision/*/*"))
+    assert call(*QUICK, "--quiet") == (0, "", "")
+    (manifest,) = Path("results").glob("precision/*/manifest.json")
+    assert json.loads(manifest.read_text())["measurements"]["computed"] == 0
 
 
 def hear_interrupts():

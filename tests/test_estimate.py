@@ -12,7 +12,7 @@ from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
 from ropelab.runs.cell import Needs
 from ropelab.runs.engine import capacity
-from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness, told
+from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
 
 __all__ = ["call"]  # a fixture
@@ -40,7 +40,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("base --context 1e12", "of memory, and 8.0 GB are free"),
         ("base --context 15e8 --head-dim 1280", "hours, more than a day"),
         ("precision --length 1e12", "of memory"),
-        ("precision --length 4e10", "days, more than a day"),
+        ("precision --length 4e11", "days, more than a day"),
         ("precision --samples 1e12", "of memory"),
         ("precision --draws 9e15", "of memory"),
         ("precision --long-lengths 9e15", "of memory"),
@@ -94,14 +94,14 @@ def test_python_refuses_too_and_has_a_word_that_allows_it(monkeypatch):
 
 def test_more_workers_need_less_time_but_no_less_than_the_longest_part():
     work = Estimate(1200, 2.9 * GB, longest=400, parts=4)
-    assert told(work, 1) == "about 20 minutes, 2.9 GB"
-    assert told(work, 2) == "about 10 minutes on 2 workers, 2.9 GB each"
-    assert told(work, 16) == "about 7 minutes on 4 workers, 2.9 GB each"
+    assert work.text(1) == "about 20 minutes, 2.9 GB"
+    assert work.text(2) == "about 10 minutes on 2 workers, 2.9 GB each"
+    assert work.text(16) == "about 7 minutes on 4 workers, 2.9 GB each"
 
 
 def test_a_slower_machine_is_told_longer_times(monkeypatch):
     monkeypatch.setattr(estimate, "slowness", lambda: 3.0)
-    assert told(Estimate(240, GB)) == "about 12 minutes, 1.0 GB"
+    assert Estimate(240, GB).text() == "about 12 minutes, 1.0 GB"
     with pytest.raises(InputError, match="more than a day"):
         refuse_beyond(Estimate(0.4 * DAY), 1, GB)
 

@@ -63,7 +63,7 @@ def test_a_dead_writer_is_cleaned_up_by_the_next(tmp_path, moment):
 HOLD = """
 import sys, time
 from pathlib import Path
-from ropelab.folders import locked, replaced
+from ropelab.runs.folders import locked, replaced
 target = Path(sys.argv[1])
 with locked(target), replaced(target) as fresh:
     (fresh / "half").write_text("1")
@@ -137,7 +137,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
 DIE = """
 import os, sys
 from pathlib import Path
-from ropelab.folders import replaced_file
+from ropelab.runs.folders import replaced_file
 with replaced_file(Path(sys.argv[1])) as fresh:
     fresh.write_text("half")
     os._exit(9)
@@ -162,7 +162,7 @@ def refuse(descriptor, operation):
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 fcntl.flock = refuse
-from ropelab.folders import locked, replaced, replaced_file
+from ropelab.runs.folders import locked, replaced, replaced_file
 
 target = Path(sys.argv[1])
 with locked(target), replaced(target) as fresh:
@@ -187,7 +187,7 @@ def test_a_file_system_without_locks_serves_as_well(tmp_path):
 LAST = """
 import sys
 from pathlib import Path
-from ropelab.folders import replaced_file
+from ropelab.runs.folders import replaced_file
 with replaced_file(Path(sys.argv[1])) as fresh:
     fresh.write_text("first")
     print("holding", flush=True)

@@ -463,3 +463,13 @@ def test_two_processes_that_make_the_same_run_agree(tmp_path):
     assert [process.returncode for process in both] == [0, 0]
     assert told[0][1] == told[1][1]
     assert len(list(store.finished(tmp_path / "results"))) == 1
+
+
+def test_a_run_in_memory_equals_the_stored_one(tmp_path):
+    lab, small = Lab(figures=False), {"length": 64, "head_dim": 8, "samples": 16, "draws": 2}
+    wanted = lab.prepare("precision", {**small, "model_dim": 8, "long_lengths": 128})
+    fleeting, stored = lab.run(wanted), replace(lab, results=tmp_path).run(wanted)
+    assert fleeting.answer == stored.answer
+    assert list(fleeting.tables) == list(stored.tables)
+    for name, table in stored.tables.items():
+        pd.testing.assert_frame_equal(fleeting.tables[name], table, check_exact=True)

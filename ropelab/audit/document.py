@@ -13,8 +13,7 @@ from typing import Any
 from ropelab.audit.gguf import Length, read_header
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.errors import InputError
-from ropelab.runs.bounded_json import MOST_BYTES, parse
-from ropelab.runs.files import check_regular
+from ropelab.runs.files import MOST_BYTES, check_regular, parse
 
 # Mistral's params.json in the words of a config.json, as vLLM translates it.
 PARAMS = {

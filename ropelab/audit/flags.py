@@ -7,8 +7,8 @@ from typing import Any
 
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
 from ropelab.errors import InputError, unknown_name
-from ropelab.runs.bounded_json import parse
 from ropelab.runs.config import read_number
+from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 LENGTHS = ("--max-model-len", "--context-length")

@@ -20,6 +20,7 @@ CANNOT_SHOW = (
     "laboratory can fail to reproduce it, but not refute it."
 )
 VERSION = 6
+ORDER = 90
 BODY = "ropelab.claims.verdicts"
 # The experiments of which `--run` makes a run, and with which values; the contexts of `base` are
 # those of the published table, 1k to 1M tokens.

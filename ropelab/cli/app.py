@@ -19,6 +19,7 @@ from ropelab import experiments
 from ropelab.cli import audit as desk
 from ropelab.cli import flags
 from ropelab.cli import results as cli_results
+from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_document, print_line, status_of
 from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
@@ -46,66 +47,52 @@ app = typer.Typer(
 
 def _add_command(experiment: Experiment) -> None:
     """Register an experiment: its flags are the fields of its config, then the common ones."""
+    of_models = "dtype" in experiment.config.model_fields
 
-    common = flags.common(experiment.config)
+    def command(*, options: Options, **given: Any) -> None:
+        # A flag given several times names all values that it was given.
+        values = {k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()}
+        fields = {name: value for name, value in values.items() if value is not None}
+        # Arithmetic is computed by this process.
+        _run_one(experiment, fields, options if of_models else replace(options, workers=1))
 
-    def command(**given: Any) -> None:
-        others = {name: given.pop(name) for name in common}
-        _run_one(experiment, {k: _joined(v) for k, v in given.items() if v is not None}, **others)
-
-    parameters = flags.parameters(experiment.config)
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(
         experiment.name,
         help=f"{experiment.question}\n\nCannot show: {experiment.cannot_show}",
         short_help=experiment.question,
-    )(command)
+    )(
+        flags.taking_options(
+            command, flags.of_fields(experiment.config), set() if of_models else flags.OF_MODELS
+        )
+    )
 
 
-def _joined(value: Any) -> Any:
-    """A flag given several times names all that it was given."""
-    return ",".join(value) if isinstance(value, list) else value
-
-
-def _run_one(
-    experiment: Experiment,
-    fields: dict[str, Any],
-    *,
-    config: Path | None,
-    results: Path,
-    force: bool,
-    no_limits: bool,
-    redraw: bool,
-    format: str,
-    style: str,
-    figures: bool | None,
-    quiet: bool,
-    json: bool,
-    workers: int | None = 1,
-    engine: str = "local",
-    address: str | None = None,
-) -> None:
-    draw_more = _more_figures(format, style)
-    label, values = _from_file(experiment.name, config) if config else (Label(), {})
-    drawn = not json if figures is None else figures
-    lab = _lab(results, force, redraw, drawn, quiet or (json and not sys.stderr.isatty()))
-    lab = replace(lab, workers=workers, limits=not no_limits)
+def _run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
+    draw_more = _more_figures(options)
+    label, values = Label(), dict[str, Any]()
+    if path := options.config:
+        name, found = read_toml(path)
+        if name != experiment.name:
+            raise InputError(f"{path} is a config for '{name}', not for '{experiment.name}'")
+        if "grid" in found or "case" in found:
+            raise InputError(f"{path} asks for many runs: ropelab run {path}")
+        label, values = take_label(path, found)
+    lab = _lab(options, not options.json if options.figures is None else options.figures)
     plan = lab.prepare(experiment.name, {**values, **fields}, flags.flag_of)
-    with _engine(engine, workers, address) as started:
-        run = replace(lab, engine=started).run(replace(plan, label=label))
+    with _engine(options) as engine:
+        run = replace(lab, engine=engine).run(replace(plan, label=label))
     draw_more(run)
-    if json:
+    if options.json:
         print_json(run)
-    elif not quiet:
+    elif not options.quiet:
         _show(run)
 
 
-def _more_figures(formats: str, style: str) -> "Callable[[Run], object]":
-    """What draws the figures that were asked for beside the usual ones, its options checked."""
+def _more_figures(options: Options) -> "Callable[[Run], object]":
+    """Check the options of figures; return a function that draws those beyond the usual ones."""
     from ropelab.show import drawn
 
-    names, kind = drawn.read_formats(formats), drawn.check_style(style)
+    names, kind = drawn.read_formats(options.format), drawn.check_style(options.style)
     if drawn.is_default(names, kind):
         return lambda run: None
 
@@ -116,54 +103,53 @@ def _more_figures(formats: str, style: str) -> "Callable[[Run], object]":
     return draw
 
 
-def _from_file(name: str, path: Path) -> tuple[Label, dict[str, Any]]:
-    wanted, values = read_toml(path)
-    if wanted != name:
-        raise InputError(f"{path} is a config for '{wanted}', not for '{name}'")
-    if "grid" in values or "case" in values:
-        raise InputError(f"{path} asks for many runs: ropelab run {path}")
-    return take_label(path, values)
-
-
-def _lab(results: Path, force: bool, redraw: bool, figures: bool, quiet: bool) -> "Lab":
+def _lab(options: Options, figures: bool = True) -> "Lab":
     from ropelab.lab import Lab
     from ropelab.runs.cell import silent
     from ropelab.show import terminal
 
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
-    loud = terminal.Bars() if sys.stderr.isatty() else terminal.PlainLines()
-    progress = silent if quiet else loud
-    notice = None if quiet else say
-    return Lab(results, force, redraw, figures, progress, terminal.say_waiting, notice)
+    terminal_there = sys.stderr.isatty()
+    quiet = options.quiet or (options.json and not terminal_there)
+    loud = terminal.Bars() if terminal_there else terminal.PlainLines()
+    return Lab(
+        options.results,
+        options.force,
+        options.redraw,
+        figures,
+        progress=silent if quiet else loud,
+        waiting=terminal.say_waiting,
+        notice=None if quiet else say,
+        workers=options.workers,
+        limits=not options.no_limits,
+    )
 
 
 @contextmanager
-def _engine(name: str, workers: int | None, address: str | None) -> "Iterator[Engine]":
-    """An engine while the block runs."""
-    engine = _made(name, workers, address)
+def _engine(options: Options) -> "Iterator[Engine]":
+    """Hold the engine of that name while the block runs; one local worker is this process."""
+    if options.engine not in ENGINES:
+        raise unknown_name("engine", options.engine, ENGINES)
+    # Imported here: loky and Ray are slow to load.
+    engine: Engine
+    if options.engine == "ray":
+        from ropelab.runs.engine.on_ray import OnRay
+
+        engine = OnRay(options.address, options.workers)
+    elif options.address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    elif options.workers == 1:
+        from ropelab.runs.engine import Here
+
+        engine = Here()
+    else:
+        from ropelab.runs.engine.local import Workers
+
+        engine = Workers(options.workers)
     try:
         yield engine
     finally:
         engine.stop()
-
-
-def _made(name: str, workers: int | None, address: str | None) -> "Engine":
-    """The engine of that name; one local worker is this process."""
-    if name not in ENGINES:
-        raise unknown_name("engine", name, ENGINES)
-    if name == "ray":
-        from ropelab.runs.engine.on_ray import OnRay
-
-        return OnRay(address, workers)
-    if address is not None:
-        raise InputError("--address names a Ray cluster; give --engine ray with it")
-    if workers == 1:
-        from ropelab.runs.engine import Here
-
-        return Here()
-    from ropelab.runs.engine.local import Workers
-
-    return Workers(workers)
 
 
 def _show(run: "Run") -> None:
@@ -207,7 +193,6 @@ def list_methods(json_: flags.Json = False) -> None:
         terminal.show_records(table, title="method")
 
 
-@app.command("run")
 def run_files(
     paths: Annotated[
         list[Path] | None,
@@ -217,7 +202,6 @@ def run_files(
             "any these are listed.",
         ),
     ] = None,
-    results: flags.Results = Path("results"),
     index: Annotated[
         str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
     ] = "index.md",
@@ -232,21 +216,14 @@ def run_files(
             help="Compute the I-th of N shares; a run without it then makes the tables.",
         ),
     ] = "",
-    force: flags.Force = False,
-    no_limits: flags.NoLimits = False,
-    redraw: flags.Redraw = False,
-    format: flags.Formats = "png",
-    style: flags.Style = "screen",
-    quiet: flags.Quiet = False,
-    workers: flags.WorkerCount = None,
-    engine: flags.EngineName = "local",
-    address: flags.Address = None,
+    *,
+    options: Options,
 ) -> None:
-    """Carry out every run that files ask for, and write an index and a page of all runs.
+    """Run config files and parameter grids, and write an index and a page of all runs.
 
     A file asks for one run, or for many: [grid] has a list for each of some keys, and every
     combination is a run; each table [[case]] is a run. Such a file ends in one table and one
-    figure of all its runs. What is finished is reused.
+    figure of all its runs. Finished runs are reused.
     """
     if not paths:
         for line in builtin.lines():
@@ -258,15 +235,15 @@ def run_files(
 
     check_name(index)
     share = read_shard(shard) if shard else None
-    draw_more = _more_figures(format, style)
-    lab = replace(_lab(results, force, redraw, True, quiet), workers=workers, limits=not no_limits)
+    draw_more = _more_figures(options)
+    lab = _lab(options)
     found = [builtin.resolved(path) for path in paths]
     if dry_run:
         files.list_files(found, lab, share)
     elif share:
-        files.run_share(found, lab, share, _engine(engine, workers, address))
+        files.run_share(found, lab, share, _engine(options))
     else:
-        files.run_files(found, lab, _engine(engine, workers, address), draw_more, index, quiet)
+        files.run_files(found, lab, _engine(options), draw_more, index, options.quiet)
 
 
 def _version(wanted: bool) -> None:
@@ -286,8 +263,14 @@ def _top(
         typer.echo(context.get_help())
 
 
-for _name in experiments.NAMES:
-    _add_command(experiments.load(_name))
+_own = [each for each in inspect.signature(run_files).parameters.values() if each.name != "options"]
+app.command("run")(
+    flags.taking_options(
+        run_files, [each.replace(kind=each.KEYWORD_ONLY) for each in _own], flags.OF_ONE_RUN
+    )
+)
+for _experiment in experiments.every():
+    _add_command(_experiment)
 desk.register(app)
 cli_results.add_to(app)
 

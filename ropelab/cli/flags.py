@@ -4,9 +4,11 @@ Values of fields stay text: the config reads and checks them, in the same words 
 """
 
 import types
-from inspect import Parameter
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import ByteSize
@@ -17,113 +19,129 @@ from ropelab.runs.config import PARTIAL, Config, spellings
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Run again what is already there.")]
-Redraw = Annotated[bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")]
-Figures = Annotated[
-    bool | None,
-    typer.Option("--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
-]
-Formats = Annotated[
-    str, typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg.")
-]
-Style = Annotated[
-    str,
-    typer.Option(
-        "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
-    ),
-]
-WorkerCount = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        min=1,
-        metavar="N",
-        help="Processes that train and measure side by side  [default: as many as there are "
-        "cores, and room in memory]",
-    ),
-]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        metavar="HOST:PORT",
-        help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
-    ),
-]
-NoLimits = Annotated[
-    bool,
-    typer.Option(
-        "--no-limits", help="Also work of more than a day, or of more memory than there is."
-    ),
-]
-# Flags by name: the option, and what it is where it is not given.
-Given = dict[str, tuple[Any, Any]]
-COMMON: Given = {
-    "config": (ConfigFile, None),
-    "results": (Results, Path("results")),
-    "force": (Force, False),
-    "no_limits": (NoLimits, False),
-    "redraw": (Redraw, False),
-    "format": (Formats, "png"),
-    "style": (Style, "screen"),
-    "figures": (Figures, None),
-    "quiet": (Quiet, False),
-    "json": (Json, False),
-}
-# Further flags of experiments that train or measure models.
-TRAINING: Given = {
-    "workers": (WorkerCount, None),
-    "engine": (EngineName, "local"),
-    "address": (Address, None),
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of the commands that make runs: a field is an option, with its default."""
+
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
+    ] = None
+    results: Results = Path("results")
+    force: Annotated[bool, typer.Option("--force", help="Run again what is already there.")] = False
+    no_limits: Annotated[
+        bool,
+        typer.Option(
+            "--no-limits", help="Allow runs estimated above one day or above free memory."
+        ),
+    ] = False
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")
+    ] = False
+    format: Annotated[
+        str,
+        typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg."),
+    ] = "png"
+    style: Annotated[
+        str,
+        typer.Option(
+            "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
+        ),
+    ] = "screen"
+    figures: Annotated[
+        bool | None,
+        typer.Option(
+            "--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"
+        ),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")] = False
+    json: Json = False
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            metavar="N",
+            help="Processes that train and measure side by side  [default: as many as there are "
+            "cores, and room in memory]",
+        ),
+    ] = None
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
+        ),
+    ] = "local"
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="HOST:PORT",
+            help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
+        ),
+    ] = None
+
+
+# Options of a single run, and those of work that pays to be computed side by side.
+OF_ONE_RUN = {"config", "figures", "json"}
+OF_MODELS = {"workers", "engine", "address"}
 
 # Other spellings of a flag.
 ALSO = {"methods": ("--method",)}
 
 
-def common(config: type[Config]) -> Given:
-    """Flags that are no fields of a config: those of all experiments, and those of trainings."""
-    return COMMON | (TRAINING if "dtype" in config.model_fields else {})
+def taking_options(
+    command: Callable[..., None], own: Sequence[Parameter], without: Set[str]
+) -> Callable[..., None]:
+    """Return a command for Typer: its own parameters, then those of `Options` as one argument.
+
+    Args:
+        without: names of options that the command does not take.
+    """
+    kinds = get_type_hints(Options, include_extras=True)
+    shared = [
+        _parameter(each.name, kinds[each.name], each.default)
+        for each in fields(Options)
+        if each.name not in without
+    ]
+
+    def typed(**given: Any) -> None:
+        options = Options(**{each.name: given.pop(each.name) for each in shared})
+        command(**given, options=options)
+
+    parameters = [*own, *shared]
+    typed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    typed.__annotations__ = {each.name: each.annotation for each in parameters}
+    typed.__doc__ = command.__doc__
+    return typed
 
 
-def parameters(config: type[Config]) -> list[Parameter]:
-    """Everything that the command of an experiment takes: fields of its config, then the rest."""
-    fields, others = config.model_fields, spellings(config)
+def of_fields(config: type[Config]) -> list[Parameter]:
+    """Return the parameters that set the fields of a config."""
+    others = spellings(config)
     made = [
         _parameter(
             name,
             _argument(field) if name == config.argument else _option(name, field, others.get(name)),
             None,
         )
-        for name, field in fields.items()
+        for name, field in config.model_fields.items()
     ]
-    if "rotary_dim" in fields:
-        made.append(_parameter(PARTIAL, _partial_option(), None))
-    return made + [_parameter(name, kind, value) for name, (kind, value) in common(config).items()]
+    if "rotary_dim" in config.model_fields:
+        text = "rotary_dim as a share of head_dim"
+        share = typer.Option(flag_of(PARTIAL), metavar="X", help=text)
+        made.append(_parameter(PARTIAL, Annotated[str | None, share], None))
+    return made
 
 
 def _parameter(name: str, kind: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _partial_option() -> Any:
-    text = "rotary_dim as a share of head_dim"
-    return Annotated[str | None, typer.Option(flag_of(PARTIAL), metavar="X", help=text)]
-
-
 def _argument(field: FieldInfo) -> Any:
-    """The field that needs no flag; a config file may give it as well."""
+    """Make the argument that needs no flag; a config file may give it as well."""
     return Annotated[str | None, typer.Argument(metavar="MODEL", help=field.description)]
 
 
@@ -145,12 +163,12 @@ def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
 
 
 def flag_of(name: str) -> str:
-    """The flag of a config field: `head_dim` is `--head-dim`."""
+    """Return the flag of a config field: `head_dim` is `--head-dim`."""
     return f"--{name.replace('_', '-')}"
 
 
 def default_text(default: object) -> str:
-    """The end of a help text that tells the default as a person would type it.
+    """Return the end of a help text: the default as it would be typed.
 
     >>> default_text(1e6), default_text(("pi", "ntk")), default_text("")
     ('  [default: 1e6]', '  [default: pi,ntk]', '')
@@ -167,7 +185,7 @@ def default_text(default: object) -> str:
 
 
 def metavar(kind: Any) -> str:
-    """The placeholder of a flag's value, from the type of its field."""
+    """Return the placeholder of a flag's value, from the type of its field."""
     if get_origin(kind) is Annotated:
         return metavar(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):

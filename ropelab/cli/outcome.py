@@ -1,4 +1,4 @@
-"""What surrounds a command: its streams, signals, errors as one line, and the exit status."""
+"""The surroundings of a command: streams, signals, errors as one line, and the exit status."""
 
 import errno
 import io
@@ -82,7 +82,7 @@ def _fail(message: str, status: int) -> int:
 
 
 def print_line(text: object) -> None:
-    """A line on stdout, with nothing in it that steers a terminal."""
+    """Print a line, with nothing in it that steers a terminal."""
     print(printable(str(text)))
 
 

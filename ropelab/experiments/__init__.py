@@ -1,7 +1,7 @@
 """The experiments, by name.
 
 An experiment is a light face (QUESTION, CANNOT_SHOW, VERSION, CONFIG, all that the command line
-needs) and a body, imported when it is first used:
+needs, and ORDER, its place in lists) and a body, imported when it is first used:
 
     check(config)             InputError where the values do not go together (optional)
     cells(config)             its cells, which follow from the config alone
@@ -16,6 +16,7 @@ The face is the package `ropelab.experiments.<name>`, or a module of it, and nam
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from ropelab.errors import unknown_name
@@ -28,16 +29,10 @@ if TYPE_CHECKING:
     from ropelab.runs.config import Config
     from ropelab.runs.tables import Tables
 
-# In the order in which a newcomer would ask.
+# Every package beside this file, found without importing it; the ledger is above them all, since it
+# reads their runs.
 NAMES = (
-    "precision",
-    "freqs",
-    "base",
-    "base-empirical",
-    "extrapolate",
-    "evaluate",
-    "encodings",
-    "frequencies",
+    *sorted(found.name.replace("_", "-") for found in iter_modules(__path__) if found.ispkg),
     "claims",
 )
 
@@ -52,6 +47,7 @@ class Experiment:
     version: int
     config: "type[Config]"
     body: str
+    order: int = 0
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
@@ -97,9 +93,19 @@ def load(name: str) -> Experiment:
     """
     if name not in NAMES:
         raise unknown_name("experiment", name, NAMES)
-    # The ledger is above all experiments, whose runs it reads.
     found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
     face = import_module(f"ropelab.{found}")
     return Experiment(
-        name, face.QUESTION, face.CANNOT_SHOW, face.VERSION, face.CONFIG, body=face.BODY
+        name,
+        face.QUESTION,
+        face.CANNOT_SHOW,
+        face.VERSION,
+        face.CONFIG,
+        face.BODY,
+        face.ORDER,
     )
+
+
+def every() -> list[Experiment]:
+    """Return all experiments in the order of lists."""
+    return sorted(map(load, NAMES), key=lambda experiment: experiment.order)

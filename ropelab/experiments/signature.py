@@ -17,7 +17,7 @@ KEPT = {
 
 
 def signature_of(experiment: Experiment) -> inspect.Signature:
-    """The fields of the config, then where the run is kept; all by keyword."""
+    """Return the fields of the config, then the options of every run; all by keyword."""
     fields = experiment.config.model_fields.items()
     parameters = [
         _parameter(
@@ -37,7 +37,7 @@ def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
 
 
 def text_of(experiment: Experiment) -> str:
-    """The docstring: question, what it cannot show, and every parameter."""
+    """Return the docstring: question, what it cannot show, and every parameter."""
     return "\n".join(_lines(experiment))
 
 

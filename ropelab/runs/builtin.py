@@ -8,15 +8,14 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def folder() -> Path:
-    """Where they lie."""
     inside = PACKAGE / "configs"
     return inside if inside.is_dir() else PACKAGE.parent / "configs"
 
 
 def resolved(path: Path) -> Path:
-    """A path as it was typed, or the config or folder of configs of that name, if there is none.
+    """Return a path that exists, else the config or folder of configs of that name.
 
-    `configs` is all that lies at the top, `precision` one of them, `smoke` a folder.
+    `configs` are all at the top, `precision` is one of them, `smoke` a folder.
     """
     if path.exists():
         return path
@@ -27,7 +26,7 @@ def resolved(path: Path) -> Path:
 
 
 def lines() -> Iterator[str]:
-    """A line for each config, with its first comment, folder by folder."""
+    """Yield a line for each config, with its first comment, folder by folder."""
     top = folder()
     files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
     names = [file.relative_to(top).with_suffix("").as_posix() for file in files]
@@ -39,7 +38,7 @@ def lines() -> Iterator[str]:
 
 
 def _about(file: Path) -> str:
-    """What the comment at the head of a config says, shortened to a line."""
+    """Return the comment at the head of a config, shortened to a line."""
     lines: list[str] = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

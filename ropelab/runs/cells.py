@@ -111,7 +111,7 @@ class Cells:
         return found
 
     def finished(self, name: Named) -> bool:
-        """Whether the tables of a cell are there, undamaged, and need not be made anew."""
+        """Return True if the tables of a cell are there, undamaged, and need not be made anew."""
         try:
             return self._read(self._folder(name)) is not None
         except DamagedError:
@@ -168,7 +168,7 @@ class Cells:
         return read_tables(folder, description["tables"]) if current else None
 
     def _is_current(self, description: Mapping[str, Any] | None) -> bool:
-        """Whether a cell may be used: any may, unless this run makes all of them anew."""
+        """Return True if a cell may be used: any may, unless this run makes all of them anew."""
         if description is None:
             return False
         return not self.again or description["again"] == self.again

@@ -50,7 +50,7 @@ class Pair:
 
 
 def difference(a: pd.Series, b: pd.Series) -> Mean:
-    """The mean of a - b, both with the index (seed, unit), in any order.
+    """Return the mean of a - b, both with the index (seed, unit), in any order.
 
     Raises:
         ValueError: they are not about the same seeds and units.
@@ -61,7 +61,7 @@ def difference(a: pd.Series, b: pd.Series) -> Mean:
 
 
 def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
-    """A row per pair, those of one table judged together.
+    """Return a row per pair, those of one table judged together.
 
     Args:
         columns: what `about` holds.
@@ -85,7 +85,7 @@ def _verdict(pair: Pair, rate: float) -> str:
 
 
 def not_told_from(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
-    """The rows that cannot be told from one of them.
+    """Return the rows that are statistically indistinguishable from one of them.
 
     Args:
         table: comparisons of `method_a` with `method_b`.
@@ -99,7 +99,7 @@ def not_told_from(best: str, table: pd.DataFrame, about: Mapping[str, Hashable])
 
 
 def and_rivals(names: Sequence[str]) -> str:
-    """How a sentence about the best goes on, where others cannot be told from it.
+    """End a sentence about the best where others are indistinguishable from it.
 
     >>> and_rivals([]), and_rivals(["pi"]), and_rivals(["pi", "ntk"]), and_rivals("abcd")
     ('', ', not told from pi', ', not told from pi and ntk', ', not told from 4 others')

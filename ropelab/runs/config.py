@@ -72,7 +72,7 @@ def split_list(text: str) -> list[str]:
 
 
 def read_list(value: object) -> object:
-    """A list as people type it, `a,b(c=1,d=2)`, or as TOML and Python give it; or one number."""
+    """Read a list: text such as `a,b(c=1,d=2)`, a list of TOML or Python, or one number."""
     if isinstance(value, str):
         return tuple(split_list(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -81,7 +81,7 @@ def read_list(value: object) -> object:
 
 
 def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values without repetitions, which would count one result several times.
+    """Drop repetitions, which would count one result several times.
 
     >>> each_once((3, 1, 3))
     (3, 1)
@@ -110,7 +110,7 @@ def _even(value: int) -> int:
 
 
 def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
-    """The number format by name; `auto` is what suits the device, a field before this one."""
+    """Resolve `auto` by the device, a field before this one."""
     return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
@@ -151,7 +151,7 @@ PARTIAL = "partial_rotary_factor"
 
 
 def spellings(config_class: "type[Config]") -> dict[str, str]:
-    """The other spellings of a config's fields: ours to theirs."""
+    """Return the other spellings of a config's fields: ours to theirs."""
     return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in config_class.model_fields}
 
 
@@ -174,29 +174,29 @@ class Config(BaseModel):
         return others | {"rotary_dim": _share(values[PARTIAL], head_dim)}
 
     def asks(self, question: str) -> str:
-        """The question of the command as this config asks it."""
+        """Return the experiment's question as this config asks it."""
         return question
 
     def inputs(self) -> dict[str, str]:
-        """Fingerprints of what the run reads besides its config (a corpus, stored results)."""
+        """Return fingerprints of all that the run reads besides its config, such as a corpus."""
         return {}
 
     def reads(self) -> tuple[str, ...]:
-        """The experiments whose stored runs this one reads."""
+        """Return the experiments whose stored runs this one reads."""
         return ()
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Runs to make before this one: (experiment, values)."""
+        """Return the runs to make before this one: (experiment, values)."""
         return ()
 
     def changed(self) -> dict[str, Any]:
-        """The fields whose values differ from the defaults, in the order of the class."""
+        """Return the fields that differ from the defaults, in the order of the class."""
         default = type(self)().model_dump(mode="json")
         mine = self.model_dump(mode="json")
         return {name: value for name, value in mine.items() if value != default[name]}
 
     def replace(self, **changes: Any) -> Self:
-        """The same config with some fields changed, checked again as a whole."""
+        """Change some fields, and check the config again as a whole."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
 
@@ -225,7 +225,7 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 def _ours(
     config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
 ) -> dict[str, Any]:
-    """The values under our spelling."""
+    """Return the values under our spelling."""
     found = dict(values)
     for ours, theirs in spellings(config_class).items():
         if theirs in found:
@@ -263,7 +263,7 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """How a run is called; nothing that its numbers depend on, so all labels are equal.
+    """The names of a run; numbers do not depend on them, so all labels are equal.
 
     Attributes:
         name: the name of its config file, for the run's folder.
@@ -277,7 +277,7 @@ class Label:
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
-    """The label of what a config file describes, and the values without it."""
+    """Split the values of a config file into the label of its run and all others."""
     title = values.get("title", "")
     if not isinstance(title, str):
         raise InputError(f"{path}: title must be text, got {title!r}")

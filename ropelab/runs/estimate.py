@@ -1,11 +1,9 @@
-"""What work is about to cost, told before it begins: a sentence above a minute, a refusal above
-what memory allows or above a day.
+"""Estimates of cost before work begins: a notice from a minute on, a refusal beyond the limits.
 
 Times come from rates that were measured once, on one core of the machine that docs/sweeps.md names,
 and from a short calibration: how much slower this machine is in one pass of cosines (`slowness`).
 They are right within a factor of about two. Memory comes from formulas that were fitted to measured
-peaks. Both are said by whoever knows the work: `experiments/<name>/estimate.py` for what arithmetic
-decides, the cells (`Cell.needs`) for what is trained and measured.
+peaks. Every cell states both (`Cell.needs`).
 """
 
 import math
@@ -28,7 +26,7 @@ SECONDS_OF_COSINES = 1.75e-3
 
 @dataclass(frozen=True)
 class Estimate:
-    """What some work costs.
+    """The cost of some work.
 
     Attributes:
         seconds: on one core of the machine whose rates are known.
@@ -57,10 +55,31 @@ class Estimate:
         seconds = side_by_side if self.parts else self.seconds
         return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
 
+    @property
+    def is_unknown(self) -> bool:
+        """True for work that cannot be estimated: on a GPU, or by a released model."""
+        return bool(self.parts) and not (self.seconds or self.bytes)
+
+    def text(self, workers: int = 1) -> str:
+        """Describe the work.
+
+        >>> Estimate().text(), Estimate(seconds=1200, bytes=3e9).text()
+        ('a few seconds', 'about 20 minutes, 3.0 GB')
+        """
+        if self == Estimate():
+            return "a few seconds"
+        if self.is_unknown:
+            return "time not known before"
+        side_by_side = min(workers, self.parts)
+        memory = f", {size(self.bytes)}"
+        if side_by_side > 1:
+            memory = f" on {side_by_side} workers{memory} each"
+        return f"about {duration(max(1.0, self.on(workers)))}{memory}"
+
 
 @cache
 def slowness() -> float:
-    """How many times longer this machine takes than the one whose rates are known; measured once.
+    """Measure once by what factor this machine is slower than the one whose rates are known.
 
     The best of some passes of cosines: the work of most arithmetic here, and on one core.
     """
@@ -73,22 +92,6 @@ def slowness() -> float:
         np.cos(angles)
         best = min(best, time.perf_counter() - start)
     return best / SECONDS_OF_COSINES
-
-
-def told(estimate: Estimate, workers: int = 1) -> str:
-    """What is said before the work begins; empty for less than a minute.
-
-    >>> told(Estimate(seconds=5))
-    ''
-    """
-    seconds = estimate.on(workers)
-    if seconds < MINUTE:
-        return ""
-    if workers > 1 and estimate.parts > 1:
-        where = f" on {min(workers, estimate.parts)} workers, {size(estimate.bytes)} each"
-    else:
-        where = f", {size(estimate.bytes)}"
-    return f"about {duration(seconds)}{where}"
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str = "this") -> None:
@@ -113,7 +116,7 @@ def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """Write a time in its largest unit.
 
     >>> [duration(s) for s in (40, 80, 720, 5400, 90000, 300000, 4e9, 1e30)]
     ['40 seconds', '1 minute', '12 minutes', '1.5 hours', '25 hours', '3.5 days', '127 years', \
@@ -130,7 +133,7 @@ def duration(seconds: float) -> str:
 
 
 def size(amount: float) -> str:
-    """An amount of memory as people say it.
+    """Write an amount of memory in its largest unit.
 
     >>> size(2.93e9), size(6.4e8), size(1.2e13)
     ('2.9 GB', '640 MB', '12 TB')

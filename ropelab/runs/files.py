@@ -1,13 +1,21 @@
-"""Reading files that may be anything: what is not a regular file is refused, never waited for."""
+"""Reading files that may be anything: regular files only, and JSON of bounded size and depth."""
 
 import errno
+import json
+import math
 import os
 import stat
 from pathlib import Path
+from typing import Any, NoReturn
+
+from ropelab.errors import InputError
+
+MOST_BYTES = 16 * 2**20
+DEEPEST = 64  # dicts and lists inside each other; real files have fewer than ten
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     A pipe would be waited for and a device such as /dev/zero read without end.
 
@@ -38,3 +46,42 @@ def check_regular(path: Path, follow_links: bool = True) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(kind):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
+def parse(name: str, raw: bytes) -> dict[str, Any]:
+    """Return a JSON object from bytes; anything else is an InputError."""
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"{name} is larger than 16 MB, which no configuration is")
+    try:
+        value = json.loads(raw, parse_constant=_not_finite, parse_float=_finite)
+    except RecursionError:
+        raise InputError(f"{name} is nested too deeply") from None
+    except (ValueError, UnicodeDecodeError) as error:
+        raise InputError(f"{name} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{name} must hold a JSON object, not a {type(value).__name__}")
+    if _too_deep(value):
+        raise InputError(f"{name} is nested too deeply")
+    return value
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return value
+
+
+def _too_deep(value: object) -> bool:
+    # Level by level: a recursion would itself end in a RecursionError.
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        items = [v for each in level for v in (each.values() if isinstance(each, dict) else each)]
+        level = [item for item in items if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True

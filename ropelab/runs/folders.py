@@ -26,7 +26,7 @@ def say_nothing(folder: Path) -> None:
 
 
 def fingerprint(value: Mapping[str, Any]) -> str:
-    """A short, stable hash of a json-able value: 8 hex digits name a run, 16 a cell."""
+    """Hash a json-able value in a stable way: 8 hex digits name a run, 16 a cell."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -48,8 +48,8 @@ def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) 
 def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold a lock, whose file goes with it.
 
-    The file is unlinked while it is held, so whoever gets a lock on a file that has no name any
-    more (the library looks) tries again with the file of that name.
+    The file is unlinked while it is held, so a process that gets a lock on a file without a name
+    (the library looks) tries again with the file of that name.
     """
     lock = FileLock(file)
     try:

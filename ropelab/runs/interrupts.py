@@ -25,7 +25,7 @@ _received: list[int] = []
 
 
 def exit_status() -> int:
-    """The status of a process that was interrupted: 130 after Ctrl-C, 143 after a termination."""
+    """Return the status of an interrupted process: 130 after Ctrl-C, 143 after a termination."""
     return 128 + (_received[0] if _received else signal.SIGINT)
 
 

@@ -1,4 +1,4 @@
-"""What this machine computes with: the device, and the number format of training and evaluation.
+"""The device and the number format of training and evaluation on this machine.
 
 bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
 for it (Intel's AMX). Elsewhere it gains nothing or costs much. Training steps of two small models,
@@ -25,7 +25,7 @@ EMULATED = 0.1
 
 
 def resolve_device(device: str) -> str:
-    """What `auto` means on this machine: `cuda` if torch sees a GPU, else `cpu`."""
+    """Resolve `auto`: `cuda` if torch sees a GPU, else `cpu`."""
     if device == "cpu":
         return device
     import torch
@@ -38,14 +38,14 @@ def resolve_device(device: str) -> str:
 
 
 def resolve_dtype(asked: DtypeName, device: str) -> DtypeName:
-    """What `auto` means on a device: `bfloat16` where its products are quicker, else `float32`."""
+    """Resolve `auto`: `bfloat16` where its products are quicker, else `float32`."""
     if asked == "auto":
         return "bfloat16" if multiplies_bfloat16(device) else "float32"
     return asked
 
 
 def about_dtype(dtype: DtypeName, device: str) -> str:
-    """Which number format is used on a device, and why, in one line."""
+    """Say in one line why a number format is used on a device."""
     quick = multiplies_bfloat16(device)
     processor = "CPU" if device == "cpu" else "GPU"
     fact = f"this {processor} has {'' if quick else 'no '}matrix units for bfloat16"
@@ -55,7 +55,7 @@ def about_dtype(dtype: DtypeName, device: str) -> str:
 
 
 def multiplies_bfloat16(device: str) -> bool:
-    """Whether bfloat16 products are quicker than float32 ones on a device."""
+    """Return True if bfloat16 products are quicker than float32 ones on a device."""
     import torch
 
     if device == "cuda":
@@ -67,7 +67,7 @@ def multiplies_bfloat16(device: str) -> bool:
 
 
 def rate(dtype: str) -> float:
-    """Operations per second in products of a number format, on one core."""
+    """Return the operations per second in products of a number format, on one core."""
     if dtype == "bfloat16" and not multiplies_bfloat16("cpu"):
         return EMULATED * RATES["float32"]
     return RATES[dtype]
@@ -75,7 +75,7 @@ def rate(dtype: str) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One torch thread while the block runs: how many there are changes the last digits."""
+    """Keep torch to one thread: their number changes the last digits."""
     import torch
 
     before = torch.get_num_threads()
@@ -88,7 +88,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def one_gpu(number: int) -> Iterator[None]:
-    """The GPU that `cuda` means while the block runs; what it kept of its memory is then free."""
+    """Make `cuda` mean one GPU while the block runs; its cached memory is then free."""
     import torch
 
     with torch.cuda.device(number):
@@ -97,7 +97,7 @@ def one_gpu(number: int) -> Iterator[None]:
 
 
 def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object]:
-    """Matrix products in `dtype` on a device while the block runs."""
+    """Make matrix products in `dtype` on a device while the block runs."""
     import torch
 
     return torch.autocast(device, torch.bfloat16) if dtype == "bfloat16" else nullcontext()

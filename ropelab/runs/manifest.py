@@ -1,7 +1,4 @@
-"""What the manifest of a finished run has to hold, so that whoever reads one can rely on it.
-
-It ends in a hash of all the rest, so that its sentences are known to be those that were written.
-"""
+"""The manifest of a finished run: written with a hash of all that it says, checked when read."""
 
 import hashlib
 import json
@@ -36,7 +33,7 @@ class Table:
 
 @dataclass
 class Manifest:
-    """What made the numbers, and what they say."""
+    """The origin of the numbers, and the sentences about them."""
 
     schema: int
     experiment: str
@@ -67,7 +64,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a finished run, None where there is none that can be read.
+    """Return the manifest of a finished run, None where there is none that can be read.
 
     A manifest.json that is not of this program's making, or was changed since it was written, is
     left alone, and said once.
@@ -89,7 +86,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def hash_of(manifest: Mapping[str, Any]) -> str:
-    """The sha256 of all that a manifest says, whatever the order and the spacing of its file."""
+    """Hash all that a manifest says, whatever the order and the spacing of its file."""
     said = {key: value for key, value in manifest.items() if key != HASH}
     text = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

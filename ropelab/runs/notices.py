@@ -12,7 +12,7 @@ UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def printable(text: str) -> str:
-    r"""The text with its control characters written out: names and errors may hold any of them.
+    r"""Write out control characters, which names and errors may hold.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -26,11 +26,11 @@ def _written_out(character: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 @cache
 def say_once(text: str) -> None:
-    """One line on stderr, unless it has been said."""
+    """Print one line on stderr, unless it has been said."""
     say(text)

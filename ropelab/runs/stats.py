@@ -1,4 +1,4 @@
-"""Intervals, and when two things differ: the mathematics; `trials/comparisons.py` has the rule.
+"""Intervals and false discovery rates: the mathematics; `comparisons.py` has the rule.
 
 What is measured on trained models varies twice: another training seed would give another model, and
 other documents (sequences) another text. Both count. With values x[seed, document], K seeds crossed
@@ -59,17 +59,17 @@ class Mean:
     units: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The value with Student's t interval."""
+        """Return the value with Student's t interval."""
         half = self.quantile(confidence) * math.sqrt(self.variance)
         n = self.seeds * self.units
         return Interval(self.value, self.value - half, self.value + half, n)
 
     def quantile(self, confidence: float) -> float:
-        """How many standard errors an interval reaches to either side."""
+        """Return the standard errors that an interval reaches to either side."""
         return _student(confidence, self.freedom)
 
     def p_value(self) -> float:
-        """The probability of a mean at least so far from 0 if there is none; nan if unknown."""
+        """Return the probability of a mean at least so far from 0 by chance; nan if unknown."""
         if math.isnan(self.variance):
             return math.nan
         if self.variance == 0:
@@ -84,7 +84,7 @@ def _student(confidence: float, freedom: float) -> float:
 
 
 def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
-    """The mean of values crossed by seed and document, as the head of this file says."""
+    """Average values crossed by seed and document, by the formulas at the head of this file."""
     x = np.asarray(values, dtype=np.float64)
     seeds, units = x.shape
     by_seed, by_unit = x.mean(axis=1), x.mean(axis=0)
@@ -101,7 +101,7 @@ def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
 
 
 def _variance_of_mean(samples: NDArray[np.float64]) -> float:
-    """The estimated variance of the mean of independent samples, nan for a single one."""
+    """Estimate the variance of the mean of independent samples, nan for a single one."""
     return float(samples.var(ddof=1)) / samples.size if samples.size > 1 else math.nan
 
 
@@ -110,7 +110,7 @@ def crossed_proportion(
     trials: int,
     confidence: float = CONFIDENCE,
 ) -> Interval:
-    """A proportion over seeds and sequences, each a share of the same number of trials.
+    """Return a proportion over seeds and sequences, each a share of the same number of trials.
 
     Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which independent
     trials would vary as much as these do (Korn and Graubard 1998), with the t quantile in place of
@@ -126,7 +126,7 @@ def crossed_proportion(
 
 
 def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
-    """Both ends of Wilson's score interval for a share of n trials, n any positive number."""
+    """Return the ends of Wilson's score interval for a share of n trials, n any positive number."""
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     ends = [(centre + side * half) / (1 + z * z / n) for side in (-1, 1)]
@@ -134,7 +134,7 @@ def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
 
 
 def mean_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """The mean of independent samples with Student's t interval; no interval below two samples."""
+    """Average independent samples, with Student's t interval; nan below two samples."""
     values = np.asarray(samples, dtype=np.float64)
     if not values.size:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -142,7 +142,7 @@ def mean_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Interva
 
 
 def proportion_interval(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
-    """A proportion of independent trials with Wilson's score interval, inside [0, 1]."""
+    """Return a proportion of independent trials with Wilson's score interval, inside [0, 1]."""
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     share = successes / trials
@@ -152,7 +152,7 @@ def proportion_interval(successes: int, trials: int, confidence: float = CONFIDE
 
 
 def discovery_rates(p_values: Sequence[float]) -> list[float]:
-    """For each p-value the false discovery rate at which it is still among the discoveries.
+    """Return for each p-value the false discovery rate from which on it is a discovery.
 
     Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing p-value is no
     test and stays missing.

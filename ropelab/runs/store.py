@@ -58,7 +58,7 @@ class Identity:
     label: Label
 
     def folder(self, results: Path) -> Path:
-        """Where this run is, or else belongs."""
+        """Return the folder of this run, which need not exist."""
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
         runs = results / self.experiment
@@ -67,7 +67,7 @@ class Identity:
         return there[0] if there else runs / f"{name}-{code}"
 
     def facts(self) -> dict[str, Any]:
-        """The part of the manifest that must agree for a run to be reused."""
+        """Return the part of the manifest that must agree for a run to be reused."""
         return {
             "schema": SCHEMA,
             "experiment": self.experiment,
@@ -78,13 +78,13 @@ class Identity:
 
 
 def _slug(changed: Mapping[str, Any], longest: int = 48) -> str:
-    """A readable name for a config: `base-500000_head-dim-128`; `default` if nothing differs."""
+    """Name a config: `base-500000_head-dim-128`; `default` if nothing differs."""
     parts = (f"{name}-{_plain(value)}" for name, value in changed.items())
     return _readable("_.".join(parts), longest) or "default"
 
 
 def _readable(text: str, longest: int = 48) -> str:
-    """The part of a text that a folder's name can hold everywhere."""
+    """Keep the part of a text that a folder's name can hold everywhere."""
     plain = re.sub(r"[^A-Za-z0-9.+]+", "-", text).replace("-.", "_")
     return plain[:longest].strip("-_.")
 
@@ -165,7 +165,7 @@ def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The short table as flat numbers for experiment trackers: `yarn ×4/copy @4096`.
+    """Flatten the short table into numbers for experiment trackers: `yarn ×4/copy @4096`.
 
     A row is named by its words before its first number, or by its first column where that is a
     number. What is missing or infinite has no entry.
@@ -191,13 +191,13 @@ def _is_number(value: object) -> bool:
 
 
 def to_toml(identity: Identity) -> str:
-    """The resolved config as a file that `--config` reads."""
+    """Write the resolved config as a file that `--config` reads."""
     values = identity.config.model_dump(mode="json", exclude_none=True)
     return tomli_w.dumps({"experiment": identity.experiment, **values})
 
 
 def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:
-    """Manifest and tables of a finished run that still answers `identity`, None without one.
+    """Return manifest and tables of a finished run that fits `identity`, None without one.
 
     Raises:
         DamagedError: there is one, but its tables are not as they were written.
@@ -210,7 +210,7 @@ def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd
 
 
 def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """The tables of a finished run, each checked against the manifest.
+    """Read the tables of a finished run, each checked against the manifest.
 
     Raises:
         DamagedError: one is gone, or is not what was written.
@@ -220,7 +220,7 @@ def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFra
 
 
 def has_whole_figures(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether all figures of a run are there and whole; a PNG carries checksums of its own."""
+    """Return True if all figures of a run are whole; a PNG carries checksums of its own."""
     return all(_is_whole(folder / name) for name in manifest["figures"])
 
 
@@ -236,7 +236,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
-    """All finished runs of an experiment below `results`, by folder name.
+    """Return all finished runs of an experiment below `results`, by folder name.
 
     Runs of another version of the experiment are left out: their numbers mean something else. So
     are, with a line that says so, those whose tables are damaged.
@@ -251,7 +251,7 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
 def undamaged(
     results: Path, experiments: Container[str]
 ) -> Iterator[tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]]:
-    """Folder, manifest and tables of the finished runs of some experiments."""
+    """Yield folder, manifest and tables of the finished runs of some experiments."""
     for folder, manifest in finished(results):
         if manifest["experiment"] in experiments:
             try:
@@ -261,7 +261,7 @@ def undamaged(
 
 
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every finished run below `results`: its folder and its manifest."""
+    """Yield folder and manifest of every finished run below `results`."""
     for path in sorted(results.glob("*/*/manifest.json")):
         if path.parent.name.startswith("."):
             continue
@@ -282,7 +282,7 @@ def _describe_tables(tables: Tables, hashes: Mapping[str, str]) -> dict[str, Any
 
 
 def surroundings() -> dict[str, Any]:
-    """What else the numbers may depend on: versions, machine, threads, the code's commit.
+    """Return the rest that numbers may depend on: versions, machine, threads, the code's commit.
 
     Threads are those of torch; null where it was not used.
     """
@@ -306,7 +306,7 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """The commit of the checkout that this file is tracked in, and whether it was changed since.
+    """Find the commit of the checkout that tracks this file, and if it was changed since.
 
     An installed package may lie inside a checkout of something else, and the environment may name
     another repository (GIT_DIR): neither says where these lines come from.
@@ -326,14 +326,14 @@ def _commit() -> dict[str, Any]:
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
+    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
     plain = table.astype(object).where(table.notna(), None)
     plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
     return plain.to_dict(orient="records")  # type: ignore[return-value]
 
 
 def command_of(identity: Identity) -> str:
-    """What to type to make this run again, quoted for a shell."""
+    """Return the command that makes this run again, quoted for a shell."""
     words = ["ropelab", identity.experiment]
     for name, value in identity.config.changed().items():
         if name == identity.config.argument:

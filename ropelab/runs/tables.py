@@ -29,7 +29,7 @@ UNITS = (
 
 
 def unit_of(column: str) -> str | None:
-    """The unit a column name ends in, None where it has none.
+    """Return the unit that a column name ends in, None where it has none.
 
     >>> unit_of("nll_nats_per_byte"), unit_of("wavelength_tokens"), unit_of("accuracy")
     ('nats_per_byte', 'tokens', None)
@@ -38,7 +38,7 @@ def unit_of(column: str) -> str | None:
 
 
 def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table of retrieval that were measured in its longest context."""
+    """Select the rows of a table of retrieval that were measured in its longest context."""
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
@@ -54,8 +54,21 @@ def write_tables(tables: Tables, folder: Path) -> dict[str, str]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+        (folder / f"{name}.csv").write_bytes(_as_csv(table))
     return {name: sha256_of(folder / f"{name}.csv") for name in tables}
+
+
+def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return tables as they would be read back, in which whole numbers with gaps are floats."""
+    return {name: _from_csv(_as_csv(tables[name])) for name in sorted(tables)}
+
+
+def _as_csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _from_csv(content: bytes) -> pd.DataFrame:
+    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
 
 
 def read_tables(folder: Path, hashes: Mapping[str, str]) -> dict[str, pd.DataFrame]:
@@ -77,13 +90,13 @@ def _read(path: Path, written: str) -> pd.DataFrame:
     if hashlib.sha256(content).hexdigest() != written:
         raise DamagedError(f"{path} is not what was written")
     try:
-        return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
+        return _from_csv(content)
     except ValueError as error:
         raise DamagedError(f"{path} is no table ({error})") from None
 
 
 def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:
-    """A table as lines of Markdown, its values as `written` says; nothing for an empty table."""
+    """Yield a table as lines of Markdown, its values by `written`; nothing for an empty table."""
     if table.empty:
         return
     yield f"| {' | '.join(str(name).replace('_', ' ') for name in table.columns)} |"
@@ -94,6 +107,5 @@ def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[
 
 
 def sha256_of(path: Path) -> str:
-    """The fingerprint of one file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

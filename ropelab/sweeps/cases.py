@@ -1,7 +1,7 @@
 """From TOML files to runs: every value is read and checked before anything is computed.
 
 A file asks for one run, or for several: `[grid]` has a list per key, and every combination is a
-run; each table `[[case]]` is a run. What stands above them holds for all.
+run; each table `[[case]]` is a run. Keys above them hold for all.
 """
 
 import re
@@ -24,7 +24,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one file asks for.
+    """The runs of one file.
 
     Attributes:
         plans: its runs, in the order of the file.
@@ -38,7 +38,7 @@ class Sweep:
 
 
 def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
-    """What files, and folders of them, ask for.
+    """Read the runs that files, and folders of them, ask for.
 
     Raises:
         InputError: one line that names the file, the case and the key.
@@ -47,7 +47,7 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
 
 
 def read_sweep(path: Path, lab: Lab) -> Sweep:
-    """What one file asks for."""
+    """Read the runs that one file asks for."""
     name, values = read_toml(path)
     label, values = take_label(path, values)
     with naming(str(path)):
@@ -76,7 +76,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _cases(values: Values) -> Iterator[Values]:
-    """What each run of a file has of its own.
+    """Yield the values that each run of a file has of its own.
 
     Raises:
         InputError: `grid` or `case` is not what it should be, or asks for too many runs.
@@ -113,7 +113,7 @@ def _refuse_many(what: str, count: int) -> None:
 
 
 def _label(shared: Label, case: Values, number: int) -> Label:
-    """How one case is called: in its folder's name, in the gallery, in errors."""
+    """Name one case, for its folder, the gallery and errors."""
     own, said = case.get("title"), _said(_without_title(case))
     origin = f"{shared.origin}, case {number} ({said})"
     if own is not None and not isinstance(own, str):
@@ -127,13 +127,13 @@ def _without_title(case: Values) -> Values:
 
 
 def _said(case: Values) -> str:
-    """Keys and values in a line: `base=10000.0, methods=pi+yarn`."""
+    """Write keys and values in a line: `base=10000.0, methods=pi+yarn`."""
     words = (f"{key}={plain(value)}" for key, value in case.items())
     return shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
 
 
 def plain(value: object) -> str:
-    """A value of a config as one word."""
+    """Write a value of a config as one word."""
     if isinstance(value, list | tuple):
         return "+".join(map(plain, value))
     if isinstance(value, float):
@@ -142,7 +142,7 @@ def plain(value: object) -> str:
 
 
 def _planned(lab: Lab, name: str, values: Mapping[str, Any], label: Label) -> Plan:
-    """One run, checked; what it reads is looked at too."""
+    """Make one plan, and check it with the files that it reads."""
     with naming(label.origin):
         plan = replace(lab.prepare(name, values), label=label)
         plan.config.inputs()
@@ -159,7 +159,7 @@ def _refuse_repeats(plans: Sequence[Plan]) -> None:
 
 
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
-    """The fields that cases name and in which their runs differ, in the order of the file."""
+    """Return the fields in which cases say that they differ, and do, in the order of the file."""
     theirs = {PARTIAL: "rotary_dim"}
     theirs |= {other: ours for ours, other in spellings(type(plans[0].config)).items()}
     named = dict.fromkeys(theirs.get(key, key) for case in cases for key in _without_title(case))

@@ -1,6 +1,6 @@
 """One table and one figure of all runs that a file asked for.
 
-They lie in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the index, the page
+They are in `results/sweep/<file>-<hash>/`, a folder like that of a run, so that the index, the page
 and `ropelab export` find them. Its config.toml asks for the same runs again.
 """
 
@@ -54,7 +54,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
 
 
 def combined(sweep: Sweep, runs: Sequence[Run], results: Path) -> dict[str, pd.DataFrame]:
-    """The tables of a sweep.
+    """Make the tables of a sweep.
 
     sweep: the rows of every run's short table, behind the fields in which the runs differ; a
         result of the same name as such a field is called `<name>_found`.
@@ -62,7 +62,7 @@ def combined(sweep: Sweep, runs: Sequence[Run], results: Path) -> dict[str, pd.D
     """
     settings = [{key: _value(run, key) for key in sweep.keys} for run in runs]
     parts = [
-        _behind(own, run.summary().rename(columns=lambda name: _apart(str(name), sweep.keys)))
+        _behind(own, run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys}))
         for own, run in zip(settings, runs, strict=True)
     ]
     about = [
@@ -85,17 +85,13 @@ def _value(run: Run, key: str) -> object:
 
 
 def _behind(own: Mapping[str, object], table: pd.DataFrame) -> pd.DataFrame:
-    """A short table behind columns that say which run it is of; shares in percent as numbers."""
+    """Put a short table behind columns that identify its run; shares in percent become numbers."""
     repeated = pd.DataFrame([own] * len(table), index=table.index)
     return repeated.join(table.apply(_shares))
 
 
-def _apart(name: str, keys: Sequence[str]) -> str:
-    return f"{name}_found" if name in keys else name
-
-
 def _shares(column: pd.Series) -> pd.Series:
-    """A column of shares as they are written for reading (`27.7%`, `4e-04`, `none`), as numbers."""
+    """Read a column of shares written for people (`27.7%`, `4e-04`, `none`) as numbers."""
     if pd.api.types.is_numeric_dtype(column):
         return column
     texts = column.astype(str)
@@ -141,13 +137,12 @@ def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
 
 
 def _seconds(run: Run) -> float:
-    """How long a run took when it was made."""
     manifest = read_manifest(run.folder) if run.folder else None
     return float(manifest["seconds"]) if manifest else 0.0
 
 
 def _said(tables: Tables) -> str:
-    """Where the first number that was found is lowest and highest; empty where none was found."""
+    """Name the settings with the lowest and highest first result; empty where none was found."""
     parts, table = parts_of(tables), tables[EXPERIMENT]
     result = next((name for name in parts.results if table[name].notna().any()), None)
     if result is None:

@@ -1,14 +1,13 @@
 """The work ahead of some runs, listed before any of it is done, and the share of one machine."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ropelab.errors import InputError, naming
 from ropelab.lab import Lab, Plan, Work, workers_for
-from ropelab.runs.cell import Cell, estimate_of, name_of
-from ropelab.runs.estimate import Estimate, duration, size
+from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.folders import fingerprint
 from ropelab.sweeps.cases import Sweep
 
@@ -17,7 +16,7 @@ MOST_SHARDS = 10_000
 
 @dataclass(frozen=True)
 class Ahead:
-    """One run of a file: whether it is finished, and its cells."""
+    """One run of a file: its cells, and True if it is finished."""
 
     plan: Plan
     finished: bool
@@ -38,67 +37,49 @@ def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
     """Describe every run with its cells, what is finished, and the cost of the rest."""
     unfinished = [run for run in runs if not run.finished]
     for run in runs:
-        yield f"{run.plan.label.origin}: {run.plan.experiment.name}, {_state(run)}"
+        work, state = run.work, "finished"
         if not run.finished:
-            yield from (f"    {line}" for line in _cells(run.work.cells, run.work.left))
-    every = {name for run in unfinished for name in run.work.cells}
-    left = {name: cell for run in unfinished for name, cell in run.work.left.items()}
-    estimate = estimate_of(left.values())
+            of_cells = f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
+            state = f"to do{of_cells}, {work.estimate.text()}"
+        yield f"{run.plan.label.origin}: {run.plan.experiment.name}, {state}"
+        if not run.finished:
+            yield from (f"    {line}" for line in _cells(work))
+    every = Work(
+        {name: cell for run in unfinished for name, cell in run.work.cells.items()},
+        {name: cell for run in unfinished for name, cell in run.work.left.items()},
+    )
     text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
-    if every:
-        text += f", {count_of(len(every), 'cell')} ({len(every) - len(left)} finished)"
+    if every.cells:
+        text += f", {_finished(every)}"
     if unfinished:
-        some = any(_is_unknown(run.work.estimate) for run in unfinished)
-        more = ", and what is not known before" if some and not _is_unknown(estimate) else ""
-        text += f": {_words(estimate, workers_for(lab.workers, list(left.values())))}{more}"
+        some = any(run.work.estimate.is_unknown for run in unfinished)
+        more = ", and what is not known before" if some and not every.estimate.is_unknown else ""
+        text += f": {_cost(every, lab)}{more}"
     yield f"in all {text}"
 
 
-def lines_of_share(cells: Mapping[str, Cell], lab: Lab) -> Iterator[str]:
+def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
     """Describe the cells of one shard, and the cost of the unfinished ones."""
-    left = _left(cells, lab)
-    yield from _cells(cells, left)
-    text = f"{count_of(len(cells), 'cell')} ({len(cells) - len(left)} finished)"
-    workers = workers_for(lab.workers, list(left.values()))
-    yield f"in all {text}: {_words(estimate_of(left.values()), workers)}"
+    yield from _cells(share)
+    yield f"in all {_finished(share)}: {_cost(share, lab)}"
 
 
-def _cells(cells: Mapping[str, Cell], left: Mapping[str, Cell]) -> Iterator[str]:
-    for name, cell in cells.items():
+def _cells(work: Work) -> Iterator[str]:
+    for name, cell in work.cells.items():
         title = cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
-        yield f"{title}: {_words(cell.needs.estimate()) if name in left else 'finished'}"
+        yield f"{title}: {cell.needs.estimate().text() if name in work.left else 'finished'}"
 
 
-def _left(cells: Mapping[str, Cell], lab: Lab) -> dict[str, Cell]:
-    context = lab.context()
-    return {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
+def _finished(work: Work) -> str:
+    return f"{count_of(len(work.cells), 'cell')} ({len(work.cells) - len(work.left)} finished)"
 
 
-def _state(run: Ahead) -> str:
-    if run.finished:
-        return "finished"
-    work = run.work
-    of_cells = f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
-    return f"to do{of_cells}, {_words(work.estimate)}"
-
-
-def _words(estimate: Estimate, workers: int = 1) -> str:
-    if estimate == Estimate():
-        return "a few seconds"
-    if _is_unknown(estimate):
-        return "time not known before"
-    where = f" on {workers} workers, {size(estimate.bytes)} each" if workers > 1 else ""
-    alone = "" if where else f", {size(estimate.bytes)}"
-    return f"about {duration(max(1.0, estimate.on(workers)))}{where or alone}"
-
-
-def _is_unknown(estimate: Estimate) -> bool:
-    """Whether there is work of unknown cost: on a GPU, or for a released model."""
-    return bool(estimate.parts) and not (estimate.seconds or estimate.bytes)
+def _cost(work: Work, lab: Lab) -> str:
+    return work.estimate.text(workers_for(lab.workers, list(work.left.values())))
 
 
 def count_of(number: int, what: str) -> str:
-    """A number of things.
+    """Write a number of things.
 
     >>> count_of(1, "run"), count_of(3, "cell")
     ('1 run', '3 cells')
@@ -107,7 +88,7 @@ def count_of(number: int, what: str) -> str:
 
 
 def read_shard(text: str) -> tuple[int, int]:
-    """`2/4` as the second of four.
+    """Read `2/4` as the second of four.
 
     >>> read_shard("2/4")
     (2, 4)
@@ -120,7 +101,7 @@ def read_shard(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> dict[str, Cell]:
+def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> Work:
     """Return the cells of one of several shards; the same for the same files at any time.
 
     A model and all that starts from it go to one shard. The longest is dealt out first, to the
@@ -140,11 +121,13 @@ def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> dict[str, Cell]:
         heaps[least] += work[unit] + 1e-9
         if least == number - 1:
             mine.add(unit)
-    return {name: cell for name, cell in cells.items() if _unit(cell) in mine}
+    unfinished = {name for run in runs for name in run.work.left}
+    cells = {name: cell for name, cell in cells.items() if _unit(cell) in mine}
+    return Work(cells, {name: cell for name, cell in cells.items() if name in unfinished})
 
 
 def _unit(cell: Cell) -> str:
-    """The model trained from random weights that a cell starts from, or the cell itself."""
+    """Return the model trained from random weights that a cell starts from, or the cell itself."""
     model: Any = cell.key.get("model", cell.key)
     if "recipe" not in model:
         return name_of(cell)
@@ -153,15 +136,11 @@ def _unit(cell: Cell) -> str:
     return fingerprint(model)
 
 
-def compute(cells: Mapping[str, Cell], lab: Lab) -> dict[str, int]:
-    """Compute a share on the lab's engine.
-
-    Returns:
-        How many cells were computed and how many were there before.
-    """
-    left = _left(cells, lab)
-    lab.announce(list(left.values()))
-    errors = [e for _, e in lab.engine.compute(list(left.values()), lab.context()) if e]
+def compute(share: Work, lab: Lab) -> dict[str, int]:
+    """Compute a share on the lab's engine; return the numbers of cells computed and reused."""
+    left = list(share.left.values())
+    lab.announce(left)
+    errors = [error for _, error in lab.engine.compute(left, lab.context()) if error]
     if errors:
         raise errors[0]
-    return {"computed": len(left), "reused": len(cells) - len(left)}
+    return {"computed": len(left), "reused": len(share.cells) - len(left)}

@@ -20,6 +20,7 @@ CANNOT_SHOW = (
     "trained heads weigh frequencies unequally."
 )
 VERSION = 3
+ORDER = 30
 BODY = "ropelab.experiments.base.comparison"
 
 

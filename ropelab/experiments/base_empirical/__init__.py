@@ -23,6 +23,7 @@ CANNOT_SHOW = (
     "with bases that many heads with many tasks might not."
 )
 VERSION = 4
+ORDER = 40
 BODY = "ropelab.experiments.base_empirical.retrieval"
 # Below this many tokens a copy from L/32 back is hardly longer than its cue.
 SHORTEST = 256

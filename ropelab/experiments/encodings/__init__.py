@@ -25,6 +25,7 @@ CANNOT_SHOW = (
     "others."
 )
 VERSION = 4
+ORDER = 70
 BODY = "ropelab.experiments.encodings.quality"
 # Below this many tokens the grids of positions degenerate.
 SHORTEST = 64

@@ -27,6 +27,7 @@ CANNOT_SHOW = (
     "a method would bring: nothing is trained."
 )
 VERSION = 4
+ORDER = 60
 TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")

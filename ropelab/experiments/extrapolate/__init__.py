@@ -39,6 +39,7 @@ CANNOT_SHOW = (
     "minutes; the method that wins here need not win there."
 )
 VERSION = 4
+ORDER = 50
 TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")

@@ -19,6 +19,7 @@ CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether attention breaks."
 )
 VERSION = 2
+ORDER = 20
 BODY = "ropelab.experiments.freqs.pairs"
 
 

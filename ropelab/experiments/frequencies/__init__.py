@@ -28,6 +28,7 @@ CANNOT_SHOW = (
     "million parameters and are trained for less than a minute."
 )
 VERSION = 1
+ORDER = 80
 BODY = "ropelab.experiments.frequencies.schemes"
 SCHEMES = (
     "unscaled",

@@ -23,6 +23,7 @@ CANNOT_SHOW = (
     "often than the stages modelled here."
 )
 VERSION = 3
+ORDER = 10
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")

@@ -54,7 +54,7 @@ def checked_config(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: there is none, or something in the folder must not be read.
     """
-    from ropelab.runs.bounded_json import parse
+    from ropelab.runs.files import parse
 
     path = folder / "config.json"
     if not path.is_file() and not (path.exists() or path.is_symlink()):

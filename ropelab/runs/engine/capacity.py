@@ -1,4 +1,4 @@
-"""How many cells this machine has room for at once: cores, memory, GPUs."""
+"""The room for cells on this machine: cores, memory, GPUs."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -12,18 +12,18 @@ from ropelab.runs.cell import Needs
 
 
 def cores() -> int:
-    """The cores that this process may use: affinity and the limits of its container count."""
+    """Return the cores that affinity and the limits of a container leave this process."""
     return int(cpu_count())
 
 
 def available_memory() -> int:
-    """Bytes that can still be had, by the kernel and by the limits of a container."""
+    """Return the bytes that the kernel and the limits of a container leave free."""
     free = psutil.virtual_memory().available
     return min(free, _free_in_container(Path("/sys/fs/cgroup"), free))
 
 
 def visible_gpus() -> int:
-    """The GPUs that this process may use: CUDA_VISIBLE_DEVICES counts."""
+    """Return the number of GPUs that this process may use: CUDA_VISIBLE_DEVICES counts."""
     import torch
 
     return torch.cuda.device_count()
@@ -53,7 +53,7 @@ class Machine:
 
     @cached_property
     def _on_gpu(self) -> list[int]:
-        """How many cells each GPU computes."""
+        # Cells on each GPU.
         return [0] * max(1, self._gpus())
 
     def take(self, needs: Needs) -> int | None:
@@ -79,7 +79,7 @@ class Machine:
 
 
 def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
-    """Room for as many cells as asked, or as there are cores, but no more than memory allows.
+    """Make room for as many cells as asked, else as there are cores and memory for.
 
     A GPU computes one cell at a time, unless more workers are asked for than there are GPUs.
 
@@ -95,7 +95,7 @@ def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
 
 
 def _free_in_container(group: Path, otherwise: int) -> int:
-    """What a control group (version 2) leaves, its file cache not counted as used."""
+    """Return the bytes left in a control group (version 2), its file cache not counted as used."""
     try:
         limit = (group / "memory.max").read_text(encoding="ascii").strip()
         used = int((group / "memory.current").read_text(encoding="ascii"))

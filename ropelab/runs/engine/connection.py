@@ -154,6 +154,6 @@ def _kill_workers() -> None:
 
 
 def _short_folder() -> Path:
-    """A new temporary folder, below /tmp where the path of the usual one is too long."""
+    """Make a temporary folder, below /tmp where the path of the usual one is too long."""
     longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
     return Path(tempfile.mkdtemp(prefix="ropelab-", dir="/tmp" if longer else None))

@@ -83,7 +83,7 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """How many cells are computed at once on the cluster as it is now."""
+        """The number of cells computed at once on the cluster of now."""
         cores = max(1, int(_resources().get("CPU", 0)))
         return min(cores, self._most or cores)
 

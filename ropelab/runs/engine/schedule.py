@@ -52,7 +52,6 @@ class Schedule:
 
     @property
     def is_done(self) -> bool:
-        """Whether every cell has ended."""
         return not self._undone
 
     def begin(self) -> tuple[int, int] | None:
