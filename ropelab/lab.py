@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from html import escape
 from pathlib import Path
 from textwrap import shorten
@@ -20,7 +19,6 @@ from ropelab.runs.cell import (
     Context,
     Needs,
     Progress,
-    Stored,
     Values,
     estimate_of,
     name_of,
@@ -200,10 +198,7 @@ class Lab:
         if self.results is None or self.force:
             return False
         identity = self._identity(plan)
-        try:
-            return store.find(identity.folder(self.results), identity) is not None
-        except DamagedError:
-            return False
+        return store.is_there(identity.folder(self.results), identity)
 
     def announce(self, cells: Sequence[Cell]) -> None:
         """Say the cost of computing cells if it takes more than a minute.
@@ -350,7 +345,11 @@ class Lab:
             with suppress(DamagedError):
                 if not self.force and (run := self._stored(plan, identity, folder)):
                     return run
-            values = Values(context, partial(_stored_runs, self.results))
+            results = self.results
+            values = Values(
+                context,
+                lambda name: store.stored_runs(results, name, experiments.load(name).version),
+            )
             tables = _tables(plan, values)
             run = Run(experiment, config, tables, experiment.answer(tables))
             times = experiment.times(config, values)
@@ -387,10 +386,6 @@ def _tables(plan: Plan, values: Values) -> Tables:
         config = plan.config.model_dump(mode="json")
         tables["literature"] = judged(plan.experiment.name, config, tables)
     return tables
-
-
-def _stored_runs(results: Path, name: str) -> list[Stored]:
-    return store.stored_runs(results, name, experiments.load(name).version)
 
 
 def _one_error(errors: Sequence[Exception], origin: str) -> RopelabError:

@@ -83,7 +83,10 @@ class Cells:
     def __init__(
         self, root: Path | None = None, again: str = "", waiting: Waiting = say_nothing
     ) -> None:
-        self.root = _temporary(self) if root is None else root
+        self.root = root or Path(tempfile.mkdtemp(prefix="ropelab-"))
+        if root is None:
+            # The folder goes when this object does.
+            weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
         self.again = again
         self._waiting = waiting
 
@@ -196,10 +199,3 @@ def _description(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return about if ours and isinstance(about.get("again"), str) else None
-
-
-def _temporary(owner: object) -> Path:
-    """Make a folder that goes when its owner goes."""
-    folder = Path(tempfile.mkdtemp(prefix="ropelab-"))
-    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -80,17 +80,9 @@ def read_list(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Drop repetitions, which would count one result several times.
-
-    >>> each_once((3, 1, 3))
-    (3, 1)
-    """
-    return tuple(dict.fromkeys(values))
-
-
 def _read_each_once(value: object, read: ValidatorFunctionWrapHandler) -> tuple[Any, ...]:
-    return each_once(read(read_list(value)))
+    # A repeated value would count one result several times.
+    return tuple(dict.fromkeys(read(read_list(value))))
 
 
 def _share(share: object, head_dim: object) -> int:
@@ -239,6 +231,18 @@ def _ours(
     return found
 
 
+# Parts of pydantic's sentences, and the words that users read instead.
+PLAIN_WORDS = (
+    ("^(Input|Value) should ", "must "),
+    ("a valid integer(, unable to parse.*|, got a number with.*)?", "a whole number"),
+    ("a valid string", "text"),
+    ("a valid boolean, unable to interpret input", "true or false"),
+    ("^Unable to parse input string as an integer, exceeded.*", "is too large"),
+    ("at least 1 item after.*", "at least one value"),
+    ("a valid number(, unable to parse string as a number)?", "a number"),
+)
+
+
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     """One problem as a person would say it."""
     location = problem["loc"]
@@ -248,16 +252,8 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = problem["msg"].removeprefix("Value error, ")
     if not location:
         return text
-    text = re.sub(r"^(Input|Value) should be", "must be", text)
-    text = re.sub(r"^(Input|Value) should have", "must have", text)
-    text = text.replace("a valid integer, unable to parse string as an integer", "a whole number")
-    text = re.sub(r"a valid integer, got a number with a fractional part", "a whole number", text)
-    text = text.replace("a valid integer", "a whole number").replace("a valid string", "text")
-    text = text.replace("a valid boolean, unable to interpret input", "true or false")
-    text = re.sub(r"^Unable to parse input string as an integer, exceeded.*", "is too large", text)
-    text = re.sub(r"at least 1 item after.*", "at least one value", text)
-    text = text.replace("a valid number, unable to parse string as a number", "a number")
-    text = text.replace("a valid number", "a number")
+    for pattern, said in PLAIN_WORDS:
+        text = re.sub(pattern, said, text)
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 
 

@@ -63,8 +63,11 @@ class Identity:
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
         runs = results / self.experiment
         there = sorted(path for path in runs.glob(f"*-{code}") if not path.name.startswith("."))
-        name = _readable(self.label.name) or _slug(self.config.changed())
-        return there[0] if there else runs / f"{name}-{code}"
+        if there:
+            return there[0]
+        changed = (f"{name}-{_plain(value)}" for name, value in self.config.changed().items())
+        name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
+        return runs / f"{name}-{code}"
 
     def facts(self) -> dict[str, Any]:
         """Return the part of the manifest that must agree for a run to be reused."""
@@ -75,12 +78,6 @@ class Identity:
             "config": self.config.model_dump(mode="json"),
             "inputs": dict(self.inputs),
         }
-
-
-def _slug(changed: Mapping[str, Any], longest: int = 48) -> str:
-    """Name a config: `base-500000_head-dim-128`; `default` if nothing differs."""
-    parts = (f"{name}-{_plain(value)}" for name, value in changed.items())
-    return _readable("_.".join(parts), longest) or "default"
 
 
 def _readable(text: str, longest: int = 48) -> str:
@@ -137,7 +134,14 @@ def save(
             **identity.facts(),
             **about,
             **surroundings(),
-            "tables": _describe_tables(tables, hashes),
+            "tables": {
+                name: {
+                    "rows": len(table),
+                    "columns": {str(column): unit_of(str(column)) for column in table.columns},
+                    "sha256": hashes[name],
+                }
+                for name, table in tables.items()
+            },
             "figures": None if figures is None else _save_figures(figures, fresh),
         }
         write_manifest(fresh, manifest)
@@ -177,17 +181,11 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     for row in summary:
         name = "/".join(takewhile(lambda value: isinstance(value, str), row.values()))
         first, value = next(iter(row.items()))
-        named = name or f"{first}={value}"
-        numbers = {key: number for key, number in row.items() if _is_number(number)}
-        found |= {
-            f"{named}/{key}": number for key, number in numbers.items() if name or key != first
-        }
+        for key, number in row.items():
+            plain = isinstance(number, int | float) and not isinstance(number, bool)
+            if plain and math.isfinite(number) and (name or key != first):
+                found[f"{name or f'{first}={value}'}/{key}"] = number
     return found
-
-
-def _is_number(value: object) -> bool:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def to_toml(identity: Identity) -> str:
@@ -209,6 +207,14 @@ def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd
     return (manifest, tables_of(folder, manifest)) if same else None
 
 
+def is_there(folder: Path, identity: Identity) -> bool:
+    """Return True if there is a finished, undamaged run that fits `identity`."""
+    try:
+        return find(folder, identity) is not None
+    except DamagedError:
+        return False
+
+
 def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """Read the tables of a finished run, each checked against the manifest.
 
@@ -221,17 +227,14 @@ def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFra
 
 def has_whole_figures(folder: Path, manifest: Mapping[str, Any]) -> bool:
     """Return True if all figures of a run are whole; a PNG carries checksums of its own."""
-    return all(_is_whole(folder / name) for name in manifest["figures"])
-
-
-def _is_whole(path: Path) -> bool:
     from PIL import Image
 
-    try:
-        with Image.open(BytesIO(read_regular(path))) as picture:
-            picture.verify()
-    except (OSError, SyntaxError, ValueError):
-        return False
+    for name in manifest["figures"]:
+        try:
+            with Image.open(BytesIO(read_regular(folder / name))) as picture:
+                picture.verify()
+        except (OSError, SyntaxError, ValueError):
+            return False
     return True
 
 
@@ -268,17 +271,6 @@ def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         manifest = read_manifest(path.parent)
         if manifest is not None:
             yield path.parent, manifest
-
-
-def _describe_tables(tables: Tables, hashes: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: {
-            "rows": len(table),
-            "columns": {str(column): unit_of(str(column)) for column in table.columns},
-            "sha256": hashes[name],
-        }
-        for name, table in tables.items()
-    }
 
 
 def surroundings() -> dict[str, Any]:

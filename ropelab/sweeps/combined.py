@@ -18,7 +18,7 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label
 from ropelab.runs.folders import locked
 from ropelab.runs.manifest import read_manifest
-from ropelab.runs.tables import DamagedError, Tables, sha256_of
+from ropelab.runs.tables import Tables, sha256_of
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.terminal import format_value
@@ -47,7 +47,7 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     identity = _identity(sweep, runs, lab.results)
     folder = identity.folder(lab.results)
     with locked(folder, lab.waiting):
-        if lab.redraw or not _is_there(folder, identity):
+        if lab.redraw or not store.is_there(folder, identity):
             pictures = as_files(finished(draw, tables))
             store.save(folder, identity, tables, pictures, _about(sweep, runs, tables))
     return folder
@@ -113,16 +113,10 @@ def _identity(sweep: Sweep, runs: Sequence[Run], results: Path) -> store.Identit
     return store.Identity(EXPERIMENT, VERSION, config, inputs, Label(sweep.path.stem))
 
 
-def _is_there(folder: Path, identity: store.Identity) -> bool:
-    try:
-        return store.find(folder, identity) is not None
-    except DamagedError:
-        return False
-
-
 def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
     experiment, table = runs[0].experiment, tables[EXPERIMENT]
     over = f"{experiment.name} over {' and '.join(sweep.keys)}"
+    manifests = [read_manifest(run.folder) for run in runs if run.folder]
     said = f"{len(runs)} runs of {over}"
     return {
         "title": sweep.title or over,
@@ -132,13 +126,8 @@ def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
         "summary": store.to_records(table.head(SHOWN)),
         "command": shlex.join(["ropelab", "run", sweep.path.as_posix()]),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": sum(_seconds(run) for run in runs),
+        "seconds": sum(manifest["seconds"] for manifest in manifests if manifest),
     }
-
-
-def _seconds(run: Run) -> float:
-    manifest = read_manifest(run.folder) if run.folder else None
-    return float(manifest["seconds"]) if manifest else 0.0
 
 
 def _said(tables: Tables) -> str:

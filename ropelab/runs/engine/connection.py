@@ -31,7 +31,7 @@ ENVIRONMENT = {
     "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
     "RAY_task_oom_retries": "2",
 }
-# Characters: the sockets below the folder of a session have long names, and at most 107.
+# Characters: names of sockets have at most 107, most of them below this folder.
 LONGEST_FOLDER = 32
 SECONDS_TO_REACH = 5.0
 SECONDS_TO_JOIN = 30.0
@@ -84,7 +84,18 @@ class Connection:
             if address:
                 _init(address=address)
             else:
-                self._start(cpus)
+                # The sockets below the folder have long names.
+                longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
+                made = tempfile.mkdtemp(prefix="ropelab-", dir="/tmp" if longer else None)
+                self._folder = Path(made)
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+                _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=made)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.close()
+            if address:
+                raise
+            reason = str(error).partition("\n")[0]
+            raise MachineError(f"Ray does not start on this machine: {reason}") from None
         except BaseException:
             self.close()
             raise
@@ -94,26 +105,16 @@ class Connection:
         """The folder of a cluster of this machine, empty for others."""
         return str(self._folder or "")
 
-    def _start(self, cpus: int) -> None:
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        self._folder = _short_folder()
-        try:
-            _init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                _temp_dir=str(self._folder),
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise MachineError(f"Ray does not start on this machine: {reason}") from None
-
     def close(self) -> None:
         """Leave the cluster; one of this machine ends at once, and its files go."""
         import ray
 
         if self._folder:
-            _kill_workers()
+            # End the processes that compute, below those that Ray started for this one.
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if process.name().startswith("ray::") and "Agent" not in process.name():
+                        process.kill()
         if self._ours:
             ray.shutdown()
         if self._folder:
@@ -143,17 +144,3 @@ def check_joinable(address: str) -> None:
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         raise InputError(f"cannot join a Ray cluster at {address}: {lines[-1]}")
-
-
-def _kill_workers() -> None:
-    """End the processes that compute, below those that Ray started for this one."""
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if process.name().startswith("ray::") and "Agent" not in process.name():
-                process.kill()
-
-
-def _short_folder() -> Path:
-    """Make a temporary folder, below /tmp where the path of the usual one is too long."""
-    longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
-    return Path(tempfile.mkdtemp(prefix="ropelab-", dir="/tmp" if longer else None))
