@@ -7,7 +7,6 @@ import pytest
 
 from ropelab.lab import Lab
 from ropelab.runs import estimate
-from ropelab.runs.engine import capacity
 from ropelab.sweeps.cases import read_sweep
 from tests.test_cli import call
 
@@ -25,7 +24,6 @@ def test_every_file_that_is_shown_is_read(text, tmp_path):
 
 def test_the_command_prints_what_is_shown(call, monkeypatch):
     monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
-    monkeypatch.setattr(capacity, "cores", lambda: 1)
     Path("rope.toml").write_text(FILES[0])
     (shown,) = re.findall(r"```\n\$ ropelab (.*?)```", TEXT, re.DOTALL)
     command, _, printed = shown.partition("\n")
