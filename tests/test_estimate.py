@@ -40,7 +40,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("base --context 1e12", "of memory, and 8.0 GB are free"),
         ("base --context 15e8 --head-dim 1280", "hours, more than a day"),
         ("precision --length 1e12", "of memory"),
-        ("precision --length 4e11", "days, more than a day"),
+        ("precision --length 8e10", "days, more than a day"),
         ("precision --samples 1e12", "of memory"),
         ("precision --draws 9e15", "of memory"),
         ("precision --long-lengths 9e15", "of memory"),

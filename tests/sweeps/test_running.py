@@ -115,7 +115,7 @@ def test_shards_divide_all_work_without_overlap_and_as_evenly_as_models_allow(fi
     lab = Lab(tmp_path / "r")
     runs = look_ahead(read_sweeps([files / "trained.toml"], lab), lab)
     for of in (1, 2, 3, 7):
-        shares = [share_of(runs, (number, of)) for number in range(1, of + 1)]
+        shares = [share_of(runs, (number, of)).cells for number in range(1, of + 1)]
         names = [name for share in shares for name in share]
         assert len(names) == len(set(names)) == CELLS
         for share in shares:  # the shard that evaluates a model has trained it
@@ -128,7 +128,7 @@ def test_shards_do_not_depend_on_what_is_finished(files, tmp_path):
     sweeps = read_sweeps([files], lab)
 
     def named():
-        return list(share_of(look_ahead(sweeps, lab), (1, 3)))
+        return list(share_of(look_ahead(sweeps, lab), (1, 3)).cells)
 
     before = named()
     lab.run(sweeps[1].plans[0])
