@@ -23,7 +23,7 @@ START = math.log(3500.0)
 
 
 def direct(similarity: Similarity, context: int) -> float:
-    """The first admissible base on the grid, every cosine computed."""
+    """The smallest admissible base on the grid, every cosine computed."""
     positions = np.arange(context, dtype=np.float64)
     u = START
     while (similarity.at(positions, u) < 0).any():
@@ -40,7 +40,7 @@ def direct_by_products(similarity: Similarity, context: int) -> float:
 
 
 def certified(similarity: Similarity, context: int) -> float:
-    """The first admissible base, nothing skipped."""
+    """The smallest admissible base, nothing skipped."""
     return math.exp(_first(Walk(similarity, context), START))
 
 
@@ -52,7 +52,7 @@ def _first(walk: Walk, start: float) -> float:
 def main() -> None:
     """Print the ratios, then the times of the published contexts."""
     similarity = Similarity.of_head(128)
-    print(f"first admissible base, head_dim 128, from base 3500; grid step {STEP:g} (relative)")
+    print(f"smallest admissible base, head_dim 128, from base 3500; grid step {STEP:g} (relative)")
     print(f"{'context':>8} {'method':<22} {'base':>10} {'seconds':>9} {'ratio':>8}")
     seconds = _timed(certified, similarity, None)
     for method in (direct_by_products, direct):

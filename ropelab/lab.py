@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Experiments of whose runs the ledger says what they mean for published statements.
-JUDGED = ("extrapolate", "encodings", "frequencies")
+JUDGED = ("extrapolate", "encodings", "spectrum")
 
 
 @dataclass(frozen=True, repr=False)

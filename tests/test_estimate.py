@@ -21,7 +21,7 @@ GB = 10**9
 SMALL = {
     "base-empirical": ["--documents", "2"],
     "encodings": ["--documents", "2", "--train-len", "128", "--test-len", "256"],
-    "frequencies": ["--documents", "2"],
+    "spectrum": ["--documents", "2"],
     "extrapolate": ["--documents", "2", "--train-len", "128", "--test-len", "256"],
 }
 
@@ -51,7 +51,7 @@ def _the_machine_whose_rates_are_known(monkeypatch):
         ("encodings --width 1e6", "of memory"),
         ("encodings --heads 1e15", "of memory"),
         ("extrapolate --head-dim 1048576", "of memory"),
-        ("frequencies --head-dim 1048576", "of memory"),
+        ("spectrum --head-dim 1048576", "of memory"),
         ("extrapolate --search 1e11", "years, more than a day"),
         ("extrapolate --methods longrope_search(budget=100000000000)", "years, more than a day"),
         ("extrapolate --steps 1e12", "years, more than a day"),

@@ -104,7 +104,7 @@ OTHERS = {
         "length": 32,
         "offset": 7,
         "schemes": "rope,sinusoidal",
-        "channels": "cos",
+        "components": "cos",
         "formats": "float16",
         "tolerance": 0.5,
         "long_lengths": 256,

@@ -211,14 +211,16 @@ def bounds() -> str:
     printed = base.table("published").set_index("context_tokens")
     lines = []
     for bound in base.table("bound").itertuples():
-        cells = ["", "", sci(bound.first_admissible_base), ""]
+        cells = ["", "", sci(bound.smallest_admissible_base), ""]
         if bound.context_tokens in printed.index:
             own = printed.loc[bound.context_tokens]
             fails = own["paper_fails_at_tokens"]
             cells[0] = sci(own["paper_base"], 1)
             cells[1] = "–" if pd.isna(fails) else f"{fails:,.0f}"
             cells[3] = f2(own["times_exact"])
-        lines.append(row(power_of_two(bound.context_tokens), sci(bound.usable_base, 1), *cells))
+        lines.append(
+            row(power_of_two(bound.context_tokens), sci(bound.recommended_base, 1), *cells)
+        )
     return "\n".join(lines)
 
 
@@ -232,7 +234,7 @@ def rejected_as_printed() -> tuple[int, int]:
     outside = 0
     for one in known.itertuples():
         windows = base.rows("windows", context_tokens=one.context_tokens)
-        typed = float(sci(one.first_admissible_base))
+        typed = float(sci(one.smallest_admissible_base))
         outside += not ((windows["low"] <= typed) & (windows["high"] >= typed)).any()
     return outside, len(known)
 

@@ -29,7 +29,7 @@ DECIDING: dict[str, dict[str, Any]] = {
     "base-empirical": {},
     "extrapolate": {},
     "encodings": {},
-    "frequencies": {},
+    "spectrum": {},
 }
 
 

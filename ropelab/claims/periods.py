@@ -146,7 +146,7 @@ def neighbours_lost(
         for name, channel in CHANNELS.items()
         for fmt, codes in census(spectrum, channel, length).items()
     ]
-    columns = ["scheme", "pairs", "format", "channel", "neighbours"]
+    columns = ["scheme", "pairs", "format", "component", "neighbours"]
     columns += ["adjacent_collisions", "distinct_codes"]
     shares = {(row[2], row[3]): row[5] / row[4] for row in rows if row[0] == "one"}
     pair, alone = shares[format_, "cos and sin"], shares[format_, "cos"]

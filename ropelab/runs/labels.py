@@ -7,7 +7,7 @@ WINDOW = "sliding_window"
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
 # A released model, unmodified: everything is compared with it.
-AS_SHIPPED = "as_shipped"
+AS_SHIPPED = "unmodified"
 
 
 def method_label(method: str, factor: float, arm: str = "zero_shot") -> str:

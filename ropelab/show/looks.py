@@ -24,7 +24,7 @@ class Look:
 
 LOOKS = {
     # scaling methods
-    "as_shipped": Look(BLACK, "X", "--"),
+    "unmodified": Look(BLACK, "X", "--"),
     "unscaled": Look(BLACK, "o"),
     "pi": Look(GREY, "s", "--"),
     "ntk": Look(AMBER, "^"),

@@ -281,8 +281,8 @@ def bases(law, contexts=5, head_dim=128, pairs=64) -> Stored:
         {
             "context_tokens": lengths,
             "head_dim": head_dim,
-            "turning_pairs": pairs,
-            "first_admissible_base": [law(n) for n in lengths],
+            "rotating_pairs": pairs,
+            "smallest_admissible_base": [law(n) for n in lengths],
         }
     )
     return Stored("base", {}, {"bound": table}, "somewhere")
@@ -405,7 +405,7 @@ def frequencies(copies=COPIES, noise=0.03, **changes) -> Stored:
         ),
     }
     config = {"train_len": 128, "test_len": 512, "seeds": [0, 1], "documents": 50}
-    return Stored("frequencies", config, tables, "somewhere")
+    return Stored("spectrum", config, tables, "somewhere")
 
 
 NO_SLOW, ONE = "without(band=slow)/none", "one(period=1e+06)/none"
@@ -438,7 +438,7 @@ def test_verdicts_on_frequencies_follow_the_stored_numbers(id_, changes, expecte
 
 
 def claims_of_labs():
-    return [c for c in CLAIMS if c.reads in ("extrapolate", "encodings", "frequencies")]
+    return [c for c in CLAIMS if c.reads in ("extrapolate", "encodings", "spectrum")]
 
 
 @pytest.mark.parametrize("claim", claims_of_labs(), ids=lambda claim: claim.id)
@@ -448,7 +448,7 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     assert nothing.is_missing
     weak = {"extrapolate": extrapolation(changed(("unscaled", 1.0), copying=(0.3,) * 5))}
     weak["encodings"] = encodings(near=0.3)
-    weak["frequencies"] = frequencies(**{"unscaled/none": (0.3, 0.3)})
+    weak["spectrum"] = frequencies(**{"unscaled/none": (0.3, 0.3)})
     unlearned = claim.evidence(runs=(weak[claim.reads],))
     assert unlearned.verdict(claim.kind) == OPEN
     assert unlearned.is_missing
@@ -460,7 +460,7 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     "left", ["copy_accuracy", "quality", "last_window", "comparisons", "schemes", "learned"]
 )
 def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left):
-    made = {"extrapolate": extrapolation, "encodings": encodings, "frequencies": frequencies}
+    made = {"extrapolate": extrapolation, "encodings": encodings, "spectrum": frequencies}
     full = made[claim.reads]()
     tables = {name: table for name, table in full.tables.items() if name != left}
     partial = Stored(full.experiment, full.config, tables, full.path)
@@ -612,7 +612,7 @@ def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     made = {
         "extrapolate": run("extrapolate", **SMALL, **few, **on),
         "encodings": run("encodings", **SMALL, **SMALLER, **chosen, **on),
-        "frequencies": run("frequencies", **SMALL, **SMALLER, **schemes, **on),
+        "spectrum": run("spectrum", **SMALL, **SMALLER, **schemes, **on),
         "base": run("base", context="256,512", windows_up_to=0),
         "base-empirical": run("base-empirical", **TINY, **on),
     }

@@ -38,8 +38,8 @@ def test_bound_has_the_columns_that_scripts_read(tables):
         "context_tokens",
         "head_dim",
         "rotary_dim",
-        "turning_pairs",
-        "usable_base",
+        "rotating_pairs",
+        "recommended_base",
     ]
     assert list(tables["windows"].columns) == ["context_tokens", "low", "high"]
     assert tables["bound"]["context_tokens"].tolist() == [1024, 2048, 4096]
@@ -47,7 +47,7 @@ def test_bound_has_the_columns_that_scripts_read(tables):
 
 
 def test_bound_is_that_of_the_literature(tables):
-    first = tables["bound"]["first_admissible_base"].tolist()
+    first = tables["bound"]["smallest_admissible_base"].tolist()
     assert first == pytest.approx([4293.44, 11587.2, 26952.3], rel=1e-5)
     assert tables["bound"]["stable_base"].iloc[0] == pytest.approx(6018.28, abs=0.01)
 
@@ -71,9 +71,9 @@ def test_the_given_base_is_judged(tables):
 def test_theories_are_judged_by_the_exact_bound(tables):
     table = tables["theories"]
     at_4k = table[table["context_tokens"] == 4096].set_index("theory")
-    assert at_4k.loc["first admissible base", "verdict"] == "admissible"
+    assert at_4k.loc["smallest admissible base", "verdict"] == "admissible"
     assert at_4k.loc["asymptote", "verdict"] == "below the bound"
-    assert at_4k.loc["every pair turns once", "verdict"] == "contradicts the bound"
+    assert at_4k.loc["every pair completes a rotation", "verdict"] == "contradicts the bound"
     assert at_4k.loc["NTK-aware", "base"] == pytest.approx(1e4 * 4 ** (128 / 126))
     assert (table["source"] != "").all()
     at_1k = table[table["context_tokens"] == 1024]["theory"].tolist()
@@ -97,7 +97,7 @@ def test_published_values_at_1k_to_4k(tables):
 
 def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     rows = [(context, 128, 64, 2.0 * context) for context in (*CONTEXTS, 2**21)]
-    names = ["context_tokens", "head_dim", "turning_pairs", "first_admissible_base"]
+    names = ["context_tokens", "head_dim", "rotating_pairs", "smallest_admissible_base"]
     bound = pd.DataFrame(rows, columns=names)
     table = judge(bound.head(3))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
@@ -108,7 +108,7 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
 
 
 def test_bases_in_the_answer_are_as_people_type_them(tables):
-    bound = tables["bound"].tail(1).assign(usable_base=3.4e6)
+    bound = tables["bound"].tail(1).assign(recommended_base=3.4e6)
     assert answer({**tables, "bound": bound}).startswith("Use base 3.4e6 for 4096 tokens")
 
 
@@ -116,14 +116,14 @@ def test_a_context_without_a_stable_base_hands_on_where_it_ended():
     bound = run(context=(32, 64), head_dim=4, train_len=32)["bound"]
     alone = run(context=64, head_dim=4, train_len=32)["bound"]
     assert bound["stable_base"].isna().all()
-    first, same = (each["first_admissible_base"].iloc[-1] for each in (bound, alone))
+    first, same = (each["smallest_admissible_base"].iloc[-1] for each in (bound, alone))
     assert first == pytest.approx(same, rel=1e-10)
 
 
 def test_answer_and_summary(tables):
     text = answer(tables)
     assert text.startswith("Use base 59000 for 4096 tokens: it and every larger base work")
-    assert "The first admissible base is 26952.3, but from" in text
+    assert "The smallest admissible base is 26952.3, but from" in text
     assert "fails first at position 1707" in text
     assert len(summary(tables)) == 3
 
@@ -140,7 +140,7 @@ def test_windows_are_searched_up_to_a_length_only():
     assert bound["status"].tolist() == ["all windows", *["first and last window"] * 2]
     everything = run(context=(128, 256, 512))["bound"]
     np.testing.assert_allclose(bound["stable_base"], everything["stable_base"], rtol=1e-9)
-    assert bound["usable_base"].tolist() == everything["usable_base"].tolist()
+    assert bound["recommended_base"].tolist() == everything["recommended_base"].tolist()
 
 
 def test_of_a_head_with_few_pairs_the_first_and_the_last_window_are_searched():
@@ -166,7 +166,7 @@ def test_no_base_serves_a_single_pair():
 
 def test_half_rotated_heads_take_every_base():
     tables = run(context=(32768,), head_dim=64, rotary_dim=32)
-    assert tables["bound"]["first_admissible_base"].iloc[0] == 1
+    assert tables["bound"]["smallest_admissible_base"].iloc[0] == 1
     assert tables["bound"]["stable_base"].iloc[0] == 1
     assert "Every base is admissible" in answer(tables)
 
@@ -198,7 +198,7 @@ def test_the_extension_is_from_the_trained_length_to_the_tested_one():
 
 
 def test_a_usable_base_has_two_digits_and_all_above_it_work(tables):
-    usable = tables["bound"]["usable_base"].tolist()
+    usable = tables["bound"]["recommended_base"].tolist()
     assert usable == [6100, 23000, 59000]
     for base, length in zip(usable, (1024, 2048, 4096), strict=True):
         for larger in np.geomspace(base, 100 * base, 40):
@@ -210,14 +210,14 @@ def test_of_two_pairs_only_the_first_window_is_known():
     bound = tables["bound"].iloc[0]
     assert bound["status"] == "first window only"
     assert math.isnan(bound["stable_base"])
-    assert math.isnan(bound["usable_base"])
+    assert math.isnan(bound["recommended_base"])
     assert "no stable base was found" in answer(tables)
 
 
 def test_the_usable_base_is_the_stable_one_rounded_up():
     bound = run(context=2**16, windows_up_to=0)["bound"].iloc[0]
     assert bound.stable_base == pytest.approx(14949413.9265, rel=1e-10)
-    assert bound.usable_base == rounded_up(bound.stable_base) == 1.5e7
+    assert bound.recommended_base == rounded_up(bound.stable_base) == 1.5e7
 
 
 def test_a_scaling_method_is_judged_by_its_own_frequencies():
@@ -240,7 +240,7 @@ def test_the_search_climbs_through_halves():
 def test_intermediate_contexts_do_not_change_the_bound():
     alone = run(context=700, head_dim=64, windows_up_to=0)["bound"]
     together = run(context=(300, 500, 700), head_dim=64, windows_up_to=500)["bound"]
-    alone, together = (bound["first_admissible_base"].iloc[-1] for bound in (alone, together))
+    alone, together = (bound["smallest_admissible_base"].iloc[-1] for bound in (alone, together))
     assert alone == pytest.approx(together, rel=1e-10)
 
 

@@ -101,7 +101,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
-    assert row["reach_tokens"] == 16
+    assert row["maximum_distance_tokens"] == 16
     assert [row[f"{what}_{side}"] for side in SIDES for what in ("distances", "failing")] == [
         1, 0, 1, 1,
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_a_tiny_run_has_every_table(request, corpora):
     name, values = read_toml(path)
     assert name == "base-empirical"
     found = tables(BaseEmpiricalConfig(**values, corpus=corpora[0]), Values())
-    assert set(found) == {"text_nll", "copy_accuracy", "recall_accuracy", "predictions"}
+    assert set(found) == {"text_nll", "copy_accuracy", "associative_recall_accuracy", "predictions"}
     assert len(found["predictions"]) == 4
     assert len(found["text_nll"]) == 2 * 5
     assert found["text_nll"]["nll_nats_per_byte"].between(3, 7).all()

@@ -52,7 +52,7 @@ def tables(config) -> dict[str, pd.DataFrame]:
 
 def test_as_shipped_comes_first_and_the_sliding_window_last(tables):
     methods = list(dict.fromkeys(tables["text_nll"]["method"]))
-    assert methods == ["as_shipped", "unscaled", "yarn", "sliding_window"]
+    assert methods == ["unmodified", "unscaled", "yarn", "sliding_window"]
     assert len(tables["text_nll"]) == 4 * len(grid.buckets(64, 256))
     told = tables["model"].iloc[0]
     assert (told["train_len_tokens"], told["base"], told["dtype"]) == (64, 10000.0, "float32")
@@ -60,12 +60,12 @@ def test_as_shipped_comes_first_and_the_sliding_window_last(tables):
 
 def test_as_shipped_is_unscaled_exactly_where_the_checkpoint_scales_nothing(tables):
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
-    np.testing.assert_allclose(wide["as_shipped"], wide["unscaled"], rtol=1e-6)
+    np.testing.assert_allclose(wide["unmodified"], wide["unscaled"], rtol=1e-6)
     inside = wide.index <= 64
     np.testing.assert_allclose(
-        wide["as_shipped"][inside], wide["sliding_window"][inside], rtol=1e-6
+        wide["unmodified"][inside], wide["sliding_window"][inside], rtol=1e-6
     )
-    assert not np.allclose(wide["as_shipped"][~inside], wide["yarn"][~inside], rtol=1e-3)
+    assert not np.allclose(wide["unmodified"][~inside], wide["yarn"][~inside], rtol=1e-3)
 
 
 def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
@@ -79,8 +79,8 @@ def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
     )
     tables = made(results, config(model=folder, tasks="text"), Context())
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
-    np.testing.assert_allclose(wide["as_shipped"], wide["yarn"], rtol=1e-5)
-    assert not np.allclose(wide["as_shipped"], wide["unscaled"], rtol=1e-3)
+    np.testing.assert_allclose(wide["unmodified"], wide["yarn"], rtol=1e-5)
+    assert not np.allclose(wide["unmodified"], wide["unscaled"], rtol=1e-3)
     told = tables["model"].iloc[0]
     assert told[["train_len_tokens", "claimed_len_tokens", "rope_type"]].tolist() == [
         64,
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
 
 def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     copies = tables["copy_accuracy"]
-    assert set(copies["method"]) == {"as_shipped"}
+    assert set(copies["method"]) == {"unmodified"}
     assert set(copies["status"]) == {"undecidable"}
     assert set(copies["context_tokens"]) == {64}
     assert not tables["comparisons"]["metric"].str.startswith("copy").any()
@@ -106,14 +106,14 @@ def test_what_it_can_do_is_asked_of_all_and_drawn_by_depth(config, monkeypatch, 
     tables = made(results, config(**asked, model=longer, dtype="float32"), Context())
     keys = tables["passkey_accuracy"]
     assert len(keys) == 2 * 2 * 2 + 2
-    assert set(keys["method"]) == {"as_shipped", "pi", "sliding_window"}
+    assert set(keys["method"]) == {"unmodified", "pi", "sliding_window"}
     assert (keys["status"] == "ok").all()
     assert (keys["log_probability_nats"] < 0).all()
     compared_by = set(tables["comparisons"]["metric"])
     assert compared_by == {"copy_accuracy", "passkey_accuracy", "passkey_log_probability"}
     assert {"passkey_depth_by_length", "copy_heatmap"} <= set(draw(tables))
     assert list(results.summary(tables)["method"]) == [
-        "as_shipped",
+        "unmodified",
         "pi ×1.16667",
         "sliding_window",
     ]
@@ -155,10 +155,16 @@ def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch)
 
 def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(config, monkeypatch):
     monkeypatch.setattr(cells, "KNOWN", 0.0)
-    tables = made(results, config(tasks="hidden,recall,nearer", methods="pi"), Context())
-    for task in ("hidden", "recall", "nearer"):
-        assert set(tables[f"{task}_accuracy"]["method"]) == {"as_shipped", "pi", "sliding_window"}
-    assert {f"{task}_heatmap" for task in ("hidden", "recall", "nearer")} <= set(draw(tables))
+    tables = made(
+        results,
+        config(tasks="copy_in_text,associative_recall,most_recent", methods="pi"),
+        Context(),
+    )
+    for task in ("copy_in_text", "associative_recall", "most_recent"):
+        assert set(tables[f"{task}_accuracy"]["method"]) == {"unmodified", "pi", "sliding_window"}
+    assert {
+        f"{task}_heatmap" for task in ("copy_in_text", "associative_recall", "most_recent")
+    } <= set(draw(tables))
     assert "looks up keys" in results.answer(tables)
 
 
@@ -167,7 +173,7 @@ def test_at_its_trained_length_a_probe_is_all_of_the_task_as_shipped(tmp_path_fa
     asked = config(model=folder, context=600, tasks="passkey", methods="pi", depths="0,100")
     tables = made(results, asked, Context())
     assert set(tables["passkey_accuracy"]["status"]) == {"undecidable"}
-    assert set(tables["passkey_accuracy"]["method"]) == {"as_shipped"}
+    assert set(tables["passkey_accuracy"]["method"]) == {"unmodified"}
 
 
 # Advice
@@ -202,31 +208,31 @@ def advised(config, **rows):
 
 
 @pytest.mark.parametrize(
-    ("rows", "status", "best", "alike"),
+    ("rows", "status", "best", "not_significant"),
     [
         ({"yarn": (2, 2.5), "sliding_window": (2, 2.8)}, "better", "yarn", ""),
         ({"yarn": (2, 2.5), "sliding_window": (2, 2.5)}, "better", "yarn", "sliding_window"),
         ({"yarn": (2, 2.5), "sliding_window": (2, 2.2)}, "better", "sliding_window", ""),
-        ({"yarn": (2, 3.5), "sliding_window": (2, 3.5)}, "as_shipped", "as_shipped", ""),
-        ({"yarn": (2, 2.965), "sliding_window": (2, 3.5)}, "open", "yarn", "as_shipped"),
+        ({"yarn": (2, 3.5), "sliding_window": (2, 3.5)}, "unmodified", "unmodified", ""),
+        ({"yarn": (2, 2.965), "sliding_window": (2, 3.5)}, "open", "yarn", "unmodified"),
     ],
 )
 def test_the_best_row_is_advised_if_it_is_told_from_the_model_as_shipped(
-    rows, status, best, alike, config
+    rows, status, best, not_significant, config
 ):
     advice, _ = advised(
-        config(methods="yarn(factor=1)", tasks="text"), as_shipped=(2.0, 3.0), **rows
+        config(methods="yarn(factor=1)", tasks="text"), unmodified=(2.0, 3.0), **rows
     )
-    found = {advice.best, *filter(None, advice.alike.split(", "))}
+    found = {advice.best, *filter(None, advice.not_significant.split(", "))}
     assert advice.status == status
-    assert found == {best, *filter(None, [alike])}
+    assert found == {best, *filter(None, [not_significant])}
     if status == "better":
         assert advice.ci_low < advice.difference < advice.ci_high < 0
 
 
 def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it_down(config):
     asked = config(methods="yarn(factor=1)", tasks="text")
-    rows = {"as_shipped": (2.0, 3.0), "yarn": (2.1, 2.5), "sliding_window": (2.0, 2.8)}
+    rows = {"unmodified": (2.0, 3.0), "yarn": (2.1, 2.5), "sliding_window": (2.0, 2.8)}
     _, tables = advised(asked, **rows)
     tables["recommendation"] = recommendation(asked, tables)
     tables["model"] = model_table(asked)
@@ -248,7 +254,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
         ({"model": ""}, "name a model: its folder, or its id"),
         ({"methods": "drope"}, "cannot be evaluated under drope, which trains or searches"),
         ({"context": 32}, r"context must be at least the model's trained length \(64\), got 32"),
-        ({"tasks": "hiden"}, "unknown tasks 'hiden'; did you mean 'hidden'"),
+        ({"tasks": "hiden"}, "unknown tasks 'hiden'; did you mean 'copy_in_text'"),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),
         ({"dtype": "float61"}, "unknown dtype 'float61'; did you mean 'float16'"),
         ({"model": "nowhere"}, "no readable nowhere/config.json"),
@@ -274,7 +280,7 @@ def test_the_command_names_the_model_without_a_flag(model, corpora, tmp_path, ca
     document = json.loads(capsys.readouterr().out)
     assert stop.value.code == 0
     rows = document["tables"]["text_nll"]
-    assert {row["method"] for row in rows} == {"as_shipped", "pi", "sliding_window"}
+    assert {row["method"] for row in rows} == {"unmodified", "pi", "sliding_window"}
     assert "literature" not in document["tables"]
     manifest = json.loads((Path(document["run"]) / "manifest.json").read_text())
     assert manifest["command"].startswith(f"ropelab evaluate {model} --context 128")
@@ -350,7 +356,7 @@ def test_a_real_model_reads_stories_and_beyond_its_length_a_window_reads_best():
     ).tables
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
     last = wide.loc[1024]
-    assert last["sliding_window"] < last["as_shipped"] < last["pi"]
-    assert last["as_shipped"] == pytest.approx(last["unscaled"], abs=1e-5)
-    assert wide["as_shipped"][256] < 0.8
+    assert last["sliding_window"] < last["unmodified"] < last["pi"]
+    assert last["unmodified"] == pytest.approx(last["unscaled"], abs=1e-5)
+    assert wide["unmodified"][256] < 0.8
     assert json.loads(tables["recommendation"].to_json(orient="records"))[0]["status"] == "open"

@@ -103,7 +103,7 @@ def test_tables_have_their_columns_and_a_row_for_everything(tables):
     assert len(copies) == 2 * len(places) + len(longest)
     window = copies[copies["method"] == "sliding_window"]
     assert [tuple(place) for place in window[PLACE].to_numpy()] == longest
-    for task in ("copy", "hidden"):
+    for task in ("copy", "copy_in_text"):
         rows = tables[f"{task}_accuracy"]
         of_one = rows[rows["method"] == "yarn"]
         assert [tuple(place) for place in of_one[PLACE].to_numpy()] == list(places)
@@ -154,7 +154,7 @@ def test_a_kind_of_one_document_names_no_end_of_the_span():
 
 
 def test_what_a_reader_without_a_model_finds_stands_beside(tables):
-    found = tables["matched"]
+    found = tables["ngram_baseline"]
     wide = found.pivot_table(index=["task", *PLACE], columns="n_gram_tokens", values="accuracy")
     places = grid.places(grid.distances(64, 256), grid.retrieval_contexts(64, 256))
     assert len(wide) == 2 * len(places)
@@ -204,7 +204,7 @@ def test_seeds_train_models_of_their_own(config, context):
 
 def test_every_task_is_asked_of_the_same_model(config):
     lines: list[str] = []
-    tasks = ("copy", "hidden", "recall", "nearer")
+    tasks = ("copy", "copy_in_text", "associative_recall", "most_recent")
     tables = made(results, config(tasks=tasks, methods="unscaled"), noting(lines))
     asked = [f"{task}, seed 0, {row}" for task in tasks for row in ("unscaled", "sliding_window")]
     assert list(dict.fromkeys(lines)) == ["training a model, seed 0", *asked]
@@ -214,9 +214,14 @@ def test_every_task_is_asked_of_the_same_model(config):
 
 def test_all_arms_and_recall_on_one_run(config, context):
     arms = ("zero_shot", "finetuned", "ceiling")
-    changes = {"arms": arms, "tasks": ("text", "recall"), "methods": "pi", "finetune_steps": 2}
+    changes = {
+        "arms": arms,
+        "tasks": ("text", "associative_recall"),
+        "methods": "pi",
+        "finetune_steps": 2,
+    }
     tables = made(results, config(**changes), context)
-    recall, text = tables["recall_accuracy"], tables["text_nll"]
+    recall, text = tables["associative_recall_accuracy"], tables["text_nll"]
     methods = {("pi", "zero_shot"), ("pi", "finetuned")}
     expected = {*methods, ("trained_at_test_len", "ceiling"), ("sliding_window", "zero_shot")}
     for table in (recall, text):
@@ -225,7 +230,9 @@ def test_all_arms_and_recall_on_one_run(config, context):
     assert ends["finetuned"] < ends["zero_shot"].min()
 
 
-@pytest.mark.parametrize("tasks", [("text",), ("copy",), ("recall",), ("text", "copy", "recall")])
+@pytest.mark.parametrize(
+    "tasks", [("text",), ("copy",), ("associative_recall",), ("text", "copy", "associative_recall")]
+)
 @pytest.mark.parametrize(
     "arms", [("zero_shot",), ("finetuned",), ("ceiling",), ("finetuned", "ceiling")]
 )
@@ -238,7 +245,7 @@ def test_every_choice_of_arms_and_tasks_is_answered_and_drawn(arms, tasks, confi
     assert ("loss_by_position" in figures or "loss_by_position_finetuned" in figures) == (
         "text" in tasks
     )
-    for task in ("copy", "recall"):
+    for task in ("copy", "associative_recall"):
         assert any(name.startswith(task) for name in figures) == (task in tasks)
     plt.close("all")
 
@@ -388,7 +395,7 @@ def test_the_answer_follows_from_the_tables(verdict, rivals):
 @pytest.mark.parametrize(("inside", "learned"), [(0.79, False), (0.8, True)])
 def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(inside, learned):
     said = results.answer(
-        {"nearer_accuracy": copied(inside), "comparisons": told("yarn ×4", "nearer")}
+        {"most_recent_accuracy": copied(inside), "comparisons": told("yarn ×4", "most_recent")}
     )
     nothing = "No model distinguishes the nearer of two values inside 2048 tokens"
     assert said.startswith(nothing) is not learned

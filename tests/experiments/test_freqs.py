@@ -52,7 +52,9 @@ def test_rows_are_consistent(llama2):
     assert (pairs["wavelength_tokens"] * pairs["inv_freq"]).tolist() == pytest.approx(
         [2 * math.pi] * 64
     )
-    assert (pairs["trained_turns"] * 16).tolist() == pytest.approx(pairs["test_turns"].tolist())
+    assert (pairs["trained_rotations"] * 16).tolist() == pytest.approx(
+        pairs["test_rotations"].tolist()
+    )
     rebuilt = pairs["inv_freq"] * (pairs["weight"] + (1 - pairs["weight"]) / 16)
     assert rebuilt.tolist() == pytest.approx(pairs["scaled_inv_freq"].tolist())
 
@@ -60,14 +62,16 @@ def test_rows_are_consistent(llama2):
 def test_full_interpolation_meets_no_new_angle_and_none_meets_some():
     assert (tables_of(method="pi")["pairs"]["unseen"] == "none").all()
     unscaled = tables_of(method="unscaled")["pairs"]
-    assert (unscaled["unseen"] == "new angles").tolist() == (unscaled["trained_turns"] < 1).tolist()
+    assert (unscaled["unseen"] == "new angles").tolist() == (
+        unscaled["trained_rotations"] < 1
+    ).tolist()
 
 
 def test_dropped_pairs_have_no_wavelength():
     pairs = tables_of(method="p_rope(p=0.5)")["pairs"]
     assert pairs["role"].value_counts().to_dict() == {"kept": 32, "dropped": 32}
     assert pairs["scaled_wavelength_tokens"].isna().sum() == 32
-    assert (pairs["unseen"] == "never turns").sum() == 32
+    assert (pairs["unseen"] == "no rotation").sum() == 32
 
 
 # The parameters of methods that have no default for all of them.

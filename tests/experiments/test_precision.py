@@ -39,17 +39,17 @@ def small():
 
 def test_the_tables_have_the_promised_columns(small):
     promised = {
-        "resolution": "scheme format channel positions distinct_codes adjacent_collisions "
-        "first_collision_position returns_at_position median_step_ulp status",
+        "resolution": "scheme format component positions distinct_codes adjacent_collisions "
+        "first_collision_position period_tokens median_step_ulp status",
         "casts": "plan length offset max_angle_error_rad max_table_error worst_position worst_pair "
-        "first_bad_position distinct_positions rms_score_error grows_with_position status",
-        "pairs": "pair wavelength_tokens returns_at_position format angle_step_rad "
-        "exceeds_tolerance",
-        "collisions": "scheme format channel position_start position_end adjacent_collisions",
+        "first_position_over_tolerance distinct_positions rms_score_error grows_with_position "
+        "status",
+        "pairs": "pair wavelength_tokens period_tokens format angle_step_rad exceeds_tolerance",
+        "collisions": "scheme format component position_start position_end adjacent_collisions",
         "growth": "stage format position_end max_angle_error_rad",
         "scores": "scheme format alignment delta_tokens median_step_ulp unchanged_fraction",
-        "signal": "scheme vectors format score_step rounding step_to_rounding unchanged_fraction "
-        "weight_change status",
+        "score_margin": "scheme vectors format score_step rounding step_to_rounding "
+        "unchanged_fraction weight_change status",
         "drift": "plan alignment shift_tokens rms_score_change ci_low ci_high",
         "explain": "format what position step_tokens angle_rad cos",
     }
@@ -77,8 +77,8 @@ def test_the_ladder_has_every_stage_in_every_format(small):
 
 
 def test_one_frequency_at_a_million_tokens_is_claim_seven():
-    rows = tables_of(length=131072, channels=["cos", "pair"], schemes=["single"])["resolution"]
-    found = rows.set_index(["format", "channel"])
+    rows = tables_of(length=131072, components=["cos", "pair"], schemes=["single"])["resolution"]
+    found = rows.set_index(["format", "component"])
     assert math.cos(0) - math.cos(2 * math.pi / 1e6) == pytest.approx(1.97e-11, rel=0.01)
     cos_alone = found.loc[("float32", "cos")]
     assert cos_alone["first_collision_position"] == 0  # both are 1.0
@@ -89,7 +89,7 @@ def test_one_frequency_at_a_million_tokens_is_claim_seven():
 
 
 def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
-    rows = tables_of(length=131072, channels=["vector"], schemes=["rope"])["resolution"]
+    rows = tables_of(length=131072, components=["vector"], schemes=["rope"])["resolution"]
     assert (rows["distinct_codes"] == 131072).all()
 
 
@@ -120,7 +120,7 @@ def test_an_implementation_gets_the_stage_to_fix():
     tables = tables_of(schemes=[], preset=["transformers_to_bfloat16"])
     assert "fixing inv_freq alone cures it" in body.answer(tables)
     repairs = tables["casts"].query("kind == 'repair'")
-    cured = repairs[repairs["first_bad_position"].isna()]
+    cured = repairs[repairs["first_position_over_tolerance"].isna()]
     assert cured["stage"].tolist() == ["inv_freq"]
     assert body.summary(tables)["fix_first"].tolist() == ["inv_freq"]
 
@@ -135,7 +135,7 @@ def test_of_several_implementations_the_right_and_the_wrong_are_named():
 
 def test_a_scaling_method_changes_the_frequencies_that_are_judged():
     plain, scaled = (
-        tables_of(schemes=["rope"], channels=["pair"], method=method)["pairs"]
+        tables_of(schemes=["rope"], components=["pair"], method=method)["pairs"]
         for method in ("unscaled", "pi(factor=4)")
     )
     ratio = plain["inv_freq_rad"] / scaled["inv_freq_rad"]
@@ -159,8 +159,8 @@ NO_LADDER = ["collisions", "angle_error", "score_drift"]
     ("values", "figures"),
     [
         ({}, EVERY_FIGURE),
-        ({"channels": []}, EVERY_FIGURE[1:]),
-        ({"channels": ["vector"]}, EVERY_FIGURE),
+        ({"components": []}, EVERY_FIGURE[1:]),
+        ({"components": ["vector"]}, EVERY_FIGURE),
         ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
         ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
         (
@@ -187,9 +187,9 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_channels_is_said():
-    told = "one frequency has no vector beside its pair: --channels pair shows its encoding."
-    for channels, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
-        tables = tables_of(length=600, channels=channels)
+    told = "one frequency has no vector beside its pair: --components pair shows its encoding."
+    for components, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
+        tables = tables_of(length=600, components=components)
         assert (told in body.answer(tables)) == expected
 
 
@@ -235,14 +235,14 @@ def test_the_stored_configs_are_valid(path):
         ({"tolerance": 4}, "tolerance must be less than 3.14"),
         ({"rotary_dim": 128}, r"rotary_dim must be at most head_dim \(64\), got 128"),
         ({"formats": "bfloat61"}, "unknown format 'bfloat61'; did you mean 'bfloat16'"),
-        ({"channels": "vectro"}, "unknown channel 'vectro'; did you mean 'vector'"),
+        ({"components": "vectro"}, "unknown component 'vectro'; did you mean 'vector'"),
         ({"schemes": "singel"}, "unknown scheme 'singel'; did you mean 'single'"),
         ({"preset": "nanochatt"}, "unknown preset 'nanochatt'; did you mean 'nanochat'"),
         ({"cast": "angel=tf32"}, "unknown stage 'angel'; did you mean 'angle'"),
         ({"method": "yarm(factor=4)"}, "unknown method 'yarm'; did you mean 'yarn'"),
         (
-            {"schemes": "single", "channels": "vector,score"},
-            "single frequency has no vector beside its pair.*give channels cos, sin or pair",
+            {"schemes": "single", "components": "vector,score"},
+            "single frequency has no vector beside its pair.*give components cos, sin or pair",
         ),
         ({"explain_pair": 32}, "explain_pair must be below 32, got 32"),
         ({"offset": 2**53}, "must stay below 2"),
@@ -293,30 +293,30 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
 
 def test_codes_that_come_back_are_counted_in_exact_arithmetic():
     rows = tables_of(period=360, schemes=["single"], length=1000)["resolution"]
-    counted = rows.set_index(["channel", "format"])
-    for channel, codes, first in (("pair", 360, 360), ("cos", 181, 181), ("sin", 181, 91)):
+    counted = rows.set_index(["component", "format"])
+    for component, codes, first in (("pair", 360, 360), ("cos", 181, 181), ("sin", 181, 91)):
         for name in ("float64", "float32"):
-            assert counted.loc[(channel, name), "distinct_codes"] == codes
-            assert counted.loc[(channel, name), "returns_at_position"] == first
+            assert counted.loc[(component, name), "distinct_codes"] == codes
+            assert counted.loc[(component, name), "period_tokens"] == first
     noise = rows["status"].str.match(r"comes back; rounding in float64 tells \d+ more apart")
     assert noise.tolist() == (rows["format"] == "float64").tolist()
     assert rows["status"].str.startswith("comes back").all()
     half = tables_of(period=64.5, schemes=["single"], length=1000)["resolution"]
-    whole = half[(half["channel"] == "pair") & (half["format"] == "float64")]
-    assert whole[["distinct_codes", "returns_at_position"]].to_numpy().tolist() == [[129, 129]]
+    whole = half[(half["component"] == "pair") & (half["format"] == "float64")]
+    assert whole[["distinct_codes", "period_tokens"]].to_numpy().tolist() == [[129, 129]]
 
 
 def test_codes_that_do_not_come_back_say_so():
     short = tables_of(period=1e6, schemes=["single"], length=1000)
     assert not short["resolution"]["status"].str.startswith("comes back").any()
-    assert short["resolution"]["returns_at_position"].isna().all()
-    assert set(short["pairs"]["returns_at_position"]) == {1_000_000}
+    assert short["resolution"]["period_tokens"].isna().all()
+    assert set(short["pairs"]["period_tokens"]) == {1_000_000}
     rope = tables_of(schemes=["rope"], length=1000)
-    assert rope["pairs"]["returns_at_position"].isna().all()
+    assert rope["pairs"]["period_tokens"].isna().all()
 
 
 def test_the_signal_says_where_no_score_changes():
-    signal = tables_of(period=1e6, schemes=["single", "rope"])["signal"]
+    signal = tables_of(period=1e6, schemes=["single", "rope"])["score_margin"]
     assert set(signal["vectors"]) == {"aligned at 0", "aligned", "random", "largest"}
     at_zero = signal[(signal["vectors"] == "aligned at 0") & (signal["format"] == "float32")]
     assert at_zero.set_index("scheme")["status"].to_dict() == {
@@ -340,7 +340,7 @@ CHANGES = {
     "period": 360.0,
     "length": 1024,
     "offset": 7,
-    "channels": ("cos",),
+    "components": ("cos",),
     "formats": ("float16",),
     "tolerance": 0.1,
     "samples": 32,

@@ -21,7 +21,7 @@ NEED_NO_TORCH = (
     *("filelock", "tomli-w", "jaxtyping", "jinja2", "pillow", "loky", "psutil"),
 )
 LIGHT = ("freqs", "precision", "base", "claims")
-SMOKE = (*LIGHT, "base-empirical", "encodings", "extrapolate", "frequencies")
+SMOKE = (*LIGHT, "base-empirical", "encodings", "extrapolate", "spectrum")
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:

@@ -91,7 +91,7 @@ def test_each_way_of_reading_is_a_file_of_the_structure(run, tmp_path):
     paths = export.write_tables(run, run.tables, "lm-eval", tmp_path)
     documents = [json.loads(path.read_text()) for path in paths]
     names = [document["model_name"] for document in documents]
-    labels = ["as_shipped", "unscaled", "pi ×2", "ntk ×4", "ntk_by_parts ×2", "yarn ×2"]
+    labels = ["unmodified", "unscaled", "pi ×2", "ntk ×4", "ntk_by_parts ×2", "yarn ×2"]
     assert names == [
         f"build/smollm2 ({label})" for label in [*labels, "llama3 ×2", "sliding_window"]
     ]

@@ -33,13 +33,15 @@ def test_columns_are_told_apart():
 
 
 def test_a_table_without_a_hint_is_drawn_over_its_tokens():
-    table = accuracies(0.0).rename(columns={"distance_tokens": "reach_tokens"})
+    table = accuracies(0.0).rename(columns={"distance_tokens": "maximum_distance_tokens"})
     view = views_of("something_new", labelled(table))
-    assert (view.x, view.y, view.series) == ("reach_tokens", ("accuracy",), ("label",))
+    assert (view.x, view.y, view.series) == ("maximum_distance_tokens", ("accuracy",), ("label",))
 
 
 def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
-    table = pd.concat([accuracies(0.0).assign(task=task) for task in ("copy", "recall")])
+    table = pd.concat(
+        [accuracies(0.0).assign(task=task) for task in ("copy", "associative_recall")]
+    )
     assert views_of("copy_accuracy", labelled(table)).where == {"task": "copy"}
     assert views_of("copy_accuracy", labelled(accuracies(0.0))).where == {}
 

@@ -19,7 +19,7 @@ CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
-VERSION = 3
+VERSION = 4
 ORDER = 30
 BODY = "ropelab.experiments.base.comparison"
 

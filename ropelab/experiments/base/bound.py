@@ -95,8 +95,8 @@ def search(
         complete: search all windows, not only the first and the last.
         starts: the tables of the context before, if there is one.
     Returns:
-        bound: one row. ``usable_base``: the stable base rounded up to two significant digits, with
-            every position checked once more; missing without a stable base. ``stable_base``: all
+        bound: one row. ``recommended_base``: the stable base rounded up to two significant digits,
+            with every position checked once more; missing without a stable base. ``stable_base``: all
             bases from there on are admissible; missing where none is proved. ``certified``: a proof
             covers every base below the first window, and every position inside the windows.
         windows: a row per admissible interval of bases that is known, ascending; ``high`` missing:
@@ -145,10 +145,10 @@ def search(
         "context_tokens": context,
         "head_dim": head_dim,
         "rotary_dim": rotary_dim,
-        "turning_pairs": len(similarity.exponents),
-        "usable_base": usable,
+        "rotating_pairs": len(similarity.exponents),
+        "recommended_base": usable,
         "stable_base": stable,
-        "first_admissible_base": smallest,
+        "smallest_admissible_base": smallest,
         "certified": bool(bases),
         "status": status,
     }

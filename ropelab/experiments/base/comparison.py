@@ -79,16 +79,22 @@ def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> p
     bases = {"trained base": config.train_base}
     if config.base:
         bases["given base"] = config.base
-    usable = bound[bound["usable_base"] > 1]
-    for context, base in zip(usable["context_tokens"], usable["usable_base"], strict=True):
-        bases[f"usable for {context}"] = base
+    usable = bound[bound["recommended_base"] > 1]
+    for context, base in zip(usable["context_tokens"], usable["recommended_base"], strict=True):
+        bases[f"recommended for {context}"] = base
     rows = []
     for name, base in bases.items():
         made = rotations(inverse_frequencies(config.rotated, base), config.train_len)[rotating]
         below, idle = int((made < 1).sum()), config.head_dim // 2 - len(rotating)
         rows.append((name, base, config.train_len, idle, below, len(rotating) - below))
-    columns = ["which", "base", "train_len_tokens", "pairs_not_turning", "pairs_below_one_turn"]
-    return pd.DataFrame(rows, columns=[*columns, "pairs_at_least_one_turn"])
+    columns = [
+        "which",
+        "base",
+        "train_len_tokens",
+        "pairs_not_rotating",
+        "pairs_below_one_rotation",
+    ]
+    return pd.DataFrame(rows, columns=[*columns, "pairs_at_least_one_rotation"])
 
 
 def _critical(config: BaseConfig) -> pd.DataFrame:
@@ -108,8 +114,8 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     than published values, another fit has the published contexts only.
     """
     # A base of 1 means that every base is admissible: no point of a power law.
-    known = bound[bound["first_admissible_base"] > 1]
-    sets = {"exact values": known[["context_tokens", "first_admissible_base"]]}
+    known = bound[bound["smallest_admissible_base"] > 1]
+    sets = {"exact values": known[["context_tokens", "smallest_admissible_base"]]}
     if len(published) < len(known):
         sets["exact values of its contexts"] = published[["context_tokens", "exact_base"]]
     sets["paper values"] = published[["context_tokens", "paper_base"]]
@@ -134,22 +140,22 @@ def answer(tables: Tables) -> str:
     """Name the base to use, judge the given one, and compare the paper's values."""
     # Contexts ascend: the answer is for the longest.
     bound = tables["bound"].iloc[-1]
-    context, smallest = int(bound.context_tokens), f"{bound.first_admissible_base:.6g}"
+    context, smallest = int(bound.context_tokens), f"{bound.smallest_admissible_base:.6g}"
     if not bound.certified:
         width = bound.rotary_dim
         return f"No base is admissible for {context} tokens with a rotary_dim of {width}."
-    if bound.first_admissible_base <= 1:
+    if bound.smallest_admissible_base <= 1:
         return f"Every base is admissible for {context} tokens: enough features do not rotate."
-    if math.isnan(bound.usable_base):
+    if math.isnan(bound.recommended_base):
         text = f"{context} tokens need a base of at least {smallest}; no stable base was found."
     else:
         # As people type it: 3.4e6, 27000.
-        usable = f"{bound.usable_base:g}".replace("e+0", "e").replace("e+", "e")
+        usable = f"{bound.recommended_base:g}".replace("e+0", "e").replace("e+", "e")
         text = f"Use base {usable} for {context} tokens: it and every larger base work, by proof."
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
             gap = f"from {end:.6g} on bases fail again"
-            text += f" (The first admissible base is {smallest}, but {gap}.)"
+            text += f" (The smallest admissible base is {smallest}, but {gap}.)"
     for given in tables["given_base"].tail(1).itertuples():
         fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
         method = "" if given.method == "unscaled" else f" with {given.method}"
@@ -173,6 +179,6 @@ def summary(tables: Tables) -> pd.DataFrame:
     """Select the bound per context where there are several, else the theories for the one."""
     bound = tables["bound"]
     if len(bound) > 1:
-        bases = ["usable_base", "stable_base", "first_admissible_base"]
+        bases = ["recommended_base", "stable_base", "smallest_admissible_base"]
         return bound[["context_tokens", *bases, "status"]]
     return tables["theories"][["theory", "kind", "base", "times_exact", "verdict"]].head(12)

@@ -29,7 +29,7 @@ def theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataF
     ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
     where the base is admissible. ``times_exact``: the base over the first admissible one.
     """
-    first, context = bound.first_admissible_base, bound.context_tokens
+    first, context = bound.smallest_admissible_base, bound.context_tokens
     rows = []
     for name, kind, base, assumes, source in _recommended(config, bound):
         possible = math.isfinite(base) and base > 1
@@ -52,15 +52,21 @@ def theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataF
 
 def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     context, d = int(bound.context_tokens), config.rotated
-    here, smallest = "computed here", bound.first_admissible_base
-    yield "usable base", "use", bound.usable_base, "two digits, all above work", here
+    here, smallest = "computed here", bound.smallest_admissible_base
+    yield "recommended base", "use", bound.recommended_base, "two digits, all above work", here
     yield "stable base", "at least", bound.stable_base, bound.status, here
-    yield "first admissible base", "at least", smallest, "", f"{MEN}, {here}"
+    yield "smallest admissible base", "at least", smallest, "", f"{MEN}, {here}"
     yield "published fit", "at least", men_fit(context), "head_dim 128, fully rotated", MEN
     su = "Su 2024, kexue.fm/archives/10122"
     yield "asymptote", "at least", rules.su_asymptote(context), "d to inf", su
     once = rules.one_rotation_base(d, context)
-    yield "every pair turns once", "at most", once, "no unseen angle", "wavelength coverage"
+    yield (
+        "every pair completes a rotation",
+        "at most",
+        once,
+        "no unseen angle",
+        "wavelength coverage",
+    )
     yield from _extensions(Geometry(d, config.train_base, config.train_len), config, context)
     for name in config.formats:
         for channel in ("cosine", "cosine and sine"):

@@ -22,7 +22,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 40
 BODY = "ropelab.experiments.base_empirical.retrieval"
 # Below this many tokens a copy from L/32 back is hardly longer than its cue.
@@ -37,9 +37,10 @@ class BaseEmpiricalConfig(ShapedConfig):
         description="bases to train with, the largest is compared to",
     )
     train_len: TrainLen = 256
-    tasks: Annotated[tuple[Literal["text", "copy", "recall"], ...], AsList] = Field(
-        ("text", "copy", "recall"),
-        description="what is measured: text, copy (symbols among symbols), recall (values of keys)",
+    tasks: Annotated[tuple[Literal["text", "copy", "associative_recall"], ...], AsList] = Field(
+        ("text", "copy", "associative_recall"),
+        description="what is measured: text, copy (symbols among symbols), "
+        "associative_recall (values of keys)",
     )
     heads: Heads = 1
     head_dim: RotatedHeadDim = 64

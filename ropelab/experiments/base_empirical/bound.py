@@ -39,9 +39,9 @@ COLUMNS = [
     # The bound's prediction, missing where it predicts no failure inside the trained length.
     "first_failing_position_tokens",
     # Where the slowest pair alone would change its sign, the simplest rival prediction.
-    "quarter_turn_tokens",
+    "quarter_rotation_tokens",
     # The longest distance up to which retrieval works (accuracy at least 0.5).
-    "reach_tokens",
+    "maximum_distance_tokens",
     # How many measured distances are before the predicted position, and at how many of them
     # retrieval fails (accuracy below 0.5); the same from that position on.
     "distances_before",

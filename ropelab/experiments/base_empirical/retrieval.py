@@ -111,7 +111,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         return tables["text_nll"].head(12)
     short = {
         "first_failing_position_tokens": "fails_at",
-        "reach_tokens": "reach",
+        "maximum_distance_tokens": "reach",
         "text_difference_nats_per_byte": "text_difference",
     }
     columns = ["task", "base", "fails_at", "reach", "accuracy", "text_difference", "outcome"]

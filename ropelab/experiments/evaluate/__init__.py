@@ -26,9 +26,11 @@ CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
     "a method would bring: nothing is trained."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 60
-TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
+TaskName = Literal[
+    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
+]
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens rotary geometry and the grids of positions degenerate.
@@ -52,13 +54,13 @@ class EvaluateConfig(Config):
     methods: Names = Field(
         DEFAULT_METHODS,
         description="methods that need no training and no search, with their parameters, such as "
-        "yarn(beta_fast=8); as_shipped, the model as its configuration has it, is always measured",
+        "yarn(beta_fast=8); unmodified, the model as its configuration has it, is always measured",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
         ("text", "copy", "passkey"),
-        description="text; copy (tokens among tokens), hidden (tokens in text), recall (values of "
-        "keys), nearer (the nearer of two values), passkey (a number hidden in text), multiquery "
-        "(a number at every depth, all asked for)",
+        description="text; copy (tokens among tokens), copy_in_text (tokens in text), "
+        "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
+        "number hidden in text), multiquery (a number at every depth, all asked for)",
     )
     documents: Count = Field(10, description="documents the text is measured on")
     sequences: Count = Field(2, description="sequences per distance or depth, and context")

@@ -29,14 +29,14 @@ from ropelab.runs.tables import Tables, in_longest_context
 
 # The best row is better than the unmodified model; it is the unmodified model; the two are
 # indistinguishable. A fourth status is UNDECIDABLE.
-BETTER, KEPT, OPEN = "better", "as_shipped", "open"
+BETTER, KEPT, OPEN = "better", "unmodified", "open"
 # The recommendation of a task. best: the label of the best row; value: its loss (nats per byte) or
 # the share that it finds; shipped, window: those of the unmodified model and of the sliding window;
 # difference: best minus unmodified; alike: labels indistinguishable from the best; emit: the
 # command that writes the best one's configuration.
 ADVICE = [
-    *("task", "status", "at_tokens", "best", "value", "shipped", "difference", "ci_low"),
-    *("ci_high", "alike", "window", "emit"),
+    *("task", "status", "at_tokens", "best", "value", "unmodified", "difference", "ci_low"),
+    *("ci_high", "not_significant", "window", "emit"),
 ]
 
 
@@ -132,7 +132,7 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     else:
         table = tables[metric]
         if (table["status"] != OK).any():
-            nothing = dict.fromkeys(("best", "alike", "emit"), "")
+            nothing = dict.fromkeys(("best", "not_significant", "emit"), "")
             return {"task": task, "status": UNDECIDABLE, "at_tokens": length, **nothing}
         table = table[table["context_tokens"] == length]
         if task not in KEYS:
@@ -151,9 +151,11 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         "at_tokens": length,
         "best": best,
         "value": float(values[best]),
-        "shipped": float(values[AS_SHIPPED]),
+        "unmodified": float(values[AS_SHIPPED]),
         **dict(zip(("difference", "ci_low", "ci_high"), gap, strict=True)),
-        "alike": ", ".join(name for name, (verdict, *_) in others.items() if verdict == "~"),
+        "not_significant": ", ".join(
+            name for name, (verdict, *_) in others.items() if verdict == "~"
+        ),
         "window": float(values[WINDOW]) if WINDOW in values else None,
         "emit": _emit(best, config) if status == BETTER and best != WINDOW else "",
     }
@@ -192,8 +194,8 @@ def answer(tables: Tables) -> str:
     """Give the recommendation; then its cost, and the command that writes it down."""
     model = tables["model"].iloc[0]
     # An empty text comes back from disk as a missing value.
-    recommended = tables["recommendation"].astype({"alike": object, "emit": object})
-    advice = [row for _, row in recommended.fillna({"alike": "", "emit": ""}).iterrows()]
+    recommended = tables["recommendation"].astype({"not_significant": object, "emit": object})
+    advice = [row for _, row in recommended.fillna({"not_significant": "", "emit": ""}).iterrows()]
     findings = [_finding(row, model) for row in advice]
     more = []
     costs = tables["comparisons"]
@@ -221,7 +223,7 @@ def _finding(row: pd.Series, model: pd.Series) -> str:
         trained = model["train_len_tokens"]
         return f"unmodified it never {does} inside {trained} tokens, which is undecidable beyond"
     unit = " nats per byte" if row["task"] == "text" else ""
-    alike = f", indistinguishable from {row['alike']}" if row["alike"] else ""
+    alike = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
     lead = f"at {row['at_tokens']} tokens"
     if row["status"] == KEPT:
         return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){alike}"

@@ -38,9 +38,11 @@ CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
     "minutes; the method that wins here need not win there."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 50
-TaskName = Literal["text", "copy", "hidden", "recall", "nearer", "passkey", "multiquery"]
+TaskName = Literal[
+    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
+]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens there is no curriculum, and rotary geometry degenerates.
@@ -91,10 +93,10 @@ class ExtrapolateConfig(TrialConfig):
         f"the table `ropelab methods` says more: {', '.join(METHODS)}",
     )
     tasks: Annotated[tuple[TaskName, ...], AsList] = Field(
-        ("text", "copy", "hidden"),
-        description="text; copy (symbols among symbols), hidden (symbols in text), recall (values "
-        "of keys), nearer (the nearer of two values), passkey (a number hidden in text), "
-        "multiquery (a number at every depth, all asked for)",
+        ("text", "copy", "copy_in_text"),
+        description="text; copy (symbols among symbols), copy_in_text (symbols in text), "
+        "associative_recall (values of keys), most_recent (the nearer of two values), passkey (a "
+        "number hidden in text), multiquery (a number at every depth, all asked for)",
     )
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),

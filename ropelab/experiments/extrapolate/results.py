@@ -55,7 +55,9 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     if more["searched"]:
         found["searched"] = pd.concat(more["searched"], ignore_index=True)
     if more["matched"]:
-        found["matched"] = accuracies(pd.concat(more["matched"]), ["task", "n_gram_tokens", *PLACE])
+        found["ngram_baseline"] = accuracies(
+            pd.concat(more["matched"]), ["task", "n_gram_tokens", *PLACE]
+        )
     return found
 
 

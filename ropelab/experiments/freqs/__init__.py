@@ -18,7 +18,7 @@ QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether attention breaks."
 )
-VERSION = 2
+VERSION = 3
 ORDER = 20
 BODY = "ropelab.experiments.freqs.pairs"
 

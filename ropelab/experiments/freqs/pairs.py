@@ -100,7 +100,7 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
         "logit_multiplier": plan.logit_multiplier,
         "ramp_low": low,
         "ramp_high": high,
-        "stretch": plan.stretch,
+        "effective_factor": plan.stretch,
         "train_len_tokens": geometry.trained_len,
         "test_len_tokens": head.test_len,
         "softmax_multiplier": scaling.softmax_factor or math.nan,
@@ -114,7 +114,7 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
     trained_phase, phase = original * geometry.trained_len, inv_freq * test_len
     # The last bits of a phase are rounding.
     seen = (trained_phase >= 2 * math.pi) | (phase <= trained_phase * (1 + 1e-12))
-    unseen = np.select([phase == 0, seen], ["never turns", "none"], "new angles")
+    unseen = np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
     # np.divide leaves these in place for dropped pairs, which are divided by nothing.
     divided_by = np.full_like(original, math.nan)
     return pd.DataFrame(
@@ -122,14 +122,14 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
             "pair": range(geometry.pairs),
             "inv_freq": original,
             "wavelength_tokens": wavelengths(original),
-            "trained_turns": rotations(original, geometry.trained_len),
-            "test_turns": rotations(original, test_len),
+            "trained_rotations": rotations(original, geometry.trained_len),
+            "test_rotations": rotations(original, test_len),
             "role": roles(plan, geometry),
             "weight": kept_weights(plan, geometry),
             "scaled_inv_freq": inv_freq,
             "scaled_wavelength_tokens": wavelengths(inv_freq),
             "divided_by": np.divide(original, inv_freq, where=inv_freq > 0, out=divided_by),
-            "scaled_test_turns": rotations(inv_freq, test_len),
+            "scaled_test_rotations": rotations(inv_freq, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
             "unseen": unseen,
@@ -181,5 +181,13 @@ def summary(tables: Tables) -> pd.DataFrame:
     count = min(12, len(pairs))
     rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
     axis = ["axis"] if "axis" in pairs else []
-    columns = ["pair", *axis, "wavelength_tokens", "trained_turns", "role", "weight", "divided_by"]
+    columns = [
+        "pair",
+        *axis,
+        "wavelength_tokens",
+        "trained_rotations",
+        "role",
+        "weight",
+        "divided_by",
+    ]
     return pairs.iloc[rows][[*columns, "unseen"]]

@@ -22,12 +22,12 @@ CANNOT_SHOW = (
     "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
     "often than the stages modelled here."
 )
-VERSION = 3
+VERSION = 4
 ORDER = 10
 BODY = "ropelab.experiments.precision.answer"
 
 SCHEMES = ("single", "rope", "sinusoidal")
-CHANNELS = ("cos", "sin", "pair", "vector", "score")
+COMPONENTS = ("cos", "sin", "pair", "vector", "score")
 # One frequency has no vector beside its pair, and the score of its aligned vectors is its cosine.
 OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 # Positions beyond this are not exact in float64, the reference.
@@ -57,8 +57,8 @@ class PrecisionConfig(Config):
     schemes: Names = Field(
         ("single", "rope"), description="position encodings: single, rope, sinusoidal"
     )
-    channels: Names = Field(
-        CHANNELS,
+    components: Names = Field(
+        COMPONENTS,
         description="components of an encoding to compare: cos, sin, pair, vector, score",
     )
     formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
@@ -99,16 +99,16 @@ class PrecisionConfig(Config):
             )
         for kind, names, allowed in (
             ("scheme", self.schemes, SCHEMES),
-            ("channel", self.channels, CHANNELS),
+            ("component", self.components, COMPONENTS),
         ):
             for name in names:
                 if name not in allowed:
                     raise unknown_name(kind, name, allowed)
         only_one = set(self.schemes) == {"single"}
-        if self.channels and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.channels):
+        if self.components and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.components):
             raise ValueError(
                 "a single frequency has no vector beside its pair, and its score is its cosine: "
-                "give channels cos, sin or pair"
+                "give components cos, sin or pair"
             )
         return self
 

@@ -22,13 +22,13 @@ IMPLEMENTED = ("preset", "cast")
 # Whole numbers that are missing in some rows: read back from disk they are floats.
 WHOLE = (
     "first_collision_position",
-    "returns_at_position",
+    "period_tokens",
     "worst_position",
     "worst_pair",
-    "first_bad_position",
+    "first_position_over_tolerance",
     "distinct_positions",
 )
-ORDER = ("resolution", "collisions", "pairs", "scores", "signal", "casts", "growth", "drift")
+ORDER = ("resolution", "collisions", "pairs", "scores", "score_margin", "casts", "growth", "drift")
 
 
 def check(config: PrecisionConfig) -> None:
@@ -83,7 +83,7 @@ def summary(tables: Tables) -> pd.DataFrame:
         {
             "plan": plans["name"],
             "worst_rad": plans["max_angle_error_rad"],
-            "wrong_from": plans["first_bad_position"],
+            "wrong_from": plans["first_position_over_tolerance"],
             "score_rms": plans["rms_score_error"],
             "fix_first": pd.Series(
                 [_cure(casts, row)[0] for row in plans.to_dict("records")], plans.index, object
@@ -97,9 +97,9 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     share = resolution["adjacent_collisions"] / (resolution["positions"] - 1).clip(lower=1)
     cells = resolution.assign(cell=[_percent(value) for value in share])
     formats = [name for name in resolution["format"].unique() if name != "float64"]
-    wide = cells.pivot(index=["scheme", "channel"], columns="format", values="cell")[formats]
+    wide = cells.pivot(index=["scheme", "component"], columns="format", values="cell")[formats]
     # A pivot sorts its rows; the order of the config is restored.
-    order = pd.MultiIndex.from_frame(resolution[["scheme", "channel"]].drop_duplicates())
+    order = pd.MultiIndex.from_frame(resolution[["scheme", "component"]].drop_duplicates())
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
 
 
@@ -114,8 +114,8 @@ def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
     coarse = [name for name in resolution["format"].unique() if name != "float64"]
     stay = []
     for scheme, title in TITLES.items():
-        channel = "pair" if scheme == "single" else "vector"
-        of = (resolution["scheme"] == scheme) & (resolution["channel"] == channel)
+        component = "pair" if scheme == "single" else "vector"
+        of = (resolution["scheme"] == scheme) & (resolution["component"] == component)
         rows = resolution[of & resolution["format"].isin(coarse)]
         if len(rows):
             kept = rows.loc[rows["adjacent_collisions"] == 0, "format"].tolist()
@@ -126,11 +126,11 @@ def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
         yield f"neighbouring positions stay distinct {', '.join(stay)}"
     single = resolution[resolution["scheme"] == "single"]
     if "single" in asked and single.empty:
-        yield "one frequency has no vector beside its pair: --channels pair shows its encoding"
-    repeating = single[(single["channel"] == "pair") & single["returns_at_position"].notna()]
+        yield "one frequency has no vector beside its pair: --components pair shows its encoding"
+    repeating = single[(single["component"] == "pair") & single["period_tokens"].notna()]
     for row in repeating.head(1).to_dict("records"):
         yield (
-            f"position {int(row['returns_at_position'])} has the encoding of position 0 again, "
+            f"position {int(row['period_tokens'])} has the encoding of position 0 again, "
             f"apart from any rounding: {row['distinct_codes']} distinct encodings for "
             f"{row['positions']} positions"
         )
@@ -142,7 +142,12 @@ def _casts(casts: pd.DataFrame) -> str:
     if plans.empty:
         # bfloat16 is the format that people train in.
         stages = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
-        bad = stages.set_index("stage")["first_bad_position"].dropna().astype(int).sort_values()
+        bad = (
+            stages.set_index("stage")["first_position_over_tolerance"]
+            .dropna()
+            .astype(int)
+            .sort_values()
+        )
         if bad.empty:
             return "in bfloat16 no stage alone is wrong by more than the tolerance in this range"
         order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())
@@ -152,14 +157,16 @@ def _casts(casts: pd.DataFrame) -> str:
             "only add noise that does not grow with the position"
         )
     found = []
-    wrong = plans.dropna(subset="first_bad_position").sort_values("first_bad_position")
+    wrong = plans.dropna(subset="first_position_over_tolerance").sort_values(
+        "first_position_over_tolerance"
+    )
     for row in wrong.head(1).to_dict("records"):
-        where = int(row["first_bad_position"])
+        where = int(row["first_position_over_tolerance"])
         found.append(f"angles go wrong in {row['name']} from position {where}")
         found.append(_cure(casts, row)[1])
     if len(wrong) > 1:
         found.append(f"then in {_list(wrong['name'].tolist()[1:])}")
-    fine = plans[plans["first_bad_position"].isna()]
+    fine = plans[plans["first_position_over_tolerance"].isna()]
     if len(fine):
         within = f"(within {fine['max_angle_error_rad'].max():.2g} rad)"
         found.append(f"angles stay right in {_list(fine['name'].tolist())} {within}")
@@ -169,16 +176,16 @@ def _casts(casts: pd.DataFrame) -> str:
 def _cure(casts: pd.DataFrame, row: Mapping[Any, Any]) -> tuple[str | None, str]:
     """Return the stage to fix first, and a clause about the effect."""
     repairs = casts[(casts["kind"] == "repair") & (casts["name"] == row["name"])]
-    if pd.isna(row["first_bad_position"]) or repairs.empty:
+    if pd.isna(row["first_position_over_tolerance"]) or repairs.empty:
         return None, ""
-    cured = repairs.loc[repairs["first_bad_position"].isna(), "stage"].tolist()
+    cured = repairs.loc[repairs["first_position_over_tolerance"].isna(), "stage"].tolist()
     if cured:  # each of them alone is enough
         return " or ".join(cured), f"fixing {' or '.join(cured)} alone cures it"
     # The repair that delays the error longest; of equals, the one with the best scores.
-    order = ["first_bad_position", "rms_score_error"]
+    order = ["first_position_over_tolerance", "rms_score_error"]
     best = repairs.sort_values(order, ascending=[False, True]).iloc[0]
-    then = int(best["first_bad_position"])
-    delayed = then > row["first_bad_position"]
+    then = int(best["first_position_over_tolerance"])
+    delayed = then > row["first_position_over_tolerance"]
     effect = f"then from {then}" if delayed else "although that alone delays nothing"
     return best["stage"], f"no single fix cures it, fix {best['stage']} first ({effect})"
 

@@ -115,7 +115,7 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     formats, found = formats_of(config), []
     for scheme in config.schemes:
         pairs = {"single": 1, "rope": config.rotated // 2}.get(scheme, config.model_dim // 2)
-        channels = [c for c in config.channels if scheme != "single" or c in OF_ONE_FREQUENCY]
+        components = [c for c in config.components if scheme != "single" or c in OF_ONE_FREQUENCY]
         seconds = config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE)
         held = 8 * min(config.length, HELD) * 2 * len(formats) + config.samples * pairs * 64
         cell = Piece(
@@ -123,7 +123,7 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
             title=f"which positions collide, {scheme}",
             function=encoding_tables,
             fields=fields(config, *FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
-            inputs={"scheme": scheme, "channels": channels, "formats": formats},
+            inputs={"scheme": scheme, "components": components, "formats": formats},
             needs=needs(seconds, held, drawn_scores(config, pairs)),
         )
         found.append(cell)
@@ -134,7 +134,7 @@ def encoding_tables(
     config: PrecisionConfig,
     *,
     scheme: str,
-    channels: Sequence[str],
+    components: Sequence[str],
     formats: Sequence[str],
     advance: Advance,
 ) -> Tables:
@@ -149,14 +149,14 @@ def encoding_tables(
     # Without the last position, whose neighbour is not in the range.
     sampled = sample_positions(offset, max(length - 1, 1), config.samples)
     resolution, collisions = [], []
-    for channel in channels:
-        encoding = _encoding(spectrum, channel)
+    for component in components:
+        encoding = _encoding(spectrum, component)
         counted = take_census(
-            encoding, stored, offset, length, lambda part: advance(part / len(channels))
+            encoding, stored, offset, length, lambda part: advance(part / len(components))
         )
         first, repeating = _repeating(encoding, offset, length)
         for fmt, census in zip(stored, counted, strict=True):
-            key = {"format": fmt.name, "channel": channel}
+            key = {"format": fmt.name, "component": component}
             steps = neighbour_steps(encoding, fmt, sampled)
             codes = census.distinct
             if repeating is not None:
@@ -169,7 +169,7 @@ def encoding_tables(
                     "distinct_codes": codes,
                     "adjacent_collisions": census.adjacent_collisions,
                     "first_collision_position": census.first_collision,
-                    "returns_at_position": first,
+                    "period_tokens": first,
                     "median_step_ulp": float(np.median(steps)),
                     "min_step_ulp": float(steps.min()),
                     "status": _status(fmt, census, None if repeating is None else repeating.size),
@@ -195,7 +195,9 @@ def encoding_tables(
         "collisions": pd.DataFrame(collisions),
         "pairs": _pairs(config, spectrum, stored),
         "scores": _scores(config, spectrum, stored),
-        "signal": pd.DataFrame([asdict(signal) | {"status": signal.status} for signal in found]),
+        "score_margin": pd.DataFrame(
+            [asdict(signal) | {"status": signal.status} for signal in found]
+        ),
     }
     for table in tables.values():
         table.insert(0, "scheme", scheme)
@@ -203,16 +205,16 @@ def encoding_tables(
     return {name: table for name, table in tables.items() if len(table)}
 
 
-def _encoding(spectrum: Spectrum, channel: str) -> PositionEncoding:
+def _encoding(spectrum: Spectrum, component: str) -> PositionEncoding:
     """Return one component of an encoding.
 
     `cos`, `sin` and `pair` are taken of one pair: the slowest that rotates, which is comparable to
     a single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
     """
     slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
-    whole = channel in ("vector", "score")
+    whole = component in ("vector", "score")
     pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
-    return PositionEncoding(Chain(CastPlan(), spectrum), channel, pairs)
+    return PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
 
 
 def _repeating(
@@ -256,7 +258,7 @@ def _pairs(
         lost if the angle is stored in this format.
     token_step_ulp: how far one token moves the pair, in last places of a table value just below 1:
         below one half, neighbours mostly share their (cos, sin).
-    returns_at_position: the first position after 0 with the pair's encoding of 0, apart from
+    period_tokens: the first position after 0 with the pair's encoding of 0, apart from
         rounding; missing where there is none.
     """
     theta = spectrum.inv_freq
@@ -271,7 +273,7 @@ def _pairs(
             "pair": range(spectrum.pairs),
             "inv_freq_rad": theta,
             "wavelength_tokens": 2 * math.pi / np.where(rotates, theta, np.nan),
-            "returns_at_position": returns,
+            "period_tokens": returns,
             "format": fmt.name,
             "angle_at_length_rad": angle,
             "angle_step_rad": step,

@@ -223,7 +223,7 @@ def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> d
         "max_angle_error_rad": bad.error_rad,
         "worst_position": bad.position,
         "worst_pair": bad.pair,
-        "first_bad_position": first_beyond(chain, octaves, tolerance),
+        "first_position_over_tolerance": first_beyond(chain, octaves, tolerance),
     }
 
 

@@ -67,9 +67,9 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
     """Map contexts, ascending, to the exact base of fully rotated heads of HEAD_DIM features."""
-    whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["turning_pairs"] == HEAD_DIM)
+    whole = (bound["head_dim"] == HEAD_DIM) & (2 * bound["rotating_pairs"] == HEAD_DIM)
     table = bound[whole].drop_duplicates("context_tokens").sort_values("context_tokens")
-    pairs = zip(table["context_tokens"], table["first_admissible_base"], strict=True)
+    pairs = zip(table["context_tokens"], table["smallest_admissible_base"], strict=True)
     return {int(context): float(base) for context, base in pairs}
 
 

@@ -34,7 +34,7 @@ class Unmodified(Encoding):
         max_position: the last position for which it is defined; None means any.
     """
 
-    name: ClassVar[str] = "as_shipped"
+    name: ClassVar[str] = "unmodified"
 
     def __init__(self, max_position: int | None = None) -> None:
         super().__init__()

@@ -48,9 +48,9 @@ def _nearer(
 # A seed, a distance, a context, a number of sequences and a background of text give sequences.
 TASKS: dict[str, Callable[[int, int, int, int, Background | None], Batch]] = {
     "copy": copy_trials,
-    "hidden": copy_trials,
-    "recall": recall_trials,
-    "nearer": _nearer,
+    "copy_in_text": copy_trials,
+    "associative_recall": recall_trials,
+    "most_recent": _nearer,
 }
 
 
@@ -77,7 +77,7 @@ class Retrieval(Trial):
     @property
     def reads_text(self) -> bool:
         """True if contexts are made of real text."""
-        return self.name == "hidden"
+        return self.name == "copy_in_text"
 
     @property
     def windows(self) -> Windows:

@@ -6,7 +6,7 @@ text_by_kind     loss after the longest context, a row per kind of document
 text_by_document the same for every document, mean over the seeds
 context_by_kind  loss of the same final tokens after the contexts inside the trained length, by
                  kind, of the model as it was trained
-copy_accuracy, hidden_accuracy, recall_accuracy, nearer_accuracy
+copy_accuracy, copy_in_text_accuracy, associative_recall_accuracy, most_recent_accuracy
                  share of the tokens that were found, by distance and length of context
 passkey_accuracy, multiquery_accuracy
                  share of keys found and log-probability of the answer, by depth and context
@@ -41,9 +41,9 @@ OK = "ok"
 DOES = {
     "text": "reads text",
     "copy": "copies",
-    "hidden": "finds symbols in text",
-    "recall": "looks up keys",
-    "nearer": "distinguishes the nearer of two values",
+    "copy_in_text": "finds symbols in text",
+    "associative_recall": "looks up keys",
+    "most_recent": "distinguishes the nearer of two values",
     "passkey": "finds the pass key",
     "multiquery": "finds several keys",
 }

@@ -22,7 +22,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     bound = tables["bound"]
     figures = {"bound": _bound(tables)} if len(bound) > 1 else {}
     figures["theories"] = _theories(tables)
-    shown = bound[(bound["status"] == "all windows") & (bound["first_admissible_base"] > 1)]
+    shown = bound[(bound["status"] == "all windows") & (bound["smallest_admissible_base"] > 1)]
     if len(shown):
         figures["windows"] = _windows(shown, tables["windows"])
     return figures
@@ -31,11 +31,11 @@ def draw(tables: Tables) -> dict[str, Figure]:
 def _bound(tables: Tables) -> Figure:
     bound, published, fits = tables["bound"], tables["published"], tables["fits"]
     figure, ax = plt.subplots()
-    context, usable = bound["context_tokens"], bound.dropna(subset="usable_base")
+    context, usable = bound["context_tokens"], bound.dropna(subset="recommended_base")
     use = Look(GREEN, "^")
     label = "use: it and all above work"
-    shapes.line(ax, usable["context_tokens"], usable["usable_base"], use, label, linewidth=2)
-    first, label = bound["first_admissible_base"], "first admissible base"
+    shapes.line(ax, usable["context_tokens"], usable["recommended_base"], use, label, linewidth=2)
+    first, label = bound["smallest_admissible_base"], "smallest admissible base"
     shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
     title = "Which base does a context length need?"
     if len(published):
@@ -78,7 +78,7 @@ def _theories(tables: Tables) -> Figure:
         text = f"{base:.3g}" if np.isnan(fails) else f"{base:.3g}, fails at {fails:.0f}"
         paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
         shapes.note(ax, text, (base, row), (8, 0), va="center", bbox=paper)
-    usable = tables["bound"]["usable_base"].iloc[-1]
+    usable = tables["bound"]["recommended_base"].iloc[-1]
     if usable > 1:
         ax.axvline(usable, color=BLACK, linestyle="--", linewidth=1, zorder=0)
     ax.set_yticks(rows, table["theory"])
@@ -99,8 +99,8 @@ def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(8, 1.2 + 0.4 * max(len(bound), 3)))
     stable = bound["stable_base"].dropna()  # missing where no base is certified from above
     first, last = (
-        bound["first_admissible_base"].min() / 1.5,
-        1.3 * max(stable, default=8 * bound["first_admissible_base"].max()),
+        bound["smallest_admissible_base"].min() / 1.5,
+        1.3 * max(stable, default=8 * bound["smallest_admissible_base"].max()),
     )
     for row, context in enumerate(bound["context_tokens"]):
         own = windows[windows["context_tokens"] == context]

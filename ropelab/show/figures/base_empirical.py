@@ -9,7 +9,11 @@ from ropelab.show.looks import Look, numbered
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw a panel per task; where the bound predicts failure, markers are hollow."""
-    shown = [name for name in ("copy_accuracy", "recall_accuracy", "text_nll") if name in tables]
+    shown = [
+        name
+        for name in ("copy_accuracy", "associative_recall_accuracy", "text_nll")
+        if name in tables
+    ]
     figure, axes = shapes.panels(1, len(shown), (4.3 * len(shown), 4.5))
     bases = sorted(tables[shown[0]]["base"].unique())
     for ax, name in zip(axes[0], shown, strict=True):

@@ -132,7 +132,7 @@ def decay(curves: pd.DataFrame) -> Figure:
 def one_or_many(resolution: pd.DataFrame) -> Figure:
     """Draw the share of neighbours with the same code, by scheme, channel and format."""
     lost = resolution["adjacent_collisions"] / resolution["neighbours"]
-    of = lost.set_axis(pd.MultiIndex.from_frame(resolution[["scheme", "channel", "format"]]))
+    of = lost.set_axis(pd.MultiIndex.from_frame(resolution[["scheme", "component", "format"]]))
     groups = [(scheme, channel) for scheme in ("one", "many") for channel in ("cos", "cos and sin")]
     figure, ax = plt.subplots(figsize=(8, 4.2))
     for number, fmt in enumerate(dict.fromkeys(resolution["format"])):

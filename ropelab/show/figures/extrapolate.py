@@ -20,9 +20,9 @@ from ropelab.show.looks import GREY, ORANGE, Look, look
 NLL = "nll_nats_per_byte"
 WORDS = {
     "copy": ("copied symbols", "copies"),
-    "hidden": ("symbols hidden in text", "finds them"),
-    "recall": ("key and its value", "looks up keys"),
-    "nearer": ("nearer of two values", "tells the nearer value"),
+    "copy_in_text": ("symbols hidden in text", "finds them"),
+    "associative_recall": ("key and its value", "looks up keys"),
+    "most_recent": ("nearer of two values", "tells the nearer value"),
 }
 FOUND = {"passkey": "the pass key", "multiquery": "several keys"}
 HOW = {
@@ -311,7 +311,7 @@ def _depth_title(means: pd.Series, where: str) -> str:
     others = means.drop(baseline, errors="ignore")
     if baseline not in means:
         return f"{others.idxmax()} finds {where}: {others.max():.2f}"
-    share = f"{baseline.replace('as_shipped', 'unmodified')} {means[baseline]:.2f}"
+    share = f"{baseline.replace('unmodified', 'unmodified')} {means[baseline]:.2f}"
     if others.empty or others.max() <= means[baseline]:
         return f"Nothing finds {where} more often than the model {share}"
     return f"{others.idxmax()} finds {where}: {others.max():.2f}, {share}"

@@ -44,12 +44,12 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     """Draw the share of neighbours with the same stored code, by position, code and format."""
-    codes = table[["scheme", "channel"]].drop_duplicates().to_numpy(dtype=str).tolist()
+    codes = table[["scheme", "component"]].drop_duplicates().to_numpy(dtype=str).tolist()
     found = [panel for panel in PANELS if [*panel[:2]] in codes]
     found = found or [(scheme, channel, f"{scheme}:\n{channel}") for scheme, channel in codes[:4]]
     figure, axes = shapes.panels(1, len(found), (2 + 2.2 * len(found), 4.2), sharey=True)
     for ax, (scheme, channel, title) in zip(axes[0], found, strict=True):
-        rows = table[(table["scheme"] == scheme) & (table["channel"] == channel)]
+        rows = table[(table["scheme"] == scheme) & (table["component"] == channel)]
         for name, group in shapes.each(rows, "format"):
             percent = 100 * group["fraction"]
             shapes.line(ax, group["position_end"], percent, look(name), name, clip_on=False)
@@ -60,7 +60,7 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
             ax.text(0.5, 0.5, "none, in\nany format", transform=ax.transAxes, ha="center")
     axes[0][0].set_ylabel("neighbours with the same code, %")
     shapes.legend_outside(axes[0][-1])
-    worst = resolution.groupby(["scheme", "channel"])["adjacent_collisions"].max()
+    worst = resolution.groupby(["scheme", "component"])["adjacent_collisions"].max()
     usual = worst.get(("rope", "vector")) == 0 and worst.get(("single", "pair"), 0) > 0
     finding = "One frequency loses its neighbours in 16 bits; many frequencies keep them"
     shapes.headline(figure, finding if usual else "Which neighbours share a stored code?")
@@ -80,7 +80,7 @@ def _ladder(stages: pd.DataFrame) -> Figure:
 
     angle, score = grid("max_angle_error_rad"), grid("rms_score_error")
     angle_texts, score_texts = (np.vectorize(error, [object])(values) for values in (angle, score))
-    for at, position in np.ndenumerate(grid("first_bad_position")):
+    for at, position in np.ndenumerate(grid("first_position_over_tolerance")):
         if not np.isnan(position):
             angle_texts[at] += f"\n({position:.0f})"
     figure, axes = shapes.panels(1, 2, (10, 4.4))

@@ -63,8 +63,8 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
     "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
     "casts": (View("name", ("max_angle_error_rad",), (), {"kind": "preset"}),),
-    "resolution": (View("format", ("adjacent_collisions",), ("channel",)),),
-    "bound": (View("context_tokens", ("first_admissible_base", "stable_base")),),
+    "resolution": (View("format", ("adjacent_collisions",), ("component",)),),
+    "bound": (View("context_tokens", ("smallest_admissible_base", "stable_base")),),
     "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
     "theories": (View("context_tokens", ("base",), ("theory",)),),
     "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
@@ -107,7 +107,6 @@ class Record:
 
 WRONG = "Statements of papers and tutorials that are wrong as they are written"
 NOT_HERE = "Statements that the small trained models here do not reproduce"
-REPORTED = "Reported precision errors that come out differently"
 LOOSE = "Published lower bounds on the base that are not tight"
 UNFULFILLED = "Predictions of the base bound that did not come true"
 DECIDED, BASE = "{decided_by}: {decided_at}", "{context_tokens} tokens need a base of {paper_base}"
@@ -117,7 +116,6 @@ RECORDS = (
     Record("claims", WRONG, "verdict", "wrong", "{statement}", DECIDED),
     Record("claims", NOT_HERE, "verdict", MISSED, "{statement}", DECIDED),
     Record("literature", NOT_HERE, "verdict", MISSED, "{statement}", "{measured}"),
-    Record("incidents", REPORTED, "verdict", "differs", "{meaning}: {reported}", "{ours}"),
     Record("published", LOOSE, "verdict", "loose", BASE, "{exact_base} is enough", MEN),
     Record(
         "predictions", UNFULFILLED, "agrees", "False", "{task} with base {base}", "{outcome}", MEN

@@ -119,4 +119,4 @@ def test_what_cannot_be_put_in_is_refused(model_type, changes, make, message, tm
     model = ReleasedModel(saved(tmp_path, model_type, **changes))
     with pytest.raises(InputError, match=message):
         model.encoding = make(rope(tmp_path, "unscaled", TRAINED), WINDOW)
-    assert model.encoding.name == "as_shipped"
+    assert model.encoding.name == "unmodified"

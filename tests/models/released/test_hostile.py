@@ -35,9 +35,9 @@ def measured(folder, corpus):
     fingerprint_of(folder)
     tokens = TokenText.of(corpus, str(folder)).documents(16, 2)[0]
     model = ReleasedModel(folder)
-    as_shipped = model.head(model.hidden(tokens))
+    unmodified = model.head(model.hidden(tokens))
     model.encoding = rope(folder, "pi", 256)
-    return as_shipped, model.head(model.hidden(tokens))
+    return unmodified, model.head(model.hidden(tokens))
 
 
 def test_a_sound_folder_is_measured(sound, corpus):

@@ -16,8 +16,8 @@ from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate import results as evaluate
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate import rows as extrapolate
-from ropelab.experiments.frequencies import FrequenciesConfig
-from ropelab.experiments.frequencies import schemes as frequencies
+from ropelab.experiments.spectrum import SpectrumConfig
+from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Trained, collected
@@ -40,7 +40,7 @@ LABS = {
             "test_len": 256,
             "head_dim": 16,
             "methods": "yarn",
-            "tasks": "text,copy,hidden,passkey",
+            "tasks": "text,copy,copy_in_text,passkey",
             "arms": "zero_shot,finetuned",
             "finetune_steps": 1,
             "steps": 2,
@@ -51,8 +51,8 @@ LABS = {
         encodings.questions,
         {**SMALL, "dtype": "float32", "encodings": "nope,rope"},
     ),
-    "frequencies": (
-        FrequenciesConfig,
+    "spectrum": (
+        SpectrumConfig,
         frequencies.cells,
         {
             **SMALL,
@@ -139,7 +139,7 @@ def test_a_changed_corpus_changes_every_model_and_every_question_that_reads_text
         assert one.subject.key != two.subject.key
         if one.trial.key == two.trial.key:
             same.add(one.kind)
-    assert same == {"copy", "recall", "nearer"} & set(config_class().tasks)
+    assert same == {"copy", "associative_recall", "most_recent"} & set(config_class().tasks)
 
 
 def described(corpora, **changes) -> Training:
@@ -166,7 +166,7 @@ def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corp
 
 def test_every_field_of_retrieval_is_in_its_key(corpora):
     one, two = (CorpusRef.of(path, 257) for path in corpora)
-    asked = Retrieval(name="hidden", places=(Place(16, 64),), sequences=2, corpus=one)
+    asked = Retrieval(name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one)
     others = {
         "name": "copy",
         "places": (Place(16, 128),),

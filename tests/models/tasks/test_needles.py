@@ -163,7 +163,7 @@ def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name
     assert (found["correct"] == found["trials"]).all()
     beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
     assert beside["correct"].sum() < found["trials"].sum() / 3
-    if name == "hidden":
+    if name == "copy_in_text":
         documents = text.documents(256, 3)[0]
         assert torch.equal(batch.tokens[:, 1:128], documents[:, 1:128])
 

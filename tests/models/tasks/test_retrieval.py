@@ -70,7 +70,7 @@ def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(cor
 
 
 def test_the_value_further_back_is_always_wrong(corpus):
-    asked = task("nearer", corpus, Place(64, 256))
+    asked = task("most_recent", corpus, Place(64, 256))
     assert accuracy(looking_back(128), asked) == 0
 
 
@@ -96,7 +96,7 @@ def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corp
 
 
 def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
-    table = measured(looking_back(1), task("recall", corpus, sequences=3))
+    table = measured(looking_back(1), task("associative_recall", corpus, sequences=3))
     rows = table[["distance_tokens", "context_tokens"]].drop_duplicates()
     assert [tuple(row) for row in rows.to_numpy()] == list(EVERYWHERE)
     assert table["sequence"].tolist() == [0, 1, 2] * len(EVERYWHERE)
@@ -105,7 +105,7 @@ def test_a_row_for_every_sequence_at_every_place_in_their_order(corpus):
 def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_learned_from(
     corpus,
 ):
-    asked, place = task("hidden", corpus), Place(64, 256)
+    asked, place = task("copy_in_text", corpus), Place(64, 256)
     held_out = corpus.documents(256, 2)[0]
     searched = corpus.windows(SEARCH_SEED, 256, 2)
     for seed, background in ((0, held_out), (SEARCH_SEED, searched)):

@@ -1,0 +1,117 @@
+"""One frequency or many: what can be represented, and what does a model learn with each?
+
+Two kinds of evidence, in tables of their own. Arithmetic: how much a score can change from one
+token to the next under a scheme of frequencies, against the rounding of scores, and what softmax
+makes of it. Training: the same small model learns once per scheme and seed, and is asked to copy,
+to tell the nearer of two equal cues from the other, and to read, inside and beyond its trained
+length. Bands of frequencies are then taken away from the finished model.
+
+What it cannot show: what a large model, or a longer training, does with few frequencies; and
+whether a band that is missed once it is gone could have been done without from the start, except
+where the scheme `without(band=...)` was trained.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
+from ropelab.runs.config import AsList, Base, Count, Names
+
+if TYPE_CHECKING:
+    from ropelab.math.frequencies import Geometry
+    from ropelab.math.scaling import Scaling
+
+QUESTION = "One frequency or many: what can be told apart, and what does a model learn with it?"
+CANNOT_SHOW = (
+    "What a large model or a longer training does with few frequencies: the models have half a "
+    "million parameters and are trained for less than a minute."
+)
+VERSION = 2
+ORDER = 80
+BODY = "ropelab.experiments.spectrum.schemes"
+SCHEMES = (
+    "unscaled",
+    "one(period=1e6)",
+    "one(period=256)",
+    "one(period=32)",
+    "one(period=6.2832)",
+    "spaced(n=2)",
+    "spaced(n=4)",
+    "spaced(n=8)",
+    "spaced(n=16)",
+    "spaced(n=4, uniform=true)",
+    "spaced(n=16, uniform=true)",
+    "without(band=fast)",
+    "without(band=middle)",
+    "without(band=slow)",
+    "p_rope(p=0)",
+)
+# Below this many tokens the grids of positions degenerate.
+SHORTEST = 64
+
+
+class SpectrumConfig(ShapedConfig):
+    """Schemes of frequencies, the models trained with them, and the lengths they are tested at."""
+
+    train_len: TrainLen = 128
+    test_len: TestLen = 512
+    schemes: Names = Field(
+        SCHEMES,
+        description="frequencies to train with: one(period=...), spaced(n=..., uniform=...), "
+        "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
+        "other change of frequencies; the first is what the others are compared with",
+    )
+    bands: Annotated[tuple[Literal["fast", "middle", "slow"], ...], AsList] = Field(
+        ("fast", "middle", "slow"),
+        description="thirds of the frequencies to take away from the trained model of the first "
+        "scheme",
+    )
+    tasks: Annotated[tuple[Literal["text", "copy", "most_recent"], ...], AsList] = Field(
+        ("text", "copy", "most_recent"),
+        description="what is measured: text, copy (symbols among symbols), most_recent (the nearer "
+        "of two values)",
+    )
+    base: Base = Field(10000.0, description="base of the frequencies of unscaled RoPE")
+    steps: Steps = 600
+    first_window: FirstWindow = 16
+    sequences: Count = Field(16, description="sequences per distance and length of context")
+    draws: Count = Field(
+        200, le=2**16, description="random queries and keys of the arithmetic part"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self.check_lengths(SHORTEST)
+        if not self.tasks:
+            raise ValueError("tasks must name at least one of text, copy, most_recent")
+        if not self.schemes:
+            raise ValueError("schemes must name at least one change of frequencies, as unscaled")
+        if self.bands and self.head_dim < 2 * 3:
+            raise ValueError(
+                f"head_dim must be at least 6 for three bands of pairs, got {self.head_dim}"
+            )
+        self.parsed_schemes()
+        return self
+
+    def geometry(self) -> "Geometry":
+        """Return the geometry of unscaled models; schemes change its frequencies."""
+        from ropelab.math.frequencies import Geometry
+
+        return Geometry(self.head_dim, self.base, self.train_len)
+
+    def parsed_schemes(self) -> "dict[str, Scaling]":
+        """Return the schemes by label, each once, in the order given.
+
+        Raises:
+            InputError: one cannot be read, or does not fit the width of a head.
+        """
+        from ropelab.math.methods import parse_scaling
+
+        parsed = [parse_scaling(text) for text in self.schemes]
+        for scheme in parsed:
+            scheme.plan(self.geometry(), self.train_len)
+        return {scheme.label: scheme for scheme in parsed}
+
+
+CONFIG = SpectrumConfig

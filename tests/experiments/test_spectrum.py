@@ -1,0 +1,257 @@
+"""The frequencies experiment: schemes, tables, bands, sentences, figures and refusals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ropelab.errors import InputError
+from ropelab.experiments.spectrum import SCHEMES, SpectrumConfig
+from ropelab.experiments.spectrum import schemes as body
+from ropelab.experiments.spectrum.schemes import COPY, NEARER, TEXT, encoding_of
+from ropelab.models.encoding.rope import Rope
+from ropelab.runs.cell import Values
+from ropelab.runs.config import build
+from ropelab.runs.store import to_records
+from ropelab.show.figures.spectrum import called, draw
+from ropelab.show.figures.style import use_style
+from tests.small import SMALL
+
+SMOKE = {**SMALL, "test_len": 128, "draws": 20, "seeds": "0,1"}
+FEW = (
+    "unscaled,one(period=1e6),spaced(n=2),spaced(n=4, uniform=true),without(band=fast),p_rope(p=0)"
+)
+LABELS = [
+    "unscaled", "one(period=1e+06)", "spaced(n=2)", "spaced(n=4, uniform=true)",
+    "without(band=fast)", "p_rope(p=0)",
+]  # fmt: skip
+
+
+def config(**changes: object) -> SpectrumConfig:
+    return build(SpectrumConfig, {**SMOKE, "schemes": FEW, **changes})
+
+
+@pytest.fixture(scope="module")
+def found(corpus):
+    return body.tables(config(corpus=corpus), Values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schemes": ""}, "at least one change of frequencies"),
+        ({"schemes": "onee(period=3)"}, "did you mean 'one'"),
+        ({"schemes": "one"}, "one needs period="),
+        ({"schemes": "spaced(n=5)"}, "at most 4, the number of pairs, not 5"),
+        ({"schemes": "rerope"}, "not a change of frequencies alone"),
+        ({"bands": "fats"}, "did you mean 'fast'"),
+        ({"tasks": "cpy"}, "did you mean 'copy'"),
+        ({"tasks": ""}, "at least one of text, copy, most_recent"),
+        ({"head_dim": 4}, "at least 6"),
+        ({"train_len": 32}, "at least 64"),
+        ({"corpus": "/nowhere"}, "no corpus"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(changes, message):
+    with pytest.raises(InputError, match=message) as error:
+        config(**changes).inputs()
+    assert "\n" not in str(error.value)
+
+
+def test_the_schemes_of_the_reference_can_be_read():
+    parsed = SpectrumConfig().parsed_schemes()
+    assert len(parsed) == len(SCHEMES)
+
+
+# What is trained and asked
+
+
+def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_band(corpus):
+    wanted = config(corpus=corpus, tasks="copy", seeds="0")
+    cells = body.cells(wanted)
+    assert [dict(cell.labels)["scheme"] for cell in cells] == [*LABELS, *["unscaled"] * 3]
+    for cell, label in zip(cells, LABELS, strict=False):
+        plan = wanted.parsed_schemes()[label].plan(wanted.geometry(), 64)
+        trained = cell.subject.encoding()
+        assert isinstance(trained, Rope)
+        assert np.array_equal(trained.plan.inv_freq, plan.inv_freq)
+        assert not trained.fused
+    first, bands = cells[0], cells[len(LABELS) :]
+    assert [dict(cell.labels)["removed"] for cell in bands] == ["fast", "middle", "slow"]
+    assert all(cell.subject.key == first.subject.key for cell in bands)
+    assert len({str(cell.reader.key) for cell in (first, *bands)}) == 4
+
+
+def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
+    wanted = config(corpus=corpus, tasks="copy", seeds="0")
+    inv_freq = wanted.geometry().inv_freq
+    model = Model()
+    gone = []
+    for cell in body.cells(wanted)[len(LABELS) :]:
+        next(cell.reader.passes(model, [64]))
+        changed = model.encoding.plan.inv_freq != inv_freq
+        assert (model.encoding.plan.inv_freq[changed] == 0).all()
+        gone.append(changed)
+    assert np.array_equal(sum(np.array(gone).astype(int)), np.ones(4))
+
+
+class Model:
+    """What a reader changes."""
+
+    encoding = None
+
+
+def test_cells_of_one_seed_come_together(corpus):
+    seeds = [dict(cell.labels)["seed"] for cell in body.cells(config(corpus=corpus))]
+    assert seeds == sorted(seeds)
+
+
+def test_the_encoding_does_not_depend_on_the_order_of_schemes():
+    one = config(schemes="one(period=64)")
+    scheme = one.parsed_schemes()["one(period=64)"]
+    assert (encoding_of(scheme, one.geometry()).plan.inv_freq == 2 * np.pi / 64).all()
+
+
+# Tables
+
+
+def test_every_scheme_has_a_row_at_every_place(found):
+    assert set(found) == {"schemes", "representable", "learned", "comparisons", "removed"}
+    learned = found["learned"]
+    kept = learned[learned["removed"] == "none"]
+    places = {TEXT: 4, COPY: 4 + 6, NEARER: 4 + 6}
+    for metric, count in places.items():
+        rows = kept[kept["metric"] == metric]
+        assert rows.groupby("scheme").size().to_dict() == dict.fromkeys(LABELS, count)
+    assert (learned["seeds"] == 2).all()
+    assert set(learned.loc[learned["metric"] == TEXT, "n"]) == {3}
+    assert learned.loc[learned["metric"] == TEXT, "distance_tokens"].isna().all()
+    assert len(found["comparisons"]) == (len(LABELS) - 1) * sum(places.values())
+    assert len(found["removed"]) == 3 * sum(places.values())
+    json.dumps({name: to_records(table) for name, table in found.items()}, allow_nan=False)
+
+
+def test_arithmetic_and_training_share_no_table(found):
+    for name in ("schemes", "representable"):
+        assert "seeds" not in found[name]
+    for name in ("learned", "comparisons", "removed"):
+        assert not {"score_step", "frequencies"} & set(found[name])
+
+
+def test_the_schemes_are_counted(found):
+    table = found["schemes"].set_index("scheme")
+    assert table["frequencies"].tolist() == [4, 1, 2, 4, 3, 0]
+    assert table["rotating_pairs"].tolist() == [4, 4, 4, 4, 3, 0]
+    assert table["period_tokens"].tolist()[1] == 1_000_000
+    assert table["longest_period_tokens"].isna().tolist() == [False] * 5 + [True]
+
+
+def test_the_same_config_gives_the_same_tables(found, corpus):
+    again = body.tables(config(corpus=corpus), Values())
+    for name, table in found.items():
+        pd.testing.assert_frame_equal(again[name], table, check_exact=True)
+
+
+def test_untrained_models_are_alike(found):
+    same = found["removed"]
+    assert (same["verdict"] == "~").all()
+
+
+# Sentences and figures
+
+
+def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found):
+    text = body.answer(found)
+    arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
+    assert arithmetic < text.index("a score of random vectors changes by") < trained
+    assert trained < text.index("copy inside the trained length")
+    assert text.count(". ") == 1
+
+
+def learned(values: dict[tuple[str, str], tuple[float, float]]) -> pd.DataFrame:
+    """A table of copying from 8 and from 48 back, made up."""
+    rows = [
+        (COPY, scheme, removed, distance, 64, 2, 4, value, value - 0.01, value + 0.01, 64)
+        for (scheme, removed), both in values.items()
+        for distance, value in zip((8, 48), both, strict=True)
+    ]
+    columns = ["metric", "scheme", "removed", "distance_tokens", "context_tokens", "seeds", "n"]
+    return pd.DataFrame(rows, columns=[*columns, "value", "ci_low", "ci_high", "train_len_tokens"])
+
+
+def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(found):
+    made = learned(
+        {("unscaled", "none"): (0.9, 0.7), ("spaced(n=4, uniform=true)", "none"): (1, 1)}
+    )
+    trained = body.answer({**found, "learned": made}).split("Trained: ")[1]
+    assert "100% with spaced(n=4, uniform=true)" in trained
+    assert "unscaled" not in trained
+
+
+def test_the_summary_has_a_row_per_scheme_and_band(found):
+    table = body.summary(found)
+    assert table["scheme"].tolist() == [*LABELS, *["unscaled"] * 3]
+    assert table.columns.tolist() == [
+        "scheme", "removed", "frequencies", "copy near", "copy far", "copy in 128", "most_recent",
+        "text", "text at 128",
+    ]  # fmt: skip
+    assert table.notna().all(axis=None)
+
+
+def test_one_task_alone_has_its_own_answer(corpus):
+    for task in ("copy", "text", "most_recent"):
+        wanted = config(corpus=corpus, tasks=task, schemes="unscaled", seeds="0")
+        only = body.tables(wanted, Values())
+        assert body.answer(only)
+        with use_style():
+            assert bool(draw(only)) == (task == "copy")
+
+
+def test_figures_name_every_scheme_but_those_without_a_band(found):
+    with use_style():
+        figures = draw(found)
+    assert list(figures) == ["one_or_many", "bands"]
+    rows = [tick.get_text() for tick in figures["one_or_many"].axes[0].get_yticklabels()]
+    assert rows == ["none", "1, period 1e6", "2, geometric", "4, equal steps", "4, RoPE"]
+    titles = [ax.get_title(loc="left") for ax in figures["one_or_many"].axes]
+    assert titles[0].startswith("Arithmetic")
+    assert titles[1].startswith("Trained")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.95, 0.9), "a model still does not learn with it"),
+        ((0.1, 0.1), "One frequency or many"),
+    ],
+)
+def test_the_title_is_a_finding_only_where_it_is_one(found, values, said):
+    made = learned({("unscaled", "none"): values, ("one(period=1e+06)", "none"): (0.1, 0.05)})
+    with use_style():
+        figure = draw({**found, "learned": made})["one_or_many"]
+    assert said in figure.get_suptitle()
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [((0.9, 0.1), "the slow third far off"), ((0.9, 0.9), "The fast third")],
+)
+def test_the_title_of_the_bands_names_what_is_missed(found, slow, said):
+    made = learned(
+        {
+            ("unscaled", "none"): (0.95, 0.95),
+            ("unscaled", "fast"): (0.1, 0.6),
+            ("unscaled", "middle"): (0.9, 0.9),
+            ("unscaled", "slow"): slow,
+            ("one(period=1e+06)", "none"): (0.1, 0.1),
+        }
+    )
+    with use_style():
+        figure = draw({**found, "learned": made})["bands"]
+    assert said in figure.get_suptitle()
+
+
+def test_one_frequency_is_called_by_its_period():
+    row = pd.Series({"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"})
+    assert called(row) == "1, period 256"
