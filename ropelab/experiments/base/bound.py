@@ -96,12 +96,11 @@ def search(
         starts: the tables of the context before, if there is one.
     Returns:
         bound: one row. ``recommended_base``: the stable base rounded up to two significant digits,
-            with every position checked once more; missing without a stable base. ``stable_base``: all
-            bases from there on are admissible; missing where none is proved. ``certified``: a proof
-            covers every base below the first window, and every position inside the windows.
-        windows: a row per admissible interval of bases that is known, ascending; ``high`` missing:
-            it has no end.
-        state: where the next search starts, in u = ln b.
+            with every position checked once more; missing without a stable base. ``stable_base``:
+            all bases from there on are admissible; missing where none is proved. ``certified``: a
+            proof covers every base below the first window, and every position inside the windows.
+            windows: a row per admissible interval of bases that is known, ascending; ``high``
+            missing: it has no end. state: where the next search starts, in u = ln b.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
     context = lengths[-1]
