@@ -11,7 +11,7 @@ class WithConfigs(build_py):
     """The package, and in it the folder `configs`, which `ropelab run` offers."""
 
     def run(self) -> None:
-        """An editable package finds the folder where it is."""
+        """Copy the configs, unless the package is editable and finds them where they are."""
         super().run()
         if not self.editable_mode:
             inside = Path(self.build_lib) / "ropelab" / "configs"

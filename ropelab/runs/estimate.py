@@ -63,8 +63,8 @@ class Estimate:
     def text(self, workers: int = 1) -> str:
         """Describe the work.
 
-        >>> Estimate().text(), Estimate(seconds=1200, bytes=3e9).text()
-        ('a few seconds', 'about 20 minutes, 3.0 GB')
+        >>> Estimate().text(), Estimate(seconds=8, bytes=3e9).text()
+        ('a few seconds', 'about 8 seconds, 3.0 GB')
         """
         if self == Estimate():
             return "a few seconds"

@@ -65,7 +65,7 @@ class Attention:
     def __call__(
         self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
     ) -> Any:
-        """The attention of one layer, for queries from position `first` on."""
+        """Return the attention of one layer, for queries from position `first` on."""
         self.called = True
         at = torch.arange(self.first, self.first + q.shape[2], device=q.device)
         if self.sharpened_from is not None:
@@ -144,7 +144,7 @@ def attending(model: Any, attention: Attention) -> Iterator[None]:
 
 
 def _registered(implementation: str) -> str:
-    """The name under which transformers finds our function, with the masks of its own."""
+    """Return the name under which transformers finds our function, with its own masks."""
     import_transformers()
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

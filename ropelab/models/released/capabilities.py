@@ -151,7 +151,7 @@ def upcast(layers: nn.Module) -> Iterator[None]:
 
 
 def _units(module: nn.Module) -> Iterator[nn.Module]:
-    """The layers, and what stands beside them."""
+    """Return the layers, and the modules beside them."""
     for child in module.children():
         if isinstance(child, nn.ModuleList):
             yield from child
@@ -194,7 +194,7 @@ class _Upcast:
 
 
 def distance(ours: Tensor, theirs: Tensor) -> float:
-    """The mean over tokens of how far two results are apart, root mean square over features.
+    """Return the mean over tokens of the distance of two results, root mean square over features.
 
     Args:
         ours, theirs: [rows, tokens, width].

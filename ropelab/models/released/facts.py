@@ -59,7 +59,7 @@ class ModelFacts:
     vocabulary: int
 
     def geometry(self) -> "Geometry":
-        """The trained geometry of the layers that read the whole context."""
+        """Return the trained geometry of the layers that read the whole context."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.rotary_dim, self.base, self.train_len)
@@ -102,7 +102,7 @@ class ModelShape:
 
 
 def shape_of(text: Any) -> ModelShape:
-    """The sizes in a configuration of the language part of a model."""
+    """Return the sizes in a configuration of the language part of a model."""
     layers = text.num_hidden_layers
     if getattr(text, "is_heterogeneous", False):  # Gemma 4: layers of several widths
         text = text.per_layer_config[FULL]
@@ -157,21 +157,21 @@ def _from_text(path: Path, text: Any) -> ModelFacts:
 
 
 def rope_parameters(text: Any) -> dict[str, Any]:
-    """The rotary parameters of the layers that read the whole context."""
+    """Return the rotary parameters of the layers that read the whole context."""
     rope = getattr(text, "rope_parameters", None) or {}
     nested = {kind: part for kind, part in rope.items() if isinstance(part, dict)}
     return nested.get(FULL, {}) if nested else rope
 
 
 def trained_length(rope: dict[str, Any], claimed: int) -> int:
-    """The length before scaling: named by the scaling if it names one, else the claimed one."""
+    """Return the length before scaling: the one that the scaling names, else the claimed one."""
     if rope.get("rope_type") in SCALED:
         return int(rope.get("original_max_position_embeddings") or claimed)
     return claimed
 
 
 def rotary_dim(text: Any, rope: dict[str, Any]) -> int:
-    """The number of features of a head that rotate."""
+    """Return the number of features of a head that rotate."""
     own = getattr(text, "rotary_dim", None)
     if own and not rope:
         return int(own)
@@ -186,7 +186,7 @@ def rotary_dim(text: Any, rope: dict[str, Any]) -> int:
 
 
 def windowed_layers(text: Any) -> list[int]:
-    """The window of each layer that has one, in tokens."""
+    """Return the window of each layer that has one, in tokens."""
     layers = int(text.num_hidden_layers)
     sizes = {
         "sliding_attention": getattr(text, "sliding_window", None),

@@ -30,7 +30,7 @@ WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 
 
 def located(path: Path) -> Path:
-    """The folder of a model: the path itself, or where the local cache of the Hub has that id.
+    """Return the folder of a model: the path itself, or that of an id in the Hub's local cache.
 
     Raises:
         InputError: neither is there.
@@ -72,7 +72,7 @@ def checked_config(folder: Path) -> dict[str, Any]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files of a folder by name, subfolders left out.
+    """Return the files of a folder by name, subfolders left out.
 
     Raises:
         InputError: one is a pipe, a device, a socket or a broken link, or cannot be looked at.
@@ -91,13 +91,13 @@ def files(folder: Path) -> list[Path]:
 
 
 def stamp(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Changes when a file of the folder does; what was read of it may be kept until then."""
+    """Return a value that changes when a file of the folder does, so that readings may be kept."""
     stats = [(path, path.stat()) for path in files(folder)]
     return tuple((path.name, s.st_size, s.st_mtime_ns, s.st_ino) for path, s in stats)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold weights.
+    """Return the files that hold weights.
 
     Raises:
         InputError: there are none, or they are not all that a model is made of.
@@ -158,7 +158,7 @@ SETTLED_NS = 2_000_000_000
 
 
 def fingerprint_of(folder: Path) -> str:
-    """A hash of the names and of all bytes of the files of a model; subfolders are not read.
+    """Hash the names and all bytes of the files of a model; subfolders are not read.
 
     Raises:
         InputError: one of them cannot be read, or changed meanwhile.

@@ -89,7 +89,7 @@ SCORES_AT_ONCE = 2**28
 
 
 def usual_pass(shape: ModelShape, element: int) -> int:
-    """The number of tokens that a model reads at once, with a fused kernel."""
+    """Return the number of tokens that a model reads at once, with a fused kernel."""
     narrow = ACTIVATIONS_AT_ONCE // (shape.activations * element)
     return min(LONGEST_PASS, max(USUAL_PASS, narrow))
 
@@ -107,7 +107,7 @@ class Passes:
         self.in_parts = False
 
     def longest(self, rows: int) -> int:
-        """The number of tokens of each of so many rows that are read at once."""
+        """Return the number of tokens of each of so many rows that are read at once."""
         most = usual_pass(self.shape, self.element)
         if not self.eager:
             return most

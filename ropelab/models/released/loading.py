@@ -22,7 +22,7 @@ LONGEST_REASON = 240
 
 
 def import_transformers() -> Any:
-    """transformers, or an error that says how to install it."""
+    """Import transformers, or raise an error that says how to install it."""
     try:
         import transformers
     except ImportError:
@@ -65,7 +65,7 @@ def quiet() -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """The message of an exception in one line of printable characters; its type without one."""
+    """Return an exception's message in one line of printable characters; its type without one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = "".join(c for c in " ".join(lines) if c.isprintable()).rstrip(":")
     named = f"{type(error).__name__}: {said}" if isinstance(error, KeyError | IndexError) else said
@@ -88,7 +88,7 @@ SHOWN = 3
 
 
 def configuration(folder: Path) -> Any:
-    """transformers' configuration object of a folder, or of an id in the local cache of the Hub.
+    """Read transformers' configuration of a folder, or of an id in the Hub's local cache.
 
     Raises:
         InputError: there is none, or it is of no known architecture.
@@ -117,7 +117,7 @@ def _configuration(folder: Path, files: object, model_type: object, own_code: bo
 
 
 def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
-    """The model in evaluation mode, without gradients.
+    """Return the model in evaluation mode, without gradients.
 
     Args:
         device: where it is put, unless `device_map` spreads it ("auto": over all there is).
@@ -179,7 +179,7 @@ def _check_complete(folder: Path, info: dict[str, Any]) -> None:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """The tokenizer of a model's folder, read once for as long as its files stay as they are.
+    """Return the tokenizer of a model's folder, read once while its files stay the same.
 
     Raises:
         InputError: there is none.
@@ -203,7 +203,7 @@ def _load_tokenizer(path: Path, files: object) -> Any:
 
 
 def first_token(tokenizer: Any, path: Path, bos: bool | None) -> list[int]:
-    """The token that begins a text, if there is to be one.
+    """Return the token that begins a text, if there is to be one.
 
     Raises:
         InputError: it is asked for, and the tokenizer has none.

@@ -148,7 +148,7 @@ class ReleasedModel:
             return self.passes.read(tokens, self._attention())
 
     def _attention(self) -> Attention | None:
-        """The attention of the patch; None for the layers' own."""
+        """Return the attention of the patch; None for the layers' own."""
         patch, layout = self._patch, self.capabilities.layout if self._patch.far else None
         if not patch.attends:
             return None

@@ -59,13 +59,13 @@ class SoftmaxFactor:
             module.scaling = scaling / self.factor * factor
 
     def restore(self) -> None:
-        """The factor of the checkpoint."""
+        """Return the factor of the checkpoint."""
         for module, scaling in self.shipped:
             module.scaling = scaling
 
 
 def softmax_factor(rope: dict[str, Any]) -> float:
-    """The factor on scores in DeepSeek's code (mscale_all_dim of YaRN), 1 without it."""
+    """Return the factor on scores in DeepSeek's code (mscale_all_dim of YaRN), 1 without it."""
     share, factor = rope.get("mscale_all_dim"), rope.get("factor")
     if rope.get("rope_type", "default") == "default" or not share or not factor or factor <= 1:
         return 1.0
@@ -115,7 +115,7 @@ class RotaryModule(ABC):
 
     @abstractmethod
     def objection(self, geometry: Geometry) -> str:
-        """The reason why its frequencies cannot be patched; empty if they can."""
+        """Return the reason why its frequencies cannot be patched; empty if they can."""
 
 
 class Frequencies(RotaryModule):
@@ -137,7 +137,7 @@ class Frequencies(RotaryModule):
         return str(kinds.get(self.layer_type, "default") if self.layer_type else kinds)
 
     def restore(self) -> None:
-        """The state after loading, whatever has been computed since."""
+        """Return the state after loading, whatever has been computed since."""
         for name in [n for n in vars(self.module) if not n.startswith("_")]:
             if name not in self.plain:
                 delattr(self.module, name)
@@ -199,7 +199,7 @@ class Frequencies(RotaryModule):
         return tuple(inv_freq.tolist())
 
     def cosines(self, positions: list[int]) -> Tensor:
-        """The module's cosines at positions, times its factor, one row each."""
+        """Return the module's cosines at positions, times its factor, one row each."""
         at = torch.tensor([positions], device=self.buffers[f"{self.prefix}inv_freq"].device)
         x = torch.zeros(1, len(positions), 1, device=at.device)
         more = {"layer_type": self.layer_type} if self.layer_type else {}
@@ -245,7 +245,7 @@ class SineTables(RotaryModule):
         self.pairs = width // 2
 
     def restore(self) -> None:
-        """The tables after loading."""
+        """Return the tables after loading."""
         for module, table in zip(self.modules, self.tables, strict=True):
             module.embed_positions = table
 
@@ -276,7 +276,7 @@ class SineTables(RotaryModule):
 
 
 def rotary_modules(model: nn.Module) -> list[RotaryModule]:
-    """The parts of a model that hold rotary frequencies; none in a model that does not rotate."""
+    """Return the modules that hold rotary frequencies; none in a model that does not rotate."""
     found: list[RotaryModule] = [Frequencies(m) for m in model.modules() if _is_rotary(m)]
     tables = [m for m in model.modules() if _is_sine_table(m)]
     return [*found, SineTables(tables)] if tables else found
@@ -315,7 +315,7 @@ class Patch:
 
 
 def patch_of(encoding: Encoding) -> Patch:
-    """The patch that makes a model read with an encoding.
+    """Return the patch that makes a model read with an encoding.
 
     Raises:
         InputError: it asks for something that is not done here.

@@ -85,7 +85,7 @@ class TrialConfig(Config):
         return self.test_len
 
     def inputs(self) -> dict[str, str]:
-        """The fingerprint of the corpus, and where it is from, if its folder says so.
+        """Return the fingerprint of the corpus, and where it is from, if its folder says so.
 
         Raises:
             InputError: there is no such corpus, or it is too short for these lengths.
@@ -97,7 +97,7 @@ class TrialConfig(Config):
         return {"corpus": self.corpus_at().fingerprint, **told}
 
     def corpus_at(self) -> "CorpusRef":
-        """The corpus, known to be long enough for these lengths and this number of documents.
+        """Return the corpus, long enough for these lengths and this number of documents.
 
         Raises:
             InputError: it is not, or there is none.
