@@ -254,7 +254,7 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
         ({"model": ""}, "name a model: its folder, or its id"),
         ({"methods": "drope"}, "cannot be evaluated under drope, which trains or searches"),
         ({"context": 32}, r"context must be at least the model's trained length \(64\), got 32"),
-        ({"tasks": "hiden"}, "unknown tasks 'hiden'; did you mean 'copy_in_text'"),
+        ({"tasks": "copy_in_txt"}, "unknown tasks 'copy_in_txt'; did you mean 'copy_in_text'"),
         ({"depths": "0,101"}, "depths are percents, 0 to 100"),
         ({"dtype": "float61"}, "unknown dtype 'float61'; did you mean 'float16'"),
         ({"model": "nowhere"}, "no readable nowhere/config.json"),
