@@ -241,7 +241,10 @@ def all_gone_within(pids: list[int], seconds: float) -> bool:
 
 
 def _alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it may end between any two looks
+        return False
 
 
 SLEEPING = pytest.mark.parametrize("working", [("", "Sleeps")], ids=[""], indirect=True)
