@@ -195,7 +195,7 @@ def test_methods_are_listed_with_what_their_factor_means(call):
         row["method"]: row for row in json.loads(call("methods", "--json")[1])["tables"]["methods"]
     }
     assert rows["dynamic_ntk"]["factor"] == "factor on length/L - 1; 1 stretches by length/L"
-    assert f"\n{rows['rerope']['method']}\n    knobs: window=..." in out
+    assert f"\n{rows['rerope']['method']}\n    parameters: window=..." in out
 
 
 def test_the_help_names_every_method(call):

@@ -40,8 +40,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 fine, 1 the machine failed, 2 bad input, 130 interrupted, "
-    "143 terminated; of audit, emit and check: 3 something found.",
+    epilog="Exit status: 0 fine, 1 runtime error, 2 invalid input, 130 interrupted, "
+    "143 terminated; 3 findings (audit, emit, check).",
 )
 
 
@@ -181,7 +181,7 @@ def print_json(run: "Run") -> None:
 
 @app.command("methods")
 def list_methods(json_: flags.Json = False) -> None:
-    """Every method that --method and --methods take: knobs, meaning of the factor, source."""
+    """Every method that --method and --methods take: parameters, meaning of the factor, source."""
     from ropelab.models.methods.registry import catalogue
     from ropelab.runs.store import to_records
     from ropelab.show import terminal

@@ -84,7 +84,7 @@ def parse_methods(
 
 
 def catalogue() -> "pd.DataFrame":
-    """Return a row per method, with its parameters as `knobs`."""
+    """Return a row per method, with its parameters."""
     import pandas as pd
 
     from ropelab.math.scaling import Scaling
@@ -103,7 +103,7 @@ def catalogue() -> "pd.DataFrame":
         rows.append(
             {
                 "method": name,
-                "knobs": ", ".join(_parameter(method, field) for field in fields(method)),
+                "parameters": ", ".join(_parameter(method, field) for field in fields(method)),
                 "acts_on": acts_on,
                 "factor": method.factor_means,
                 "usable_in": usable,

@@ -46,11 +46,11 @@ def test_a_class_declares_what_the_registry_and_the_table_say(name):
 def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
     table = ropelab.methods().set_index("method")
     assert list(table.index) == list(METHODS)
-    assert table.loc["rerope", ["knobs", "acts_on", "usable_in"]].tolist() == [
+    assert table.loc["rerope", ["parameters", "acts_on", "usable_in"]].tolist() == [
         "window=...", "attention", "extrapolate, evaluate",
     ]  # fmt: skip
-    assert table.loc["yarn", "knobs"].startswith("factor=..., beta_fast=32, beta_slow=1")
-    assert table.loc["dynamic_ntk", "knobs"] == "factor=1"
+    assert table.loc["yarn", "parameters"].startswith("factor=..., beta_fast=32, beta_slow=1")
+    assert table.loc["dynamic_ntk", "parameters"] == "factor=1"
     assert "freqs" in table.loc["yarn", "usable_in"]
     assert table.loc["drope", "usable_in"] == "extrapolate"
     assert set(", ".join(table["aliases"]).replace(",", " ").split()) == set(ALIASES)
