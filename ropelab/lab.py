@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ropelab import experiments
-from ropelab.errors import InputError, RopelabError, naming
 from ropelab.experiments import Experiment
 from ropelab.runs import store
 from ropelab.runs.cell import (
@@ -28,6 +27,7 @@ from ropelab.runs.cell import (
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
+from ropelab.runs.errors import InputError, RopelabError, naming
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.folders import Waiting, locked, say_nothing
 from ropelab.runs.machine import about_dtype

@@ -10,8 +10,8 @@ import pytest
 
 import ropelab
 from ropelab.cli.app import main
-from ropelab.errors import InputError
 from ropelab.models.methods.registry import METHODS
+from ropelab.runs.errors import InputError
 
 
 def test_every_experiment_is_a_function():

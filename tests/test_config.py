@@ -5,7 +5,6 @@ from typing import Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from ropelab.errors import InputError
 from ropelab.runs.config import (
     Base,
     Config,
@@ -20,6 +19,7 @@ from ropelab.runs.config import (
     read_number,
     read_toml,
 )
+from ropelab.runs.errors import InputError
 
 
 class Sample(Config):

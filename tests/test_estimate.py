@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
 from ropelab.runs.cell import Needs
 from ropelab.runs.engine import capacity
+from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
 

@@ -12,7 +12,6 @@ PACKAGE = Path(ropelab.__file__).parent
 
 # From the ground up. A module may import from its own floor and from those below.
 FLOORS = (
-    ("errors",),
     ("runs",),
     ("math",),
     ("models", "show"),

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 from ropelab import experiments
-from ropelab.errors import InputError, MachineError
 from ropelab.lab import Lab, Plan
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
+from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.manifest import read_manifest, write_manifest
 from tests.toy import Toy, ToyConfig, plan, toy
 

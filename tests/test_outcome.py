@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ropelab.cli import outcome
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.notices import printable
 
 ERRORS = [

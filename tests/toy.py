@@ -3,11 +3,11 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ropelab.errors import MachineError
 from ropelab.experiments import Experiment
 from ropelab.lab import Plan
 from ropelab.runs.cell import Computation, Needs
 from ropelab.runs.config import Base, Config, Label, Natural
+from ropelab.runs.errors import MachineError
 
 
 class ToyConfig(Config):

@@ -13,8 +13,8 @@ from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Rows
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.registry import Reading
-from ropelab.errors import InputError
 from ropelab.runs.config import split_list
+from ropelab.runs.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

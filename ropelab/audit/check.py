@@ -18,12 +18,12 @@ from ropelab.audit.document import load
 from ropelab.audit.observed import Observed, frequencies, observe
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.errors import InputError
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.scaling import LongRope
+from ropelab.runs.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
 from ropelab.audit.runtimes.trace import language_part, rope_paths
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
 
 # Mistral's params.json in the words of a config.json, as vLLM translates it.

@@ -18,11 +18,11 @@ from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.reader import BANDS, MAXIMUM, ORIGINAL, longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BLOCKS, language_part
-from ropelab.errors import InputError, unknown_name
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
 from ropelab.runs.config import split_list
+from ropelab.runs.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd

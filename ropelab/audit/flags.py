@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ropelab.audit.runtimes.llamacpp import FLAGS as LLAMACPP
-from ropelab.errors import InputError, unknown_name
 from ropelab.runs.config import read_number
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}

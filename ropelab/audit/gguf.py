@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 # struct codes of the scalar types, by their number in the file.
 SCALARS = dict(enumerate("BbHhIif?")) | dict(enumerate("Qqd", start=10))

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ropelab.audit.document import load
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
-from ropelab.errors import InputError, RopelabError
+from ropelab.runs.errors import InputError, RopelabError
 from ropelab.runs.files import check_regular
 
 Positions = Int[np.ndarray, " n"]

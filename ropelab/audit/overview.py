@@ -15,12 +15,12 @@ from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
-from ropelab.errors import unknown_name
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
+from ropelab.runs.errors import unknown_name
 
 Rows = list[dict[str, Any]]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from ropelab.claims.record import Claim, Findings, Kind, Passage
-from ropelab.errors import InputError, unknown_name
 from ropelab.runs.cell import Stored
+from ropelab.runs.errors import InputError, unknown_name
 
 # The order of the ledger.
 FAMILIES = (

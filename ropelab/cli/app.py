@@ -21,10 +21,10 @@ from ropelab.cli import flags
 from ropelab.cli import results as cli_results
 from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_document, print_line, status_of
-from ropelab.errors import InputError, unknown_name
 from ropelab.experiments import Experiment
 from ropelab.runs import builtin
 from ropelab.runs.config import Label, read_toml, take_label
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.notices import say
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typer import Argument, Option, Typer
 
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.errors import InputError, unknown_name
 from ropelab.runs.config import read_number
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.notices import say
 
 FOUND = 3  # exit status if something was found

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ropelab.cli.outcome import print_line
-from ropelab.errors import InputError
 from ropelab.lab import Lab, Run
+from ropelab.runs.errors import InputError
 from ropelab.show.gallery import write_index
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs

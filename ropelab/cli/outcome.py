@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from ropelab.errors import RopelabError
 from ropelab.runs import interrupts
+from ropelab.runs.errors import RopelabError
 from ropelab.runs.notices import printable
 
 # What a command returns that ended by KeyboardInterrupt, whichever signal it was.

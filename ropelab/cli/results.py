@@ -8,7 +8,7 @@ import typer
 
 from ropelab.cli.flags import Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.notices import printable
 
 
@@ -83,10 +83,11 @@ def models(
     ] = False,
 ) -> None:
     """Every model that --model takes: base, widths, lengths, scaling method, source."""
+    from ropelab.math.models import table as known_models
     from ropelab.runs import store
     from ropelab.show import terminal
 
-    table = terminal.models()
+    table = known_models()
     if as_json:
         rows = store.to_records(table)
         print_document({"tables": {"models": rows}})

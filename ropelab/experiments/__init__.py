@@ -19,7 +19,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import unknown_name
+from ropelab.runs.errors import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd

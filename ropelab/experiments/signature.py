@@ -58,7 +58,7 @@ def _lines(experiment: Experiment) -> Iterator[str]:
     yield "    The run: `tables` (DataFrames by name), `answer`, `summary()`, `figures()`."
     yield ""
     yield "Raises:"
-    yield "    ropelab.errors.InputError: a value that is not allowed."
+    yield "    ropelab.runs.errors.InputError: a value that is not allowed."
 
 
 def _described(field: FieldInfo) -> str:

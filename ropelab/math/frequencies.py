@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 
 def check_rotary_dim(rotary_dim: int) -> None:

@@ -14,8 +14,8 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import InputError, unknown_name
 from ropelab.runs.config import read_number, split_list
+from ropelab.runs.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling

@@ -3,9 +3,12 @@
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ropelab.errors import unknown_name
+from ropelab.runs.errors import unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Sections of a head: runs of pairs (Qwen2-VL, arXiv:2409.12191), pairs in alternation (Qwen3-VL),
 # or one axis after the other, each with its own frequencies (2D RoPE, FLUX's axes_dim).
@@ -59,3 +62,23 @@ def model_named(name: str) -> KnownModel:
     if key not in MODELS:
         raise unknown_name("model", name, MODELS)
     return MODELS[key]
+
+
+def table() -> "pd.DataFrame":
+    """Return the models known by name: base, widths, lengths, scaling method, source."""
+    # Imported here: the command line asks this file for names before anything heavy is needed.
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "name": model.name,
+            "base": model.base,
+            "head_dim": model.head_dim,
+            "rotary_dim": model.rotated,
+            "train_len_tokens": model.trained_len,
+            "context_len_tokens": model.promised,
+            "method": model.method,
+            "source": model.source,
+        }
+        for model in MODELS.values()
+    )

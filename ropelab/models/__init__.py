@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class _Callable(ModuleType):
     def __call__(self) -> "pd.DataFrame":
         """Return the models known by name: base, widths, lengths, method and source."""
-        from ropelab.show.terminal import models
+        from ropelab.math.models import table
 
-        return models()
+        return table()
 
 
 sys.modules[__name__].__class__ = _Callable

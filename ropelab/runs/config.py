@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from ropelab.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import read_regular
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 

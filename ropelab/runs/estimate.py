@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 # Allows what is refused.
 FLAG = "--no-limits"

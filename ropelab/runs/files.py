@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 MOST_BYTES = 16 * 2**20
 DEEPEST = 64  # dicts and lists inside each other; real files have fewer than ten

@@ -27,9 +27,9 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
-from ropelab.errors import InputError
 from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
+from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 from ropelab.runs.folders import fingerprint, replaced
 from ropelab.runs.manifest import read_manifest, write_manifest

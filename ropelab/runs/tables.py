@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.errors import MachineError
+from ropelab.runs.errors import MachineError
 from ropelab.runs.files import read_regular
 
 Tables = Mapping[str, pd.DataFrame]

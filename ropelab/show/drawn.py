@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.folders import replaced_file
 
 if TYPE_CHECKING:

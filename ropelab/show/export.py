@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ropelab.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.folders import replaced_file
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.harness import files_of

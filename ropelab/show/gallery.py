@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.errors import InputError
 from ropelab.runs import store
+from ropelab.runs.errors import InputError
 from ropelab.runs.folders import replaced_file
 from ropelab.runs.tables import as_markdown
 from ropelab.show.terminal import format_value

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.labels import row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables

@@ -26,7 +26,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ropelab.math.models import MODELS
 from ropelab.runs.cell import Advance
 from ropelab.runs.estimate import duration
 from ropelab.runs.notices import printable, say
@@ -219,20 +218,3 @@ def show_place(where: str) -> None:
     out = console()
     out.print()
     out.print(printable(where), soft_wrap=True)
-
-
-def models() -> pd.DataFrame:
-    """Return the models known by name: base, widths, lengths, scaling method, source."""
-    return pd.DataFrame(
-        {
-            "name": model.name,
-            "base": model.base,
-            "head_dim": model.head_dim,
-            "rotary_dim": model.rotated,
-            "train_len_tokens": model.trained_len,
-            "context_len_tokens": model.promised,
-            "method": model.method,
-            "source": model.source,
-        }
-        for model in MODELS.values()
-    )

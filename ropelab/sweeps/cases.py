@@ -13,9 +13,9 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from ropelab.errors import InputError, naming
 from ropelab.lab import Lab, Plan
 from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label
+from ropelab.runs.errors import InputError, naming
 
 # Runs that one file may ask for.
 MOST = 1000

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ropelab.errors import InputError, naming
 from ropelab.lab import Lab, Plan, Work, workers_for
 from ropelab.runs.cell import Cell, name_of
+from ropelab.runs.errors import InputError, naming
 from ropelab.runs.folders import fingerprint
 from ropelab.sweeps.cases import Sweep
 

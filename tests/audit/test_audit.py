@@ -13,7 +13,7 @@ from ropelab.audit.audited import audit, compare
 from ropelab.audit.document import Document, from_json
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes.registry import RUNTIMES, read
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.show.figures.audit import draw
 from tests.imports import imported_by
 

@@ -8,7 +8,7 @@ import pytest
 
 from ropelab.audit.audited import audit, finding_lines, short_tables
 from ropelab.audit.document import MOST_BYTES, Document, from_json, load
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 MUTATIONS = 10_000
 VALUES = (

@@ -10,8 +10,8 @@ import pytest
 import ropelab
 from ropelab.audit.check import check
 from ropelab.audit.observed import frequencies, from_rotation
-from ropelab.errors import InputError
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.runs.errors import InputError
 
 LLAMA = {
     "model_type": "llama",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ropelab.audit.check import check
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from tests.audit.test_check import LLAMA
 from tests.test_cli import call
 

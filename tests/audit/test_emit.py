@@ -12,7 +12,6 @@ from ropelab.audit.emit import TARGETS, differences, emit, emitted, usual_attent
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.errors import InputError
 from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
@@ -22,6 +21,7 @@ from ropelab.math.scaling import (
     Unscaled,
     Yarn,
 )
+from ropelab.runs.errors import InputError
 
 MODEL = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
 factors = st.sampled_from((1.5, 2.0, 4.0, 8.0, 16.0))

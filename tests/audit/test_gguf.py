@@ -11,7 +11,7 @@ from ropelab.audit.audited import audit
 from ropelab.audit.document import load
 from ropelab.audit.gguf import Length, read_header
 from ropelab.audit.runtimes.registry import RUNTIMES, read
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 MUTATIONS = 2000
 

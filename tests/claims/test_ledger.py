@@ -18,7 +18,7 @@ from ropelab.claims.ledger import (
     source_named,
 )
 from ropelab.claims.record import Kind, Passage
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 NOTES = os.environ.get("ROPELAB_NOTES", "")
 PASSAGES = [p for c in CLAIMS for p in c.passages] + [q.asked for q in QUESTIONS]

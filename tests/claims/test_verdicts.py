@@ -10,9 +10,9 @@ from ropelab.claims import verdicts
 from ropelab.claims.experiment import ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, SOURCES
 from ropelab.claims.record import Kind, Verdict
-from ropelab.errors import InputError
 from ropelab.runs.cell import Stored, Values, name_of
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.show.figures import claims as figures
 from ropelab.show.figures import sinusoids
 from ropelab.show.figures.style import use_style

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.errors import InputError
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
 from ropelab.experiments.base.comparison import answer, fits, summary
@@ -21,6 +20,7 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
 from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.show.figures.base import draw
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical.bound import (
     Outcome,
@@ -19,6 +18,7 @@ from ropelab.experiments.base_empirical.retrieval import accuracy, answer, summa
 from ropelab.lab import run as run_by_name
 from ropelab.runs.cell import Values
 from ropelab.runs.config import read_toml
+from ropelab.runs.errors import InputError
 
 WORSE, SAME = -0.4, 0.1
 LOW, HIGH, NOTHING = 0.02, 0.4, math.nan

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ropelab.claims.record import Verdict
-from ropelab.errors import InputError
 from ropelab.experiments.encodings import FURTHER, EncodingsConfig, quality, times
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.cost import (
@@ -22,6 +21,7 @@ from ropelab.experiments.encodings.cost import (
 from ropelab.models.encoding.registry import ENCODINGS, make_encoding
 from ropelab.runs.cell import Context, Values
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
 from ropelab.show.figures.encodings import draw
 from ropelab.show.figures.style import use_style

@@ -9,7 +9,6 @@ import pytest
 
 import ropelab
 from ropelab.cli import app as cli
-from ropelab.errors import InputError
 from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.results import model_table, recommendation
 from ropelab.lab import Lab
@@ -19,6 +18,7 @@ from ropelab.models.tasks.tables import ABOUT, BUCKET, NLL, losses, pairs_of
 from ropelab.runs.cell import Context
 from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import draw
 from tests.models.released.tiny import REAL, reader_of_bytes
 from tests.models.tasks.running import made

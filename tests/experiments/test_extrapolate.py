@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from ropelab.errors import InputError
 from ropelab.experiments.extrapolate import QUESTION, ExtrapolateConfig, results
 from ropelab.experiments.extrapolate.rows import finetuned, questions, recalibrated, trainings
 from ropelab.math.frequencies import Geometry
@@ -16,6 +15,7 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.tables import NLL, PLACE
 from ropelab.runs.cell import Context, silent
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
 from tests.models.tasks.running import made
 

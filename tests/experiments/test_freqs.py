@@ -5,13 +5,13 @@ import math
 import pandas as pd
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.experiments.freqs import FreqsConfig
 from ropelab.experiments.freqs.pairs import answer, cells, check, summary, tables
 from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
 from ropelab.runs.cell import Values, name_of
+from ropelab.runs.errors import InputError
 
 
 def tables_of(**values):

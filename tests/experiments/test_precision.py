@@ -10,7 +10,6 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from ropelab.errors import InputError
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import answer as body
 from ropelab.math.frequencies import inverse_frequencies
@@ -19,6 +18,7 @@ from ropelab.math.numerics.casts import PRESETS, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.runs.cell import Values, name_of
 from ropelab.runs.config import build, read_toml
+from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
 from ropelab.show.figures.precision import draw
 from ropelab.show.figures.style import use_style

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.experiments.spectrum import SCHEMES, SpectrumConfig
 from ropelab.experiments.spectrum import schemes as body
 from ropelab.experiments.spectrum.schemes import COPY, NEARER, TEXT, encoding_of
 from ropelab.models.encoding.rope import Rope
 from ropelab.runs.cell import Values
 from ropelab.runs.config import build
+from ropelab.runs.errors import InputError
 from ropelab.runs.store import to_records
 from ropelab.show.figures.spectrum import called, draw
 from ropelab.show.figures.style import use_style

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ropelab.errors import InputError
 from ropelab.math.bounds import Similarity, Walk, certified_from, first_negative, lowest, scan
 from ropelab.math.bounds.intervals import (
     Tangents,
@@ -19,6 +18,7 @@ from ropelab.math.bounds.intervals import (
     value_and_slope,
 )
 from ropelab.math.bounds.survey import promising
+from ropelab.runs.errors import InputError
 
 LLAMA = Similarity.of_head(128)
 HEADS = st.builds(

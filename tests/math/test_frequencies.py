@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations, wavelengths
+from ropelab.runs.errors import InputError
 
 DIMS = st.integers(1, 128).map(lambda pairs: 2 * pairs)
 BASES = st.floats(1.001, 1e12)

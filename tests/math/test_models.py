@@ -19,10 +19,10 @@ from transformers import (
 )
 from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS, model_named
+from ropelab.runs.errors import InputError
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

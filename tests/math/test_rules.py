@@ -5,10 +5,10 @@ import math
 import pytest
 from scipy.special import sici
 
-from ropelab.errors import InputError
 from ropelab.math.bounds import rules
 from ropelab.math.bounds.published import men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, wavelengths
+from ropelab.runs.errors import InputError
 
 LLAMA2 = Geometry(128, 1e4, 4096)
 LLAMA3 = Geometry(128, 5e5, 8192)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.scaling import (
@@ -20,6 +19,7 @@ from ropelab.math.scaling import (
     roles,
 )
 from ropelab.math.scaling.by_parts import coded_ramp_range
+from ropelab.runs.errors import InputError
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
 GEOMETRIES = st.builds(

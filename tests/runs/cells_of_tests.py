@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.errors import MachineError
 from ropelab.runs.cell import Cell, Context, Needs
+from ropelab.runs.errors import MachineError
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ropelab.errors import MachineError
 from ropelab.runs.cell import Context
 from ropelab.runs.cells import Cells
 from ropelab.runs.engine import Here, local
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.engine.schedule import TRIES
+from ropelab.runs.errors import MachineError
 from tests.runs.cells_of_tests import (
     Alone,
     Chatters,

@@ -15,13 +15,13 @@ import psutil
 import pytest
 
 from ropelab.cli.app import main
-from ropelab.errors import InputError, MachineError
 from ropelab.lab import Lab
 from ropelab.runs.cell import Context, with_starts
 from ropelab.runs.cells import CellName, Cells
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.connection import check_joinable, check_ray
 from ropelab.runs.engine.on_ray import OnRay
+from ropelab.runs.errors import InputError, MachineError
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
 

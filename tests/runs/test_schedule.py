@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from ropelab.errors import MachineError
 from ropelab.runs.cell import Cell, Needs
 from ropelab.runs.engine.capacity import Machine, machine_for
 from ropelab.runs.engine.schedule import TRIES, LostError, Schedule
+from ropelab.runs.errors import MachineError
 
 
 @dataclass(frozen=True)

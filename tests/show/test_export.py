@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import ropelab
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.store import metrics_of, to_records
 from ropelab.show import export
 from ropelab.show.page.shown import find_runs

@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 import ropelab
 from ropelab import experiments
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.store import tables_of
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import label_points, token_axis

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.show import export
 from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import find_runs

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from made import NASTY, accuracies, claims, write_run
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 from ropelab.runs.manifest import write_manifest
 from ropelab.show.page.document import as_data, write_page
 from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements, notes_of

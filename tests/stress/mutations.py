@@ -20,8 +20,8 @@ import tomli_w
 
 from ropelab import experiments, lab
 from ropelab.cli import app as cli
-from ropelab.errors import InputError
 from ropelab.models.tasks import corpora
+from ropelab.runs.errors import InputError
 from tests.audit.test_bad_input import mutated
 from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.lab import Lab
+from ropelab.runs.errors import InputError
 from ropelab.sweeps.cases import MOST, read_sweep, read_sweeps
 from tests.test_cli import call, visible
 

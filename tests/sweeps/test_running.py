@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab.errors import MachineError
 from ropelab.lab import Lab
 from ropelab.runs import estimate, store
 from ropelab.runs.cell import Needs, name_of
 from ropelab.runs.engine import Here
+from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.manifest import read_manifest
 from ropelab.show.figures.sweep import Parts, draw, parts_of

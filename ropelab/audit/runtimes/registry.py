@@ -12,7 +12,7 @@ from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec
 from ropelab.audit.runtimes.trace import KeyUse, Trace
 from ropelab.audit.runtimes.transformers4 import Transformers4
 from ropelab.audit.runtimes.transformers5 import Transformers5
-from ropelab.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, unknown_name
 
 
 @dataclass(frozen=True)

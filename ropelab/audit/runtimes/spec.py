@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import LongRope, RopePlan, Scaling, Unscaled
+from ropelab.runs.errors import InputError
 
 
 class RefusedError(Exception):

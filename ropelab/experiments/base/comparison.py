@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 
-from ropelab.errors import InputError
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, similarity_of
 from ropelab.experiments.base.theories import theories
@@ -15,6 +14,7 @@ from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.formats import format_named
 from ropelab.runs.cell import Values
+from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.

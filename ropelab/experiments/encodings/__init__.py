@@ -14,10 +14,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.errors import unknown_name
 from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import AsList, Count, Names
+from ropelab.runs.errors import unknown_name
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (

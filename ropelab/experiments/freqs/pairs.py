@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ropelab.errors import InputError
 from ropelab.experiments.freqs import FreqsConfig
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
@@ -16,6 +15,7 @@ from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.cell import Computation, Needs, Values
 from ropelab.runs.config import LARGEST
+from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
 
 # Python with NumPy, pandas and matplotlib.

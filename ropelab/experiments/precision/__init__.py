@@ -14,8 +14,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.errors import unknown_name
 from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
+from ropelab.runs.errors import unknown_name
 
 QUESTION = "Which positions can this number format still tell apart, and which cast is wrong?"
 CANNOT_SHOW = (

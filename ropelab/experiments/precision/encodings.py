@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ropelab.errors import InputError
 from ropelab.experiments.precision import OF_ONE_FREQUENCY, PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
@@ -28,6 +27,7 @@ from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, ro
 from ropelab.math.numerics.resolution import HELD, Census, take_census
 from ropelab.math.numerics.scores import draw, sample_positions, score_steps, signals, unchanged
 from ropelab.runs.cell import Advance, Computation, Context, Needs
+from ropelab.runs.errors import InputError
 from ropelab.runs.stats import Interval, proportion_interval
 
 Tables = dict[str, pd.DataFrame]

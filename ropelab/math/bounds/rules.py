@@ -6,9 +6,9 @@ b the trained base, L the trained length, L' the wanted one.
 
 import math
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import ntk_base
+from ropelab.runs.errors import InputError
 
 # First zero of the cosine integral Ci.
 CI_ZERO = 0.6165054856

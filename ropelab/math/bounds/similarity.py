@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import check_rotary_dim
+from ropelab.runs.errors import InputError
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]

@@ -20,8 +20,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ropelab.errors import InputError, unknown_name
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
+from ropelab.runs.errors import InputError, unknown_name
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from ropelab.errors import unknown_name
+from ropelab.runs.errors import unknown_name
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52

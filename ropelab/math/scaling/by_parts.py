@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching, check_attention_factor
+from ropelab.runs.errors import InputError
 
 
 def blend(

@@ -11,10 +11,10 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError, unknown_name
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
 from ropelab.math.scaling.uniform import Unscaled
+from ropelab.runs.errors import InputError, unknown_name
 
 # The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last 5.
 BANDS = ("fast", "middle", "slow")

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
+from ropelab.runs.errors import InputError
 
 # Its square multiplies every logit and must be a float64 too.
 LARGEST_ATTENTION_FACTOR = 1e100

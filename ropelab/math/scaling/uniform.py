@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, check_base, inverse_frequencies
 from ropelab.math.scaling.plan import RopePlan, Scaling, Stretching
+from ropelab.runs.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import unknown_name
+from ropelab.runs.errors import unknown_name
 
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding

@@ -7,7 +7,6 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.autograd import Function
 
-from ropelab.errors import unknown_name
 from ropelab.math import rotary
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
@@ -22,6 +21,7 @@ from ropelab.models.encoding.base import (
     QueryPositions,
     Scores,
 )
+from ropelab.runs.errors import unknown_name
 
 BASE = 10000.0
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ropelab.errors import MachineError
+from ropelab.runs.errors import MachineError
 from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.notices import say
 

@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ropelab.errors import InputError
 from ropelab.models.lm.batch import EVALUATION, TRAINING, Batch
+from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 
 VOCABULARY = 256

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
-from ropelab.errors import MachineError
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
+from ropelab.runs.errors import MachineError
 from ropelab.runs.machine import DtypeName, computing_in
 
 FIRST_WINDOW = 64

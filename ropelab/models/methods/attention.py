@@ -5,12 +5,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Unscaled
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
+from ropelab.runs.errors import InputError
 
 UNSCALED = Scaled(scaling=Unscaled())
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import ClassVar, Literal, Self
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
+from ropelab.runs.errors import InputError
 
 # The features of a head that form a pair; trained weights belong to one of the two layouts.
 PAIRING: Pairing = "interleaved"

@@ -11,7 +11,6 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import unknown_name
 from ropelab.math.methods import (
     ALIASES,
     FREQUENCIES,
@@ -21,6 +20,7 @@ from ropelab.math.methods import (
     scaling_class,
     split_call,
 )
+from ropelab.runs.errors import unknown_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.errors import InputError
 from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
 from ropelab.models.released.folder import located
 from ropelab.models.released.loading import configuration, refusing
+from ropelab.runs.errors import InputError
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry

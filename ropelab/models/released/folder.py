@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ropelab.errors import InputError
+from ropelab.runs.errors import InputError
 
 MOST_CONFIG_BYTES = 2**20
 # Of a tokenizer or an index of weights; the largest in use have some 30 MB.

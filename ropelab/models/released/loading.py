@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import torch
 
-from ropelab.errors import InputError, RopelabError
 from ropelab.models.released.folder import checked_config, located, stamp, weight_files
+from ropelab.runs.errors import InputError, RopelabError
 
 # Characters of somebody else's error message that are passed on.
 LONGEST_REASON = 240

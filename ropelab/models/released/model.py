@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ropelab.errors import InputError
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import SelfExtend
@@ -26,6 +25,7 @@ from ropelab.models.released.forward import Head, Passes, usual_pass
 from ropelab.models.released.loading import ModelDtype, configuration, load, refusing
 from ropelab.models.released.positions import UNMODIFIED, Patch, Positions, Unmodified, patch_of
 from ropelab.runs.cell import Needs
+from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
 
 # Bytes of a number.

@@ -18,13 +18,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import LogN, SelfExtend
 from ropelab.models.encoding.rope import Rope, cos_sin
 from ropelab.models.released.facts import FULL, rope_parameters
+from ropelab.runs.errors import InputError
 
 
 class Unmodified(Encoding):

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropelab.errors import InputError, MachineError
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, Corpus, Origin, read_corpus, stamp_of
 from ropelab.models.lm.source import ALPHABET, Mixture, Source
 from ropelab.models.lm.trained import Task
 from ropelab.models.tasks.tokens import TokenText
+from ropelab.runs.errors import InputError, MachineError
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropelab.errors import InputError
 from ropelab.models.lm.batch import EVALUATION
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.readers import Reader
 from ropelab.models.tasks.trial import Trial, Windows
 from ropelab.runs.cell import Advance
+from ropelab.runs.errors import InputError
 
 # The names of keys where there are several.
 NAMES = (

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.errors import InputError, MachineError
 from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
 from ropelab.models.lm.source import ALPHABET
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.loading import first_token, load_tokenizer
+from ropelab.runs.errors import InputError, MachineError
 
 Bos = Literal["auto", "yes", "no"]
 Piece = tuple[Origin, list[int]]

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
 
-from ropelab.errors import RopelabError
 from ropelab.runs.cell import Cell, Context, name_of
 from ropelab.runs.engine.board import Board, unless_quick
+from ropelab.runs.errors import RopelabError
 from ropelab.runs.machine import one_thread
 
 # Cells as they are finished, each with the error that it ended with.

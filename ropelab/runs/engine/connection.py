@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from ropelab.errors import InputError, MachineError
+from ropelab.runs.errors import InputError, MachineError
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import ropelab
-from ropelab.errors import MachineError
 from ropelab.runs.cell import Cell, Context, Needs, with_starts
 from ropelab.runs.cells import CellName, Cells, Named, Parcel
 from ropelab.runs.engine import threads_of
@@ -25,6 +24,7 @@ from ropelab.runs.engine.capacity import machine_for
 from ropelab.runs.engine.connection import Connection, check_ray
 from ropelab.runs.engine.pool import Ended, SideBySide
 from ropelab.runs.engine.schedule import TRIES
+from ropelab.runs.errors import MachineError
 
 if TYPE_CHECKING:
     from ray import ObjectRef

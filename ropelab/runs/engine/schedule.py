@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
-from ropelab.errors import MachineError
 from ropelab.runs.cell import Cell, Needs, name_of
+from ropelab.runs.errors import MachineError
 
 # A cell is begun so often when its worker is lost under it.
 TRIES = 3

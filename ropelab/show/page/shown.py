@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.errors import InputError
 from ropelab.runs import store
 from ropelab.runs.config import split_list
+from ropelab.runs.errors import InputError
 from ropelab.runs.manifest import read_manifest
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError

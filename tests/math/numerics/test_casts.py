@@ -2,7 +2,6 @@
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.math.numerics.casts import (
     EXACT,
     PRESETS,
@@ -14,6 +13,7 @@ from ropelab.math.numerics.casts import (
     preset_named,
 )
 from ropelab.math.numerics.formats import FORMATS
+from ropelab.runs.errors import InputError
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ropelab.errors import InputError
 from ropelab.math.numerics.formats import FORMATS, format_named, round_to, spacing
+from ropelab.runs.errors import InputError
 from tests.math.numerics.scalar_rounding import round_scalar
 
 SMALL = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]

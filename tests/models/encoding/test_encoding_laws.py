@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ropelab.errors import InputError
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.encoding.relative import distances, relative_shift, relative_unshift
 from ropelab.models.lm.model import SCORES_PER_BLOCK, Cache, LanguageModel, ModelSize
+from ropelab.runs.errors import InputError
 
 NAMES = sorted(ENCODINGS)
 TOKENS = 30

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope, cos_sin, join_pairs, rotate, split_pairs
+from ropelab.runs.errors import InputError
 
 DIM = 16
 PAIRINGS = st.sampled_from(["half", "interleaved"])

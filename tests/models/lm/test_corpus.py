@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.errors import InputError
 from ropelab.models.lm.corpus import (
     Document,
     from_documents,
@@ -15,6 +14,7 @@ from ropelab.models.lm.corpus import (
     read_corpus,
     read_documents,
 )
+from ropelab.runs.errors import InputError
 
 
 def documents(count: int, length: int = 200) -> list[Document]:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.errors import MachineError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
@@ -28,6 +27,7 @@ from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import periodic_batch
 from ropelab.models.lm.training import Recipe, check_finite, train
 from ropelab.runs.cell import Advance, silent
+from ropelab.runs.errors import MachineError
 
 RECIPE = Recipe(steps=12, window=32, tokens_per_step=128, warmup=2, first_window=8)
 PROGRESS = partial(silent, "training")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import ropelab
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
 from ropelab.models.methods.registry import METHODS, method_class, parse_method, parse_methods
 from ropelab.models.methods.search import LongRopeSearch
+from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.models.methods.search import SPREAD, Searched, has_parameters
+from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(64, 10000.0, 2048)
 METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "without"}

@@ -17,13 +17,13 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 
-from ropelab.errors import InputError
 from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.released.loading import quiet
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
+from ropelab.runs.errors import InputError
 from tests.models.released.tiny import TRAINED, apart, logits, theirs, tokens, untouched
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "models.md"

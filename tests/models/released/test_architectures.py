@@ -2,8 +2,8 @@
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.models.released.model import ReleasedModel
+from ropelab.runs.errors import InputError
 from tests.models.released.architectures import (
     ARCHITECTURES,
     DOCUMENT,

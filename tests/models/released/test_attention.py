@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.errors import InputError
 from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
+from ropelab.runs.errors import InputError
 from tests.models.released.architectures import ARCHITECTURES, TWO_KINDS
 from tests.models.released.tiny import TRAINED, apart, logits, rope, saved, tokens, untouched
 

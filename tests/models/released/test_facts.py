@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.models.released.facts import facts_of
+from ropelab.runs.errors import InputError
 from tests.models.released.architectures import DEEPSEEK
 from tests.models.released.test_unmodified import LLAMA3, YARN
 from tests.models.released.tiny import config

@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.models.released import folder as model_folder
 from ropelab.models.released.folder import fingerprint_of
+from ropelab.runs.errors import InputError
 
 SIZE = 3 * 2**20
 

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from ropelab.errors import InputError
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.tokens import TokenText
+from ropelab.runs.errors import InputError
 from tests.models.released.hostile import HOSTILE
 from tests.models.released.tiny import rope, saved, write_byte_tokenizer
 

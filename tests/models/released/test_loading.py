@@ -9,7 +9,6 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ropelab.errors import InputError
 from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
@@ -19,6 +18,7 @@ from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED, patch_of
+from ropelab.runs.errors import InputError
 from tests.models.released.architectures import TWO_KINDS
 from tests.models.released.tiny import (
     REAL,

@@ -8,7 +8,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 
-from ropelab.errors import InputError
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.models.encoding.base import Encoding
@@ -16,6 +15,7 @@ from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.released.folder import fingerprint_of
 from ropelab.models.released.model import ReleasedModel
+from ropelab.runs.errors import InputError
 
 GEOMETRY = Geometry(8, 5000.0, 64)
 SHAPE = {

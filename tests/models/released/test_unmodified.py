@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from ropelab.errors import InputError
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
+from ropelab.runs.errors import InputError
 from tests.models.released.architectures import DEEPSEEK
 from tests.models.released.tiny import (
     TRAINED,

@@ -7,7 +7,6 @@ from shutil import copytree
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropelab.errors import MachineError
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
 from ropelab.experiments.base_empirical import retrieval as bases
 from ropelab.experiments.encodings import EncodingsConfig
@@ -26,6 +25,7 @@ from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import Matched, Retrieval
 from ropelab.runs.cell import Context, Values, with_starts
 from ropelab.runs.config import build
+from ropelab.runs.errors import MachineError
 from tests.models.released.tiny import reader_of_bytes
 from tests.small import SMALL
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ropelab.errors import InputError
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
@@ -15,6 +14,7 @@ from ropelab.models.tasks.needles import WORDINGS, Needles, answered, hide
 from ropelab.models.tasks.readers import AsTrained, Unmodified
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
+from ropelab.runs.errors import InputError
 from tests.models.released.tiny import reader_of_bytes, tokens
 from tests.models.tasks.certain import looking_back, matching
 

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ropelab.errors import InputError, MachineError
 from ropelab.models.tasks.tokens import TokenText
+from ropelab.runs.errors import InputError, MachineError
 from tests.models.released.tiny import reader_of_bytes, saved, write_byte_tokenizer
 
 BOS = 256
