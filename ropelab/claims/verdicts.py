@@ -48,7 +48,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     stored = cache(values.stored)
     found: dict[str, Findings] = {}
     needed = _needed(config)
-    with values.progress("checking claims", total=len(needed)) as advance:
+    with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
             claim = find(id_)
             if claim.reads:

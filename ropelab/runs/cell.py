@@ -139,7 +139,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a cell; without arguments everything stays in a temporary folder."""
+    """The surroundings of a cell; without arguments everything stays in a temporary folder.
+
+    Attributes:
+        limits: refuse what needs more memory than is free, where only the cell can tell.
+    """
 
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
@@ -164,11 +168,6 @@ class Values:
 
     def __getitem__(self, cell: Cell) -> Tables:
         return self.context.compute(cell)
-
-    @property
-    def progress(self) -> Progress:
-        """The progress of the context."""
-        return self.context.progress
 
 
 def name_of(cell: Cell) -> str:
