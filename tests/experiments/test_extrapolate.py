@@ -324,7 +324,7 @@ def test_a_named_longrope_gets_the_budget_of_all(config):
     methods = "unscaled,longrope_search(budget=5),longrope_search(beyond_critical=true)"
     given = config(tasks=("copy",), methods=methods, search=7)
     rows = [
-        dict(each.labels) | {"budget": each.reader.method.budget} for each in questions(given)[1:-1]
+        dict(each.labels) | {"budget": each.mode.method.budget} for each in questions(given)[1:-1]
     ]
     assert [row["method"] for row in rows] == [
         "longrope_search",

@@ -80,7 +80,7 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
     first, bands = cells[0], cells[len(LABELS) :]
     assert [dict(cell.labels)["removed"] for cell in bands] == ["fast", "middle", "slow"]
     assert all(cell.subject.key == first.subject.key for cell in bands)
-    assert len({str(cell.reader.key) for cell in (first, *bands)}) == 4
+    assert len({str(cell.mode.key) for cell in (first, *bands)}) == 4
 
 
 def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
@@ -89,7 +89,7 @@ def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
     model = Model()
     gone = []
     for cell in body.cells(wanted)[len(LABELS) :]:
-        next(cell.reader.passes(model, [64]))
+        next(cell.mode.passes(model, [64]))
         changed = model.encoding.plan.inv_freq != inv_freq
         assert (model.encoding.plan.inv_freq[changed] == 0).all()
         gone.append(changed)
@@ -97,7 +97,7 @@ def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
 
 
 class Model:
-    """What a reader changes."""
+    """What a mode changes."""
 
     encoding = None
 

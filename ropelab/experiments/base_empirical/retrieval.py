@@ -12,27 +12,27 @@ from ropelab.math.bounds import Similarity
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.tasks.cells import Asked, collected
+from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import inside_training, training_of
-from ropelab.models.tasks.readers import AsTrained
 from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
 from ropelab.runs.cell import Values
 from ropelab.runs.tables import Tables
 
 
-def cells(config: BaseEmpiricalConfig) -> list[Asked]:
+def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
     """Return every task under every base, for every training seed."""
     tasks = [inside_training(config, task) for task in config.tasks]
     return [
-        Asked(
+        Evaluation(
             subject=training_of(
                 config,
                 seed,
                 partial(rope, config.head_dim, base),
                 {"name": "rope", "pairing": "half", "base": base},
             ),
-            trial=task,
-            reader=AsTrained(),
+            task=task,
+            mode=AsTrained(),
             labels=(("base", base), ("seed", seed)),
             device=config.device,
             # Of evaluation; `config.dtype` is that of training.

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, causal_mask, norm
-from ropelab.models.tasks.readers import Reader, defined_length
-from ropelab.models.tasks.trial import Trial
+from ropelab.models.tasks.modes import Mode, defined_length
+from ropelab.models.tasks.retrieval import Retrieval
+from ropelab.models.tasks.task import EvaluationTask
+from ropelab.models.tasks.text import Texts
 from ropelab.runs.cell import Advance
 
 # Texts on which caches and shuffled orders are tried.
@@ -21,11 +23,11 @@ DECODED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Behaviour(Trial):
+class Behaviour(EvaluationTask):
     """Observe a model on the first texts or sequences of a task, at the trained length."""
 
     name: str = "behaviour"
-    task: Trial
+    task: EvaluationTask
     length: int
 
     @property
@@ -37,14 +39,12 @@ class Behaviour(Trial):
         return [(TEXTS * (2 + SHUFFLES), self.length)]
 
     def measure(
-        self, model: LanguageModel, reader: Reader, advance: Advance
+        self, model: LanguageModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
         """Return `behaviour`: one row."""
+        assert isinstance(self.task, Texts | Retrieval), "sequences of one length"
         advance(self.steps)
         return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}
-
-    def examples(self, count: int, length: int) -> Tensor:
-        return self.task.examples(count, length)
 
 
 @torch.inference_mode()

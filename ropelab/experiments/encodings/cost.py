@@ -22,8 +22,8 @@ from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.training import batch_loss
+from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size
-from ropelab.models.tasks.readers import defined_length
 
 PLAIN = "nope"
 # Tokens in the two passes from which the growth of memory is read.

@@ -29,9 +29,9 @@ from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.encoding.registry import Shape, make_encoding
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.cells import Asked, collected
+from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.readers import AsTrained
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Pair, compared, difference, said
@@ -54,14 +54,14 @@ def cells(config: EncodingsConfig) -> list[Cell]:
     return [*questions(config), *observations(config), Timing(config)]
 
 
-def questions(config: EncodingsConfig) -> list[Asked]:
+def questions(config: EncodingsConfig) -> list[Evaluation]:
     """Return every task of every encoding, for every training seed."""
     tasks = [beyond_training(config, task) for task in config.tasks]
     return [
-        Asked(
+        Evaluation(
             subject=training(config, encoding, seed),
-            trial=task,
-            reader=AsTrained(),
+            task=task,
+            mode=AsTrained(),
             labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
             device=config.device,
             # Of evaluation; `config.dtype` is that of training.
@@ -72,15 +72,14 @@ def questions(config: EncodingsConfig) -> list[Asked]:
     ]
 
 
-def observations(config: EncodingsConfig) -> list[Asked]:
+def observations(config: EncodingsConfig) -> list[Evaluation]:
     """Return every model, observed on the sequences of every task."""
-    asked = questions(config)
     return [
         replace(
             each,
-            trial=Behaviour(task=each.trial, corpus=each.trial.corpus, length=config.train_len),
+            task=Behaviour(task=each.task, corpus=each.task.corpus, length=config.train_len),
         )
-        for each in asked
+        for each in questions(config)
     ]
 
 

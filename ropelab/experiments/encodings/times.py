@@ -19,8 +19,8 @@ from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import periodic_batch
 from ropelab.models.lm.training import make_optimizers, one_step
+from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import recipe_of
-from ropelab.models.tasks.readers import defined_length
 from ropelab.runs.cell import Cell, Context, Needs
 
 # Each encoding takes turns with NoPE so often, so that both see the same machine.

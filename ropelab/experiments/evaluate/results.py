@@ -18,9 +18,9 @@ import pandas as pd
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.cells import UNDECIDABLE, Asked, Checked, collected, is_found
+from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
+from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.plans import beyond_training
-from ropelab.models.tasks.readers import Reader, Sliding, Under, Unmodified
 from ropelab.models.tasks.tables import DOES, KEYS, NLL, OK, ROW, by_label, tables_of_tasks
 from ropelab.models.tasks.tables import sentences as sentences_of
 from ropelab.runs.cell import Values
@@ -47,44 +47,44 @@ def check(config: EvaluateConfig) -> None:
         beyond_training(config, task, config.depths).check()
 
 
-def cells(config: EvaluateConfig) -> list[Asked]:
+def cells(config: EvaluateConfig) -> list[Evaluation]:
     """Return every task in every mode."""
     return [cell for task in config.tasks for cell in evaluations(config, task)]
 
 
-def rows(config: EvaluateConfig) -> list[tuple[str, float, Reader]]:
+def rows(config: EvaluateConfig) -> list[tuple[str, float, Mode]]:
     """Return method, factor and mode: unmodified first, the sliding window last."""
     # Where the checkpoint scales nothing, unscaled is the same, and is measured once.
     same = UNSCALED.label if config.facts.rope_type == "default" else None
     unmodified, geometry = Unmodified(), config.geometry()
     methods = [
-        (each.label, each.reach, unmodified if each.label == same else Under(each, geometry))
+        (each.label, each.reach, unmodified if each.label == same else WithMethod(each, geometry))
         for each in config.parsed_methods()
     ]
-    window = Sliding(unmodified, config.window)
+    window = SlidingWindow(unmodified, config.window)
     return [(AS_SHIPPED, 1.0, unmodified), *methods, (WINDOW, 1.0, window)]
 
 
-def evaluations(config: EvaluateConfig, task: str) -> list[Asked]:
+def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
     """Return a task in every mode; each starts from the check of the model, and from a probe."""
-    model, trial = config.reference(), beyond_training(config, task, config.depths)
+    model, task = config.reference(), beyond_training(config, name, config.depths)
     checked = Checked(
         subject=model,
-        readers=tuple(dict.fromkeys(reader for _, _, reader in rows(config))),
+        modes=tuple(dict.fromkeys(mode for _, _, mode in rows(config))),
         train_len=config.train_len,
         longest=config.context,
         limit_memory=config.limit_memory,
     )
-    asked = partial(Asked, subject=model, checked=checked)
+    asked = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
-    for method, factor, reader in rows(config):
+    for method, factor, mode in rows(config):
         # Nothing is drawn and nothing tuned: there is one seed, and one arm.
         labels = tuple(zip(ROW, (method, factor, 0, "zero_shot"), strict=True))
-        easy = trial.inside(config.train_len)
+        easy = task.inside(config.train_len)
         if method == AS_SHIPPED and easy is not None:
-            probe = asked(trial=easy, reader=reader, labels=labels)
-        each = trial.at_the_end(config.context) if method == WINDOW else trial
-        cell = asked(trial=each, reader=reader, labels=labels, probe=probe)
+            probe = asked(task=easy, mode=mode, labels=labels)
+        each = task.at_the_end(config.context) if method == WINDOW else task
+        cell = asked(task=each, mode=mode, labels=labels, probe=probe)
         # At the trained length an unmodified probe of pass keys is all of the task.
         found.append(probe if probe and cell.key == probe.key else cell)
     return found
@@ -94,7 +94,7 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make all tables."""
     lengths = grid.contexts(config.train_len, config.context)
     short = [length for length in lengths if length <= config.train_len]
-    asked: list[Asked] = []
+    asked: list[Evaluation] = []
     status: dict[str, str] = {}
     for task in config.tasks:
         of_task = evaluations(config, task)

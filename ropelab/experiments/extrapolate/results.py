@@ -11,9 +11,9 @@ import pandas as pd
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.experiments.extrapolate.rows import questions
 from ropelab.models.methods.attention import UNSCALED
-from ropelab.models.tasks.cells import Asked, collected
+from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.plans import beyond_training
-from ropelab.models.tasks.retrieval import Matched, Retrieval
+from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.tables import (
     DOES,
     KEYS,
@@ -37,10 +37,10 @@ def check(config: ExtrapolateConfig) -> None:
         beyond_training(config, task, config.depths).check()
 
 
-def cells(config: ExtrapolateConfig) -> list[Asked | Matched]:
+def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
     """Return every task of every row; retrieval without a model too."""
     trials = [beyond_training(config, task, config.depths) for task in config.tasks]
-    without = [Matched(trial=each) for each in trials if isinstance(each, Retrieval)]
+    without = [NgramBaseline(task=each) for each in trials if isinstance(each, Retrieval)]
     return [*questions(config), *without]
 
 

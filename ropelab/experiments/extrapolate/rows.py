@@ -14,9 +14,9 @@ from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
-from ropelab.models.tasks.cells import Asked
+from ropelab.models.tasks.cells import Evaluation
+from ropelab.models.tasks.modes import Mode, SlidingWindow, WithMethod
 from ropelab.models.tasks.plans import beyond_training, learned
-from ropelab.models.tasks.readers import Reader, Sliding, Under
 from ropelab.models.tasks.tables import ROW
 from ropelab.runs.labels import SEARCHED, WINDOW
 
@@ -25,25 +25,25 @@ LONGER = "trained_at_test_len"
 GENTLER = 0.25
 # Method, factor and arm (`zero_shot`, `searched`, `finetuned` or `ceiling`); the evaluation mode;
 # and the model that is evaluated.
-Row = tuple[tuple[str, float, str], Reader, Training]
+Row = tuple[tuple[str, float, str], Mode, Training]
 
 
-def questions(config: ExtrapolateConfig) -> list[Asked]:
+def questions(config: ExtrapolateConfig) -> list[Evaluation]:
     """Return every row of every task, for every training seed."""
     trials = [beyond_training(config, task, config.depths) for task in config.tasks]
     return [
-        Asked(
+        Evaluation(
             subject=model,
             # The window reads the same at all lengths: the longest is enough.
-            trial=trial.at_the_end(config.test_len) if method == WINDOW else trial,
-            reader=reader,
+            task=task.at_the_end(config.test_len) if method == WINDOW else task,
+            mode=mode,
             labels=tuple(zip(ROW, (method, factor, base.seed, arm), strict=True)),
             device=config.device,
             dtype=config.dtype,
         )
-        for trial in trials
+        for task in trials
         for base in trainings(config)
-        for (method, factor, arm), reader, model in rows(config, base)
+        for (method, factor, arm), mode, model in rows(config, base)
     ]
 
 
@@ -62,13 +62,13 @@ def rows(config: ExtrapolateConfig, base: Training) -> Iterator[Row]:
                 if arm == "finetuned":
                     steps, length = config.finetune_steps, config.tuned_len
                     model = finetuned(base, task, method, geometry, steps, length)
-            yield (method.label, method.reach, arm), Under(method, geometry), model
+            yield (method.label, method.reach, arm), WithMethod(method, geometry), model
     for method, published in searches(config):
-        yield (published.label, published.reach, SEARCHED), Under(method, geometry), base
-    plain = Under(UNSCALED, geometry)
+        yield (published.label, published.reach, SEARCHED), WithMethod(method, geometry), base
+    plain = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
         yield (LONGER, 1.0, "ceiling"), plain, trained_longer(base, geometry, config.test_len)
-    yield (WINDOW, 1.0, "zero_shot"), Sliding(plain, config.train_len), base
+    yield (WINDOW, 1.0, "zero_shot"), SlidingWindow(plain, config.train_len), base
 
 
 def searches(config: ExtrapolateConfig) -> Iterator[tuple[Method, Method]]:

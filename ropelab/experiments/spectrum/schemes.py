@@ -19,9 +19,9 @@ from ropelab.math.scaling import Scaling, Without
 from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
-from ropelab.models.tasks.cells import Asked, collected
+from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.modes import Mode, WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.readers import Reader, Under
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Pair, compared, difference, said
@@ -36,14 +36,14 @@ TEXT, COPY, NEARER = "text loss", "copy accuracy", "most_recent accuracy"
 ROW = ["scheme", "removed", "metric", *PLACE]
 
 
-def cells(config: SpectrumConfig) -> list[Asked]:
+def cells(config: SpectrumConfig) -> list[Evaluation]:
     """Return every task of every row."""
     # Seed by seed, so that interrupted runs have whole seeds.
     return [
-        Asked(
+        Evaluation(
             subject=training(config, scheme, seed),
-            trial=trial,
-            reader=reader,
+            task=task,
+            mode=mode,
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
             device=config.device,
             # Of evaluation; `config.dtype` is that of training.
@@ -51,20 +51,20 @@ def cells(config: SpectrumConfig) -> list[Asked]:
             model_name=scheme.label,
         )
         for seed in config.seeds
-        for trial in (beyond_training(config, task) for task in config.tasks)
-        for scheme, removed, reader in _rows(config)
+        for task in (beyond_training(config, task) for task in config.tasks)
+        for scheme, removed, mode in _rows(config)
     ]
 
 
-def _rows(config: SpectrumConfig) -> Iterator[tuple[Scaling, str, Reader]]:
+def _rows(config: SpectrumConfig) -> Iterator[tuple[Scaling, str, Mode]]:
     """Yield a scheme, the band removed from its model, and the evaluation without that band."""
     geometry = config.geometry()
     schemes = tuple(config.parsed_schemes().values())
     for scheme in schemes:
-        yield scheme, KEPT, Under(Scaled(scaling=scheme), geometry)
+        yield scheme, KEPT, WithMethod(Scaled(scaling=scheme), geometry)
     for band in config.bands:
         without = Without(band=band, inner=schemes[0])
-        yield schemes[0], band, Under(Scaled(scaling=without), geometry)
+        yield schemes[0], band, WithMethod(Scaled(scaling=without), geometry)
 
 
 def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:

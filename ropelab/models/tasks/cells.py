@@ -12,9 +12,9 @@ import pandas as pd
 from ropelab.models.lm.trained import VERSION, Training, bytes_of_reading, bytes_of_training
 from ropelab.models.lm.training import operations_of_training, operations_per_token
 from ropelab.models.released.model import ModelRef
-from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.retrieval import Matched
-from ropelab.models.tasks.trial import Trial, Windows
+from ropelab.models.tasks.modes import Mode
+from ropelab.models.tasks.retrieval import NgramBaseline
+from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Context, Needs, Values
 from ropelab.runs.estimate import Estimate, refuse_beyond
 from ropelab.runs.machine import DtypeName, computing_in
@@ -80,14 +80,14 @@ class Checked:
     """A released model is loaded and takes every method, before anything is evaluated.
 
     Attributes:
-        readers: the evaluation modes that will be asked of it.
+        modes: the evaluation modes that will be asked of it.
         train_len: its trained length.
         longest: the longest context, in tokens.
         limit_memory: bytes that may be needed at most; None: all that is free.
     """
 
     subject: ModelRef
-    readers: tuple[Reader, ...]
+    modes: tuple[Mode, ...]
     train_len: int
     longest: int
     limit_memory: int | None = None
@@ -99,8 +99,8 @@ class Checked:
     @property
     def key(self) -> dict[str, Any]:
         limits = {"longest": self.longest, "limit_memory": self.limit_memory}
-        readers = [reader.key for reader in self.readers]
-        return {"model": self.subject.key, "readers": readers, **limits}
+        modes = [mode.key for mode in self.modes]
+        return {"model": self.subject.key, "readers": modes, **limits}
 
     @property
     def needs(self) -> Needs:
@@ -114,8 +114,8 @@ class Checked:
         """
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
-            for reader in self.readers:
-                next(reader.passes(model, [self.train_len]), None)
+            for mode in self.modes:
+                next(mode.passes(model, [self.train_len]), None)
             # How long contexts are read is known only now, and so is the free memory of a GPU.
             added = model.bytes_of_reading(self.longest)
             self.subject.check_memory(self.limit_memory, self.longest, added)
@@ -126,7 +126,7 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Evaluation:
     """One task done by one model in one evaluation mode.
 
     Attributes:
@@ -139,41 +139,41 @@ class Asked:
     """
 
     subject: Training | ModelRef
-    trial: Trial
-    reader: Reader
+    task: EvaluationTask
+    mode: Mode
     labels: tuple[tuple[str, object], ...]
     device: str = "cpu"
     dtype: DtypeName = "float32"
     model_name: str = ""
     checked: Checked | None = None
-    probe: "Asked | None" = None
+    probe: "Evaluation | None" = None
 
     @property
     def kind(self) -> str:
         released = isinstance(self.subject, ModelRef)
-        return f"given-{self.trial.name}" if released else self.trial.name
+        return f"given-{self.task.name}" if released else self.task.name
 
     @property
     def version(self) -> int:
-        return self.trial.version
+        return self.task.version
 
     @property
     def key(self) -> dict[str, Any]:
         # The key of a released model has its number format.
         dtype = {"dtype": self.dtype} if isinstance(self.subject, Training) else {}
-        about = {"trial": self.trial.key, "reader": self.reader.key}
+        about = {"trial": self.task.key, "reader": self.mode.key}
         return {"model": self.subject.key, **about, **dtype}
 
     @property
     def title(self) -> str:
         mode = next(iter(dict(self.labels).values()))
         seed = f"seed {self.subject.seed}, " if isinstance(self.subject, Training) else ""
-        return f"{self.trial.name}, {seed}{mode}"
+        return f"{self.task.name}, {seed}{mode}"
 
     @property
     def needs(self) -> Needs:
         """Forward passes over all that is read, and those of a search before it."""
-        windows = self.trial.windows
+        windows = self.task.windows
         if isinstance(self.subject, ModelRef):
             return self.subject.needs(windows)
         size = self.subject.size
@@ -185,16 +185,16 @@ class Asked:
             )
 
         return Needs(
-            operations(windows) + self.reader.evaluations * operations(self.trial.searched),
+            operations(windows) + self.mode.evaluations * operations(self.task.searched),
             memory_bytes=max(MEMORY, *(bytes_of_reading(size, *window) for window in windows)),
             dtype=self.dtype,
             gpu=self.device == "cuda",
             folders=self.subject.folders,
-            supplies=self.trial.supplies,
+            supplies=self.task.supplies,
         )
 
     @property
-    def starts(self) -> "tuple[Trained | Checked | Asked, ...]":
+    def starts(self) -> "tuple[Trained | Checked | Evaluation, ...]":
         """The training of its model; the check of a released one, and the probe of its task."""
         if isinstance(self.subject, Training):
             return (Trained(training=self.subject, device=self.device, called=self.model_name),)
@@ -207,10 +207,10 @@ class Asked:
             return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
         model = self.subject.model(context, self.device)
         computing = computing_in(self.dtype, self.device)
-        with context.progress(self.title, self.trial.steps) as advance, computing:
-            reader = self.reader.found(self.trial.search_loss, model)
-            tables = self.trial.measure(model, reader, advance)
-        return {**tables, "searched": pd.DataFrame([reader.chosen])} if reader.chosen else tables
+        with context.progress(self.title, self.task.steps) as advance, computing:
+            mode = self.mode.found(self.task.search_loss, model)
+            tables = self.task.measure(model, mode, advance)
+        return {**tables, "searched": pd.DataFrame([mode.chosen])} if mode.chosen else tables
 
 
 def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
@@ -220,7 +220,7 @@ def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
 
 
 def collected(
-    asked: Iterable[Asked | Matched], values: Values
+    asked: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
     """Return the values of all tasks: by the name of the task and of the table.
 
@@ -228,11 +228,11 @@ def collected(
     """
     found: dict[str, dict[str, list[pd.DataFrame]]] = {}
     for cell in asked:
-        of_trial = found.setdefault(cell.trial.name, {})
+        of_trial = found.setdefault(cell.task.name, {})
         for name, table in values[cell].items():
             labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
             of_trial.setdefault(name, []).append(labelled)
     return {
-        trial: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
-        for trial, tables in found.items()
+        task: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
+        for task, tables in found.items()
     }

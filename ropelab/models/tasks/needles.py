@@ -22,8 +22,8 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.lm.batch import EVALUATION
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.trial import Trial, Windows
+from ropelab.models.tasks.modes import Mode
+from ropelab.models.tasks.task import EvaluationTask, Windows
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import InputError
 
@@ -77,7 +77,7 @@ class Needle(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Needles(Trial):
+class Needles(EvaluationTask):
     """Keys to be found, worded as WORDINGS says: one in a row, or one at every depth.
 
     Attributes:
@@ -117,15 +117,15 @@ class Needles(Trial):
     # In the longest context only.
     at_the_end = inside
 
-    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return `answers`: 1 for each that was found, and its log-probability."""
         records = []
         for context in self.contexts:
             for number in range(self.rows):
                 tokens, answers = self.needle(context, number)
                 first = answers[0].start
-                for _ in reader.passes(model, [context]):
-                    seen = reader.seen(tokens)
+                for _ in mode.passes(model, [context]):
+                    seen = mode.seen(tokens)
                     losses, right = answered(model, seen, tokens.shape[1] - first)
                     for depth, start, size, distance in answers:
                         place = slice(start - first, start - first + size)
@@ -136,17 +136,12 @@ class Needles(Trial):
         found = pd.DataFrame(records, columns=[*columns, "correct", "log_probability_nats"])
         return {"answers": found.assign(trials=1)}
 
-    def examples(self, count: int, length: int) -> Tensor:
-        """Return the ends of the first rows of the longest context, which hold the questions."""
-        rows = [self.needle(self.contexts[-1], number).tokens for number in range(count)]
-        return torch.cat(rows)[:, -length:]
-
-    def search_loss(self, model: Readable, reader: Reader) -> float:
+    def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the mean loss of the last answer of rows that are not measured."""
         losses = []
         for number in range(self.rows, self.rows + SEARCH_ROWS):
             tokens, answers = self.needle(self.contexts[-1], number)
-            next(reader.passes(model, [self.contexts[-1]]))
+            next(mode.passes(model, [self.contexts[-1]]))
             losses.append(answered(model, tokens, answers[-1].size)[0].mean())
         return float(torch.stack(losses).mean())
 

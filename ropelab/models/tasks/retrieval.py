@@ -25,8 +25,8 @@ from ropelab.models.lm.sequences import Background, copy_trials, recall_trials
 from ropelab.models.lm.source import ALPHABET
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, places
-from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.trial import SEARCH_SEED, Trial, Windows
+from ropelab.models.tasks.modes import Mode
+from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Needs
 
 # Per place, for the loss that a search lowers.
@@ -55,7 +55,7 @@ TASKS: dict[str, Callable[[int, int, int, int, Background | None], Batch]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieval(Trial):
+class Retrieval(EvaluationTask):
     """Sequences in which something is to be found again, by a task of TASKS.
 
     Attributes:
@@ -94,25 +94,26 @@ class Retrieval(Trial):
     def inside(self, length: int) -> Self:
         return replace(self, places=(Place(length // 2, length),))
 
-    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return `trials`: tokens found again in each sequence, by distance and context."""
         found = []
         for place in self.places:
-            for _ in reader.passes(model, [place.context]):
-                hits = reader.correct(model, self.sequences_at(0, place, self.sequences))
+            for _ in mode.passes(model, [place.context]):
+                hits = mode.correct(model, self.sequences_at(0, place, self.sequences))
                 found.append(_per_sequence(hits, place))
             advance(self.sequences)
         return {"trials": pd.concat(found, ignore_index=True)}
 
     def examples(self, count: int, length: int) -> Tensor:
+        """Return some of the sequences that are measured, cut to a length."""
         return self.sequences_at(0, Place(length // 2, length), count).tokens
 
-    def search_loss(self, model: Readable, reader: Reader) -> float:
+    def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
         losses = []
         for place in self._searched_places():
             batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
-            next(reader.passes(model, [place.context]))
+            next(mode.passes(model, [place.context]))
             losses.append(token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean())
         return float(torch.stack(losses).mean())
 
@@ -139,14 +140,14 @@ class Retrieval(Trial):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matched:
+class NgramBaseline:
     """The same task done without a model: the prediction is what followed the last n tokens before.
 
     A task that this solves shows whether a model finds earlier tokens, and not that it knows
     where. It is a cell of a run like the evaluation of a model.
     """
 
-    trial: Retrieval
+    task: Retrieval
     labels: ClassVar[tuple[tuple[str, object], ...]] = ()
     starts: ClassVar[tuple[()]] = ()
     kind: ClassVar[str] = "matched"
@@ -154,21 +155,21 @@ class Matched:
 
     @property
     def key(self) -> dict[str, Any]:
-        return {"trial": self.trial.key, "grams": list(GRAMS)}
+        return {"trial": self.task.key, "grams": list(GRAMS)}
 
     @property
     def title(self) -> str:
-        return f"{self.trial.name}, without a model"
+        return f"{self.task.name}, without a model"
 
     @property
     def needs(self) -> Needs:
-        return Needs(supplies=self.trial.supplies)
+        return Needs(supplies=self.task.supplies)
 
     def tables(self, context: object) -> dict[str, pd.DataFrame]:
         """Return `matched`: n_gram_tokens, then the columns of `trials`."""
         found = []
-        for place in self.trial.places:
-            batch = self.trial.sequences_at(0, place, self.trial.sequences)
+        for place in self.task.places:
+            batch = self.task.sequences_at(0, place, self.task.sequences)
             for n in GRAMS:
                 right = ngram_predictions(batch.tokens, n) == batch.tokens
                 hits = right[batch.scored].view(len(batch.tokens), -1)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.readers import Reader
-from ropelab.models.tasks.trial import SEARCH_SEED, Trial, Windows
+from ropelab.models.tasks.modes import Mode
+from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance
 
 # Documents between two reports of progress.
@@ -21,7 +21,7 @@ Losses = dict[int, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts(Trial):
+class Texts(EvaluationTask):
     """Documents of a corpus.
 
     Attributes:
@@ -63,12 +63,12 @@ class Texts(Trial):
         """Return the same task, of growing contexts the longest only."""
         return replace(self, contexts=(length,))
 
-    def measure(self, model: Readable, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return nats per byte and document: `buckets` in one pass, `last_window` by context."""
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         blocks = []
         for rows in tokens.split(ROWS_AT_ONCE):
-            blocks.append(self._read(model, reader, rows))
+            blocks.append(self._read(model, mode, rows))
             advance(len(rows))
         by_bucket, by_context = (
             {at: torch.cat([part[at] for part in parts]) / bytes_per_token for at in parts[0]}
@@ -80,32 +80,33 @@ class Texts(Trial):
         last = {"last_window": _per_document(by_context, "context_tokens")} if by_context else {}
         return {"buckets": buckets, **last}
 
-    def _read(self, model: Readable, reader: Reader, rows: Tensor) -> tuple[Losses, Losses]:
+    def _read(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
         """Return mean losses of each row by bucket, and by the context before the end."""
         starts = {end: start for start, end in self.buckets}
         in_bucket: Losses = {}
         at_end: Losses = {}
-        for ends in reader.passes(model, list(starts)):
+        for ends in mode.passes(model, list(starts)):
             # In float64, as sums over thousands of tokens lose digits in float32.
-            losses = reader.losses(model, rows[:, : ends[-1] + 1]).double()
+            losses = mode.losses(model, rows[:, : ends[-1] + 1]).double()
             in_bucket |= {end: losses[:, starts[end] : end].mean(dim=1) for end in ends}
             if ends[-1] == self.length:
                 at_end[self.length] = losses[:, -self.last :].mean(dim=1)
         for context in set(self.contexts) - set(at_end):
-            for _ in reader.passes(model, [context]):
-                last = reader.losses(model, rows[:, -context - 1 :], self.last)
+            for _ in mode.passes(model, [context]):
+                last = mode.losses(model, rows[:, -context - 1 :], self.last)
                 at_end[context] = last.double().mean(dim=1)
         return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
 
     def examples(self, count: int, length: int) -> Tensor:
+        """Return some of the sequences that are measured, cut to a length."""
         return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
 
-    def search_loss(self, model: Readable, reader: Reader) -> float:
+    def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the mean loss from `beyond` on, on windows of the text that is learned from."""
         assert self.beyond is not None, "nothing is searched on this text"
         texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
-        next(reader.passes(model, [self.length]))
-        return float(reader.losses(model, texts)[:, self.beyond :].mean())
+        next(mode.passes(model, [self.length]))
+        return float(mode.losses(model, texts)[:, self.beyond :].mean())
 
 
 def _per_document(losses: Losses, column: str) -> pd.DataFrame:

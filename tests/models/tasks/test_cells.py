@@ -22,7 +22,7 @@ from ropelab.models.lm.trained import Training
 from ropelab.models.tasks.cells import Trained, collected
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
-from ropelab.models.tasks.retrieval import Matched, Retrieval
+from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.runs.cell import Context, Values, with_starts
 from ropelab.runs.config import build
 from ropelab.runs.errors import MachineError
@@ -137,7 +137,7 @@ def test_a_changed_corpus_changes_every_model_and_every_question_that_reads_text
     for one, two in zip(*cells, strict=True):
         assert one.key != two.key
         assert one.subject.key != two.subject.key
-        if one.trial.key == two.trial.key:
+        if one.task.key == two.task.key:
             same.add(one.kind)
     assert same == {"copy", "associative_recall", "most_recent"} & set(config_class().tasks)
 
@@ -177,7 +177,7 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
     for name, value in others.items():
         other = replace(asked, **{name: value})
         assert asked.key != other.key
-        assert Matched(trial=asked).key != Matched(trial=other).key
+        assert NgramBaseline(task=asked).key != NgramBaseline(task=other).key
 
 
 # A released model
@@ -239,7 +239,7 @@ def test_what_a_pass_of_a_released_model_costs_is_known_from_its_files(models, c
     values = {**RELEASED, "tasks": "text,copy", "corpus": corpora[0], "documents": 3}
     config = build(EvaluateConfig, {**values, "model": models[0], "methods": "pi"})
     for task in config.tasks:
-        cell = next(cell for cell in evaluate.cells(config) if cell.trial.name == task)
+        cell = next(cell for cell in evaluate.cells(config) if cell.task.name == task)
         with FlopCounterMode(display=False) as counter:
             replace(cell, probe=None).tables(Context())
         assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
+from ropelab.models.tasks.modes import AsTrained, Unmodified
 from ropelab.models.tasks.needles import WORDINGS, Needles, answered, hide
-from ropelab.models.tasks.readers import AsTrained, Unmodified
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError

@@ -9,9 +9,9 @@ from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import KEY
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
-from ropelab.models.tasks.readers import AsTrained, Sliding
-from ropelab.models.tasks.retrieval import GRAMS, TASKS, Matched, Retrieval
-from ropelab.models.tasks.trial import SEARCH_SEED
+from ropelab.models.tasks.modes import AsTrained, SlidingWindow
+from ropelab.models.tasks.retrieval import GRAMS, TASKS, NgramBaseline, Retrieval
+from ropelab.models.tasks.task import SEARCH_SEED
 from ropelab.runs.cell import Context
 from tests.models.tasks.certain import Certain, looking_back
 
@@ -64,8 +64,8 @@ def test_a_sliding_window_finds_what_lies_within_it_and_nothing_further_back(cor
     place = Place(64, 256)
     for window, share in ((256, 1), (128, 1), (48, 0)):
         asked = task("copy", corpus, place)
-        reader = Sliding(AsTrained(), window)
-        found = asked.measure(looking_within(64), reader, nothing)["trials"]
+        mode = SlidingWindow(AsTrained(), window)
+        found = asked.measure(looking_within(64), mode, nothing)["trials"]
         assert (found["correct"] == share * found["trials"]).all()
 
 
@@ -87,7 +87,7 @@ def test_matching_the_last_three_tokens_answers_all_and_the_last_one_little(name
 @pytest.mark.parametrize("name", TASKS)
 def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corpus):
     asked = task(name, corpus)
-    table = Matched(trial=asked).tables(Context())["matched"]
+    table = NgramBaseline(task=asked).tables(Context())["matched"]
     assert table["n_gram_tokens"].unique().tolist() == list(GRAMS)
     for n in GRAMS:
         rows = table[table["n_gram_tokens"] == n].drop(columns="n_gram_tokens")

@@ -17,7 +17,7 @@ from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 
 
-class Reader(ABC):
+class Mode(ABC):
     """An evaluation mode; it sets the encoding of the model before each pass."""
 
     @property
@@ -45,7 +45,7 @@ class Reader(ABC):
         """Return the part of rows that the model is shown when their last tokens are predicted."""
         return tokens
 
-    def found(self, loss: Callable[[Readable, "Reader"], float], model: Readable) -> "Reader":
+    def found(self, loss: Callable[[Readable, "Mode"], float], model: Readable) -> "Mode":
         """Return the same mode, its open parameters chosen for that model to lower `loss`."""
         return self
 
@@ -61,7 +61,7 @@ class Reader(ABC):
 
 
 @dataclass(frozen=True)
-class AsTrained(Reader):
+class AsTrained(Mode):
     """With the encoding the model was trained with, as far as that is defined."""
 
     @property
@@ -75,7 +75,7 @@ class AsTrained(Reader):
 
 
 @dataclass(frozen=True)
-class Unmodified(Reader):
+class Unmodified(Mode):
     """A released model, exactly as its configuration has it: frequencies, scaling, windows."""
 
     @property
@@ -87,7 +87,7 @@ class Unmodified(Reader):
 
 
 @dataclass(frozen=True)
-class Under(Reader):
+class WithMethod(Mode):
     """By a method made for contexts longer than the trained one.
 
     Attributes:
@@ -117,7 +117,7 @@ class Under(Reader):
     def evaluations(self) -> int:
         return int(getattr(self.method, "budget", 0))
 
-    def found(self, loss: Callable[[Readable, Reader], float], model: Readable) -> Self:
+    def found(self, loss: Callable[[Readable, Mode], float], model: Readable) -> Self:
         tried: list[float] = []
 
         def loss_under(method: Method) -> float:
@@ -141,19 +141,19 @@ class Under(Reader):
 
 
 @dataclass(frozen=True)
-class Sliding(Reader):
+class SlidingWindow(Mode):
     """At most `window` tokens at once, moved on by half of that."""
 
     # So between half and all of the window is read before each token, and nothing before that.
-    reader: Reader
+    mode: Mode
     window: int
 
     @property
     def key(self) -> dict[str, Any]:
-        return {**self.reader.key, "window": self.window}
+        return {**self.mode.key, "window": self.window}
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:
-        for _ in self.reader.passes(model, [self.window]):
+        for _ in self.mode.passes(model, [self.window]):
             yield list(lengths)
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import pandas as pd
-from torch import Tensor
 
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.corpora import CorpusRef, Text
-from ropelab.models.tasks.readers import Reader
+from ropelab.models.tasks.modes import Mode
 from ropelab.runs.cell import Advance, Supply
 
 # Rows and tokens in each, pass by pass.
@@ -20,7 +19,7 @@ SEARCH_SEED = 1_000_003
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial(ABC):
+class EvaluationTask(ABC):
     """A task: real text, or something to be found again. Small, and identified by its key.
 
     Attributes:
@@ -80,13 +79,9 @@ class Trial(ABC):
         return None
 
     @abstractmethod
-    def measure(self, model: Any, reader: Reader, advance: Advance) -> dict[str, pd.DataFrame]:
+    def measure(self, model: Any, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
         """Return values per document or sequence."""
 
-    @abstractmethod
-    def examples(self, count: int, length: int) -> Tensor:
-        """Return some of the sequences that are measured, cut to a length."""
-
-    def search_loss(self, model: Readable, reader: Reader) -> float:
+    def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return a loss on material that is not measured, which a search lowers."""
         raise NotImplementedError(f"nothing is searched on {self.name}")

@@ -11,7 +11,7 @@ from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.corpora import CorpusRef
-from ropelab.models.tasks.readers import AsTrained, Sliding, Under
+from ropelab.models.tasks.modes import AsTrained, SlidingWindow, WithMethod
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.text import Texts
 
@@ -29,8 +29,8 @@ def texts(corpora) -> Texts:
     )
 
 
-def under(method: str) -> Under:
-    return Under(parse_methods([method], GEOMETRY, 256)[0], GEOMETRY)
+def under(method: str) -> WithMethod:
+    return WithMethod(parse_methods([method], GEOMETRY, 256)[0], GEOMETRY)
 
 
 def model_with(encoding) -> LanguageModel:
@@ -49,17 +49,17 @@ def nothing(*_, **__) -> None:
 
 
 def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(texts):
-    reader = under("dynamic_ntk")
-    model = model_with(reader.method.encoding(GEOMETRY, 64))
-    measured = texts.measure(model, reader, nothing)
+    mode = under("dynamic_ntk")
+    model = model_with(mode.method.encoding(GEOMETRY, 64))
+    measured = texts.measure(model, mode, nothing)
     tokens, _ = texts.corpus.documents(257, 2)
     for start, end in texts.buckets:
-        model.encoding = reader.method.encoding(GEOMETRY, end)
+        model.encoding = mode.method.encoding(GEOMETRY, end)
         expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
         rows = measured["buckets"].query("bucket_end_tokens == @end")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
     for context in texts.contexts:
-        model.encoding = reader.method.encoding(GEOMETRY, context)
+        model.encoding = mode.method.encoding(GEOMETRY, context)
         expected = token_losses(model, tokens[:, -context - 1 :], 16).double().mean(dim=1)
         rows = measured["last_window"].query("context_tokens == @context")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
@@ -69,7 +69,7 @@ def test_inside_the_window_a_sliding_window_changes_nothing(texts):
     plain = under("unscaled")
     model = model_with(plain.method.encoding(GEOMETRY, 64))
     whole, sliding = (
-        texts.measure(model, reader, nothing) for reader in (plain, Sliding(plain, 64))
+        texts.measure(model, mode, nothing) for mode in (plain, SlidingWindow(plain, 64))
     )
     inside = whole["buckets"]["bucket_end_tokens"] <= 64
     losses = (rows["buckets"]["nll_nats_per_byte"] for rows in (whole, sliding))
