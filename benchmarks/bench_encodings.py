@@ -11,8 +11,7 @@ import math
 
 import torch
 
-from ropelab.experiments.encodings import EncodingsConfig, times
-from ropelab.experiments.encodings.cost import costs
+from ropelab.experiments.encodings import EncodingsConfig, cost
 from ropelab.runs.cell import Context
 from ropelab.runs.config import build
 
@@ -31,7 +30,7 @@ def main() -> None:
     typed = arguments()
     lengths = {"train_len": typed.train_len, "test_len": typed.test_len}
     config = build(EncodingsConfig, lengths)
-    counted = costs(config).set_index("encoding")
+    counted = cost.costs(config).set_index("encoding")
     print(
         f"{config.layers} layers, width {config.width}, {config.heads} heads; training windows of "
         f"{config.train_len} tokens; {torch.get_num_threads()} threads; ratios to nope"
@@ -40,8 +39,8 @@ def main() -> None:
         f"{'encoding':<17}{'tokens/s':>9}{'train time':>12}{'(products)':>12}"
         f"{'ms/token':>10}{'decode time':>13}{'(products)':>12}{'at tokens':>11}"
     )
-    times.ROUNDS = typed.rounds
-    for row in times.Timing(config).tables(Context())["times"].to_dict("records"):
+    cost.ROUNDS = typed.rounds
+    for row in cost.Timing(config).tables(Context())["times"].to_dict("records"):
         train, decode = counted.loc[row["encoding"], ["train_flops_ratio", "decode_flops_ratio"]]
         print(
             f"{row['encoding']:<17}{row['training_tokens_per_second']:>9,.0f}"

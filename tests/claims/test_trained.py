@@ -13,7 +13,7 @@ from ropelab.claims.ledger import CLAIMS, find, judged
 from ropelab.claims.published import PRINTED
 from ropelab.claims.record import OUTCOMES, Findings, Kind, Verdict
 from ropelab.claims.stored import Encodings, Methods, Tally, described, largest_first
-from ropelab.experiments.base_empirical.bound import Outcome
+from ropelab.experiments.base_empirical.retrieval import Outcome
 from ropelab.lab import run
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label

@@ -7,14 +7,17 @@ import pandas as pd
 import pytest
 
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.bound import (
+from ropelab.experiments.base_empirical.retrieval import (
     Outcome,
+    accuracy,
+    answer,
     first_fails,
     judge,
     predictions,
     reach,
+    summary,
+    tables,
 )
-from ropelab.experiments.base_empirical.retrieval import accuracy, answer, summary, tables
 from ropelab.lab import run as run_by_name
 from ropelab.runs.cell import Values
 from ropelab.runs.config import read_toml

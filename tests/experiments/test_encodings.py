@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ropelab.claims.record import Verdict
-from ropelab.experiments.encodings import FURTHER, EncodingsConfig, quality, times
+from ropelab.experiments.encodings import EncodingsConfig, cost, quality
 from ropelab.experiments.encodings.behaviour import behaviour
 from ropelab.experiments.encodings.cost import (
     PLAIN,
@@ -14,11 +14,11 @@ from ropelab.experiments.encodings.cost import (
     decode_flops,
     flops_of,
     kept_bytes,
-    model_with,
     parameters,
     shape_of,
+    untrained,
 )
-from ropelab.models.encoding.registry import ENCODINGS, make_encoding
+from ropelab.models.encoding.registry import ENCODINGS, FURTHER, make_encoding
 from ropelab.runs.cell import Context, Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -144,24 +144,27 @@ def test_another_encoding_trains_no_model_twice(corpus):
     assert [line for line in lines if "training" in line] == ["training a model, seed 0"] * 2
 
 
-def units_of(values: dict[str, list[list[float]]]) -> pd.DataFrame:
-    """encoding -> one list per seed of values per unit, at the trained length and 2x."""
-    return pd.DataFrame(
-        [
-            (encoding, seed, times, unit, 0, value + times * (encoding == "sinusoidal"))
-            for encoding, seeds in values.items()
-            for seed, row in enumerate(seeds)
-            for unit, value in enumerate(row)
-            for times in (1, 2, 4)
-        ],
-        columns=["encoding", "seed", "times_trained_len", "unit", "trials", "value"],
-    )
+def rows_of(values: dict[str, list[list[float]]], *metrics: str) -> quality.Rows:
+    """Make rows from the values per unit of each seed, which only `sinusoidal` changes by place."""
+    return {
+        (metric, encoding, times): pd.DataFrame(
+            [
+                (seed, unit, 0, value + times * (encoding == "sinusoidal"))
+                for seed, row in enumerate(seeds)
+                for unit, value in enumerate(row)
+            ],
+            columns=["seed", "unit", "trials", "value"],
+        )
+        for metric in metrics or ("text loss",)
+        for encoding, seeds in values.items()
+        for times in (1, 2, 4)
+    }
 
 
 def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
-    values = units_of({"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]})
-    both = config(encodings="nope,rope")
-    by_metric = quality.comparisons({"text loss": values, "copy accuracy": values}, both, "rope")
+    values = {"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]}
+    rows = rows_of(values, "text loss", "copy accuracy")
+    by_metric = quality.comparisons(rows, config(encodings="nope,rope"))["comparisons"]
     assert by_metric.groupby("metric")["verdict"].unique().map(list).to_dict() == {
         "text loss": ["nope"],
         "copy accuracy": ["rope"],
@@ -172,19 +175,19 @@ def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
 def test_pairs_of_the_literature_are_compared_at_the_trained_length():
     losses = [[1.0, 2.0, 3.0], [1.1, 2.2, 3.1]]
     higher = [[value + 0.2 for value in row] for row in losses]
-    values = units_of({"rope_values": higher, "rope": losses, "learned": losses})
+    values = {"rope_values": higher, "rope": losses, "learned": losses}
     both = config(encodings="rope,rope_values,learned,nope")
-    (row,) = quality.pairs({"text loss": values}, both).to_dict("records")
+    (row,) = quality.comparisons(rows_of(values), both)["pairs"].to_dict("records")
     assert (row["encoding_a"], row["encoding_b"]) == ("rope_values", "rope")
     assert row["verdict"] == "rope"
     assert row["difference"] == pytest.approx(0.2)
     assert (row["seeds"], row["n"]) == (2, 3)
-    assert quality.pairs({"copy accuracy": values}, both).empty
+    assert quality.comparisons(rows_of(values, "copy accuracy"), both)["pairs"].empty
 
 
 def test_growth_against_the_trained_length():
-    values = units_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
-    grown = quality.extrapolation({"text loss": values}, config(encodings="nope,sinusoidal"))
+    rows = rows_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
+    grown = quality.comparisons(rows, config(encodings="nope,sinusoidal"))["extrapolation"]
     assert grown.set_index("encoding")["verdict"].to_dict() == {"nope": "~", "sinusoidal": "worse"}
     assert grown.set_index("encoding").loc["sinusoidal", "difference"] == pytest.approx(3.0)
 
@@ -224,7 +227,7 @@ def test_behaviour_of_models_with_random_weights():
     tokens = torch.randint(256, (2, 64), generator=torch.Generator().manual_seed(0))
     rows = {}
     for name in ("nope", "sinusoidal", "rope"):
-        model = model_with(config(), name, 64)
+        model = untrained(config(), name)
         torch.manual_seed(0)
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
@@ -255,8 +258,9 @@ def test_times_stand_beside_the_tables_and_not_in_them(found, corpus, context):
 @pytest.mark.parametrize(("middle", "ratio"), [(23, 3), (29, None)])
 def test_a_ratio_is_told_only_where_the_rounds_agree(monkeypatch, middle, ratio):
     clock = iter([0, 3, 10, 11, 20, middle, 30, 31, 40, 43, 50, 51])
-    monkeypatch.setattr(times.time, "perf_counter", lambda: next(clock))
-    assert times.in_turns(lambda: None, lambda: None, rounds=3) == (3, ratio)
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr(cost, "ROUNDS", 3)
+    assert cost.in_turns(lambda: None, lambda: None) == (3, ratio)
 
 
 # What was published
@@ -295,6 +299,25 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found):
     columns = ["metric", "encoding", "times_trained_len", "value", "status"]
     text = quality.answer({**found, "quality": pd.DataFrame(rows, columns=columns)})
     assert text.startswith("Of 2 that learned to copy T5 bias copies best (30% at 4x). ")
+
+
+@pytest.mark.parametrize(
+    ("encodings", "comparisons"),
+    [("learned", "There is nothing to compare."), ("tupe,learned_distance", "comparisons tell")],
+)
+def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
+    corpus, encodings, comparisons
+):
+    only = quality.tables(config(corpus=corpus, encodings=encodings), Values())
+    text = quality.answer(only)
+    assert text.startswith(
+        "No encoding has a value beyond 1x the trained length; at 1x the trained length "
+    )
+    assert comparisons in text
+    assert quality.summary(only)["text 4x"].isna().all()
+    with use_style():
+        title = draw(only)["copy_heatmap"].axes[0].get_title(loc="left")
+    assert title.startswith("From 48 tokens back ")
 
 
 def test_the_summary_has_a_row_per_encoding(found):

@@ -3,11 +3,10 @@
 Men et al. 2024 (arXiv:2405.14591) hold that a model with too small a base has a superficial long
 context: its text loss stays low, yet it cannot retrieve from positions where the sum of cosines is
 negative. Here the same small model learns at one length, under several bases, to read text in which
-passages are quoted and keys are looked up, and is measured inside that length, so that no position
-is new: the models differ by the base alone.
+passages are quoted and keys are looked up, and is measured inside that length: the models differ by
+the base alone.
 
-What it cannot show: what a large model does. Two layers trained for minutes choose few frequencies;
-a base that they get by with may not do for many heads with many tasks, and the other way round.
+What it cannot show: what a large model does.
 """
 
 from typing import Annotated, Literal, Self
@@ -57,7 +56,7 @@ class BaseEmpiricalConfig(ShapedConfig):
     def _consistent(self) -> Self:
         self.check_lengths(SHORTEST)
         if not self.tasks:
-            raise ValueError("tasks must name at least one of text, copy, recall")
+            raise ValueError("tasks must name at least one of text, copy, associative_recall")
         return self
 
     @property

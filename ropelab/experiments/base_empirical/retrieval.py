@@ -1,5 +1,7 @@
-"""One model per base and seed: its cells, retrieval by distance, and the answer."""
+"""A model per base and seed, the bound's prediction for it beside its retrieval, and the answer."""
 
+import math
+from enum import StrEnum
 from functools import partial
 from itertools import product
 
@@ -7,17 +9,67 @@ import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base_empirical import BaseEmpiricalConfig
-from ropelab.experiments.base_empirical.bound import Outcome, first_fails, predictions
-from ropelab.math.bounds import Similarity
+from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import inside_training, training_of
-from ropelab.models.tasks.tables import BUCKET, PLACE, accuracies, losses
+from ropelab.models.tasks.tables import BUCKET, NLL, PLACE, accuracies, losses
 from ropelab.runs.cell import Values
+from ropelab.runs.comparisons import difference
+from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, discovery_rates
 from ropelab.runs.tables import Tables
+from ropelab.runs.thresholds import FAILS, LEARNED, LOW_LOSS
+
+
+class Outcome(StrEnum):
+    """Outcomes of one base on one task."""
+
+    REFERENCE = "reference"
+    UNLEARNED = "open: the reference has not learned"
+    HOLDS = "holds, as predicted"
+    WORSE_ANYWAY = "worse although admissible"
+    SUPERFICIAL = "superficial, as predicted"
+    FAILS = "fails, as predicted"
+    FAILS_TOGETHER = "fails in text and retrieval"
+    PARTLY = "fails at some of the distances where failure was predicted"
+    RETRIEVES = "retrieves where failure was predicted"
+    RETRIEVES_WORSE = "retrieves, though worse, where failure was predicted"
+
+
+OPEN = {Outcome.REFERENCE, Outcome.UNLEARNED}
+AGREEING = {Outcome.HOLDS, Outcome.SUPERFICIAL, Outcome.FAILS, Outcome.FAILS_TOGETHER}
+# Of the table `predictions`.
+COLUMNS = [
+    "task",
+    "base",
+    "is_reference",
+    # The bound's prediction, missing where it predicts no failure inside the trained length.
+    "first_failing_position_tokens",
+    # The simplest rival prediction: the slowest pair alone changes its sign there.
+    "quarter_rotation_tokens",
+    "maximum_distance_tokens",  # up to which retrieval works (accuracy at least 0.5)
+    # Measured distances before the predicted position, and those of them at which retrieval fails
+    # (accuracy below 0.5); the same from that position on.
+    "distances_before",
+    "failing_before",
+    "distances_beyond",
+    "failing_beyond",
+    # At the distances predicted to fail, all of them if none is, each with the same weight.
+    "accuracy",
+    "reference_accuracy",
+    "accuracy_difference",
+    "accuracy_ci_low",
+    "accuracy_ci_high",
+    "accuracy_false_discovery_rate",  # among all rows of the table
+    # In the second half of the window, against the largest base.
+    "text_difference_nats_per_byte",
+    "text_ci_low_nats_per_byte",
+    "text_ci_high_nats_per_byte",
+    "n",
+]
 
 
 def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
@@ -35,8 +87,6 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
             mode=AsTrained(),
             labels=(("base", base), ("seed", seed)),
             device=config.device,
-            # Of evaluation; `config.dtype` is that of training.
-            dtype="float32",
             model_name=f"base {base:g}",
         )
         for task, seed, base in product(tasks, config.seeds, config.bases)
@@ -49,7 +99,7 @@ def rope(head_dim: int, base: float) -> Rope:
 
 
 def tables(config: BaseEmpiricalConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return accuracy by distance for each retrieval task, text loss by position, predictions."""
+    """Make accuracy by distance for each retrieval task, text loss by position, predictions."""
     measured = collected(cells(config), values)
     buckets = measured.pop("text")["buckets"] if "text" in measured else None
     trials = {task: found["trials"] for task, found in measured.items()}
@@ -74,6 +124,100 @@ def accuracy(trials: pd.DataFrame, config: BaseEmpiricalConfig) -> pd.DataFrame:
     )
 
 
+def first_fails(config: BaseEmpiricalConfig) -> dict[float, float]:
+    """Return each base's first position with a negative sum of cosines, inf if none is inside L."""
+    similarity = Similarity.of_head(config.head_dim)
+    found = {b: first_negative(similarity, b, config.train_len) for b in config.bases}
+    return {base: math.inf if m is None else float(m) for base, m in found.items()}
+
+
+def predictions(
+    config: BaseEmpiricalConfig,
+    trials: dict[str, pd.DataFrame],
+    accuracies: dict[str, pd.DataFrame],
+    buckets: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """Return COLUMNS, `outcome` and `agrees` for each base and retrieval task."""
+    fails, late, reference = first_fails(config), None, max(config.bases)
+    if buckets is not None:
+        late = buckets[buckets["bucket_end_tokens"] == buckets["bucket_end_tokens"].max()]
+        late = late.rename(columns={NLL: "value", "document": "sequence"})
+    rows = []
+    for task, table in trials.items():
+        for base in config.bases:
+            judged = table[table["distance_tokens"] >= fails[base]]
+            judged = table if judged.empty else judged
+            judged = judged.assign(value=judged["correct"] / judged["trials"])
+            mean = judged.groupby("base")["value"].mean()
+            change, text = _change(judged, base), _change(late, base).interval()
+            mine, lost = accuracies[task].query("base == @base"), change.interval()
+            slowest = float(inverse_frequencies(config.head_dim, base)[-1])
+            first = fails[base] if math.isfinite(fails[base]) else math.nan
+            positions = (first, math.pi / 2 / slowest, reach(mine), *_failures(mine))
+            found = (mean[base], mean[reference], lost.value, lost.low, lost.high, change.p_value())
+            read = (text.value, text.low, text.high, lost.n)
+            rows.append((task, base, base == reference, *positions, *found, *read))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    # The reference differs from itself by nothing, which is no test.
+    p_values = table["accuracy_false_discovery_rate"].mask(table["is_reference"].astype(bool))
+    return judge(table.assign(accuracy_false_discovery_rate=discovery_rates(p_values.tolist())))
+
+
+def _change(values: pd.DataFrame | None, base: float) -> Mean:
+    """``value`` under a base minus ``value`` under the largest one, over seeds and units."""
+    if values is None or values.empty:
+        return Mean(math.nan, math.nan, math.nan, 0, 0)
+    units = values.groupby(["base", "seed", "sequence"])["value"].mean()
+    return difference(units[base], units[values["base"].max()])
+
+
+def reach(table: pd.DataFrame) -> float:
+    """Return the longest distance up to which no accuracy (mean over seeds) fails."""
+    mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
+    held = mean[(mean >= FAILS).cummin()]
+    return float(held.index[-1]) if len(held) else math.nan
+
+
+def _failures(table: pd.DataFrame) -> list[int]:
+    """Count distances, and failures of retrieval, before the predicted position and beyond."""
+    mean = table.groupby(["predicted", "distance_tokens"], as_index=False)["accuracy"].mean()
+    sides = [mean.loc[mean["predicted"] == side, "accuracy"] for side in ("holds", "fails")]
+    return [count for there in sides for count in (len(there), int((there < FAILS).sum()))]
+
+
+def judge(measured: pd.DataFrame) -> pd.DataFrame:
+    """Add `outcome`, and `agrees`: missing where the outcome is for neither side."""
+    if measured.empty:
+        return measured.assign(outcome="", agrees=None)
+    outcomes = measured.apply(outcome, axis=1)
+    agrees = [None if each in OPEN else each in AGREEING for each in outcomes]
+    # An object column: agreement, disagreement, or None.
+    return measured.assign(
+        outcome=outcomes.map(str), agrees=pd.Series(agrees, measured.index, dtype=object)
+    )
+
+
+def outcome(row: pd.Series) -> Outcome:
+    """Judge one base; a predicted failure is one only if retrieval fails at every distance."""
+    if row["is_reference"]:
+        return Outcome.REFERENCE
+    if not row["reference_accuracy"] >= LEARNED:
+        return Outcome.UNLEARNED
+    significant = row["accuracy_false_discovery_rate"] <= FALSE_DISCOVERIES
+    worse = significant and row["accuracy_difference"] < 0
+    # A position beyond the farthest distance measured predicts no failure that could be seen.
+    if math.isnan(row["first_failing_position_tokens"]) or not row["distances_beyond"]:
+        return Outcome.WORSE_ANYWAY if worse else Outcome.HOLDS
+    if not worse:
+        return Outcome.RETRIEVES
+    if row["failing_beyond"] < row["distances_beyond"]:
+        return Outcome.PARTLY if row["failing_beyond"] else Outcome.RETRIEVES_WORSE
+    if math.isnan(row["text_ci_high_nats_per_byte"]):
+        return Outcome.FAILS
+    low = row["text_ci_high_nats_per_byte"] < LOW_LOSS
+    return Outcome.SUPERFICIAL if low else Outcome.FAILS_TOGETHER
+
+
 def answer(tables: Tables) -> str:
     """Say how often the bound was right, and whether it orders the bases."""
     table = tables["predictions"]
@@ -88,14 +232,13 @@ def answer(tables: Tables) -> str:
         f"The bound is right about {right} of {len(judged)} {judgements} against the largest base"
     ]
     for task, part in judged.groupby("task"):
-        below = part[part["distances_beyond"] > 0]
-        if len(below):
-            beyond, before = (
-                f"{below[f'failing_{side}'].sum()} of {below[f'distances_{side}'].sum()} distances"
-                for side in ("beyond", "before")
-            )
+        counts = part[part["distances_beyond"] > 0]
+        if len(counts):
+            sums = counts.filter(regex="^(failing|distances)_").sum()
             sentences.append(
-                f"{task} fails at {beyond} predicted to fail, and at {before} predicted to hold"
+                f"{task} fails at {sums['failing_beyond']} of {sums['distances_beyond']} distances "
+                f"predicted to fail, and at {sums['failing_before']} of {sums['distances_before']} "
+                "distances predicted to hold"
             )
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):

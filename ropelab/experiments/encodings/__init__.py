@@ -1,13 +1,11 @@
 """Would another position encoding extrapolate better, and what does each one cost?
 
 The same small model learns once per encoding, at `train_len`, to read text in which passages are
-quoted and keys are looked up, and is measured up to `test_len` without fine-tuning. Beside quality
-are the facts that tables of encodings usually put into adjectives: parameters, work, memory,
-caches, sense of order.
+quoted and keys are looked up, and is measured up to `test_len` without fine-tuning. Beside quality:
+parameters, work, memory, caches, sense of order. Every encoding runs as its paper states it,
+trained by one recipe.
 
-What it cannot show: how large models rank. A small model trained for minutes learns some encodings
-faster than others, and a long training may end differently. Every encoding runs as its paper states
-it, trained by one recipe and without the tricks that later made some of them reach farther.
+What it cannot show: how large models rank. A long training may end differently.
 """
 
 from typing import Annotated, Literal, Self

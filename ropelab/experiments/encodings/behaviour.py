@@ -51,8 +51,7 @@ class Behaviour(EvaluationTask):
 def behaviour(model: LanguageModel, tokens: Tensor) -> pd.DataFrame:
     """Return one row with the observations below, on tokens [texts, trained length]."""
     tokens = tokens.to(model.head.weight.device)
-    observed = (observe(model, tokens) for observe in (cached, shuffled, moved))
-    return pd.DataFrame([{name: value for each in observed for name, value in each.items()}])
+    return pd.DataFrame([cached(model, tokens) | shuffled(model, tokens) | moved(model, tokens)])
 
 
 def cached(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
@@ -101,8 +100,7 @@ def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
 def moved(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
     """Move all positions on by half the window and compare the first layer's scores.
 
-    0 (up to rounding) means that a score depends on the distance of two tokens, and on nothing
-    else about their positions.
+    0 (up to rounding): a score depends on the distance of two tokens alone.
     """
     half = tokens.shape[1] // 2
     here, there = (_first_scores(model, tokens[:, :half], start) for start in (0, half))
@@ -126,5 +124,5 @@ def _attention(model: LanguageModel) -> Attention:
 
 
 def _relative(change: Tensor, reference: Tensor) -> float:
-    """Return the size of a change relative to the changed values, as root mean squares."""
+    """Return the root mean square of a change as a share of that of its reference."""
     return (change.double().square().mean() / reference.double().square().mean()).sqrt().item()

@@ -1,11 +1,14 @@
-"""The cost of each encoding before anything is trained: parameters, work and memory.
+"""The cost of each encoding before anything is trained: parameters, work, memory and times.
 
 Work is counted in operations of matrix products, as ratios to the model without positions, because
-a table must be the same on every machine; `times.py` measures times, for the manifest.
+a table must be the same on every machine. Measured times are for the manifest.
 """
 
+import statistics
+import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,18 +19,27 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.experiments.encodings import EncodingsConfig
-from ropelab.models.encoding.base import unfused
+from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import Cache, LanguageModel
-from ropelab.models.lm.training import batch_loss
+from ropelab.models.lm.source import periodic_batch
+from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
 from ropelab.models.tasks.modes import defined_length
-from ropelab.models.tasks.plans import model_size
+from ropelab.models.tasks.plans import model_size, recipe_of
+from ropelab.runs.cell import Cell, Context, Needs
 
 PLAIN = "nope"
 # Tokens in the two passes from which the growth of memory is read.
 MEMORY_LENGTHS = (1024, 2048)
+# Each encoding takes turns with NoPE so often, so that both see the same machine.
+ROUNDS = 5
+# Tokens decoded between two readings of the clock.
+DECODED = 16
+# Largest spread of the middle half of the rounds, as a share of their median.
+STEADY = 0.15
+Work = Callable[[], object]
 
 
 def shape_of(config: EncodingsConfig, trained_len: int | None = None) -> Shape:
@@ -41,17 +53,16 @@ def shape_of(config: EncodingsConfig, trained_len: int | None = None) -> Shape:
     )
 
 
-def model_with(config: EncodingsConfig, name: str, trained_len: int) -> LanguageModel:
-    """Return an untrained model with that encoding, as it would be trained at that length."""
-    encoding = make_encoding(name, shape_of(config, trained_len))
-    return LanguageModel(model_size(config, VOCABULARY), encoding)
+def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
+    """Return the encoding as the models of the experiment carry it."""
+    # Separate products for all, also where a fused kernel is allowed: times then differ by the
+    # work of the encodings, and short windows are trained faster.
+    return unfused(make_encoding(name, shape, seed))
 
 
-def countable_model(config: EncodingsConfig, name: str) -> LanguageModel:
-    """Return an untrained model in which attention is separate products, as in the experiment."""
-    model = model_with(config, name, config.train_len)
-    unfused(model.encoding)
-    return model
+def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
+    """Return an untrained model of the experiment."""
+    return LanguageModel(model_size(config, VOCABULARY), encoding_of(shape_of(config), name))
 
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
@@ -88,7 +99,7 @@ def parameters(config: EncodingsConfig, name: str, trained_len: int) -> int:
 
 def train_flops(config: EncodingsConfig, name: str) -> int:
     """Count the operations to learn from one window of the trained length, both ways."""
-    model = countable_model(config, name)
+    model = untrained(config, name)
     tokens = torch.zeros(1, config.train_len + 1, dtype=torch.long)
     batch = Batch(tokens, torch.ones_like(tokens, dtype=torch.bool))
     return flops_of(lambda: batch_loss(model, batch).backward())
@@ -97,14 +108,14 @@ def train_flops(config: EncodingsConfig, name: str) -> int:
 @torch.no_grad()
 def decode_flops(config: EncodingsConfig, name: str, context: int) -> int:
     """Count the operations for one more token when all others of `context` are cached."""
-    model = countable_model(config, name)
-    cache, one = Cache(), torch.zeros(1, 1, dtype=torch.long)
+    model, cache = untrained(config, name), Cache()
+    one = torch.zeros(1, 1, dtype=torch.long)
     model(torch.zeros(1, context - 2, dtype=torch.long), cache)
     model(one, cache)  # tables that are kept while decoding are made here, and not counted
     return flops_of(lambda: model(one, cache))
 
 
-def flops_of(work: Callable[[], object]) -> int:
+def flops_of(work: Work) -> int:
     """Count the floating-point operations of all matrix products, two per multiply-add."""
     # torch does not count fused attention on a CPU: call attention unfused.
     with FlopCounterMode(display=False) as counter:
@@ -117,14 +128,15 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
     rows = []
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
-            model = model_with(config, name, length)
+            encoding = make_encoding(name, shape_of(config, length))
+            model = LanguageModel(model_size(config, VOCABULARY), encoding)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden(torch.zeros(1, length, dtype=torch.long))
             rows.append(
                 {
                     "encoding": name,
                     "length_tokens": length,
-                    "kept_bytes": kept_bytes(model.encoding),
+                    "kept_bytes": kept_bytes(encoding),
                     "largest_tensor_bytes": largest.bytes,
                 }
             )
@@ -169,3 +181,95 @@ def kept_bytes(owner: object) -> int:
         elif isinstance(thing, nn.Module) or type(thing).__module__.startswith("ropelab."):
             waiting.extend(vars(thing).values())
     return sum(sizes.values())
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times as a cell: computed alone, since anything beside it would be timed too."""
+
+    config: EncodingsConfig
+    kind: ClassVar[str] = "encodings-times"
+    version: ClassVar[int] = 1
+    title: ClassVar[str] = "timing against nope"
+    starts: ClassVar[tuple[Cell, ...]] = ()
+    needs: ClassVar[Needs] = Needs(alone=True, dtype="float32")
+
+    @property
+    def key(self) -> dict[str, Any]:
+        shape = {"layers", "width", "heads", "head_dim", "tokens_per_step", "first_window"}
+        named = {"encodings", "train_len", "test_len", "dtype", "device", *shape}
+        return self.config.model_dump(mode="json", include=named)
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """Return `times`: throughput and time per decoded token of each encoding and of NoPE."""
+        config, rows = self.config, []
+        tokens = config.tokens_per_step // config.train_len * config.train_len
+        with context.progress(self.title, len(config.encodings)) as advance:
+            for name in config.encodings:
+                step, slower = in_turns(training_step(config, name), training_step(config, PLAIN))
+                # New models: those have moved, and their optimizers hold memory.
+                model, plain = (untrained(config, each).to(config.device) for each in (name, PLAIN))
+                length = defined_length(model.encoding, config.test_len)
+                token, longer = in_turns(decoding(model, length), decoding(plain, length))
+                rows.append(
+                    {
+                        "encoding": name,
+                        "training_tokens_per_second": round(tokens / step, 1),
+                        "training_time_ratio": slower,
+                        "decode_context_tokens": length,
+                        "decode_seconds": token / DECODED,
+                        "decode_time_ratio": longer,
+                        "threads": torch.get_num_threads(),
+                    }
+                )
+                advance(1)
+        return {"times": pd.DataFrame(rows)}
+
+
+def training_step(config: EncodingsConfig, name: str) -> Work:
+    """Return one optimizer step on rows of symbols at the full trained length."""
+    model = untrained(config, name).to(config.device)
+    recipe = recipe_of(config, config.first_window)
+    optimizers = make_optimizers(model, recipe, config.dtype)
+
+    def data(step: int, window: int, rows: int) -> Batch:
+        return periodic_batch(np.random.default_rng(step), window, rows)
+
+    return lambda: one_step(model, optimizers, data, recipe, recipe.steps - 1, config.dtype)
+
+
+def decoding(model: LanguageModel, context: int) -> Work:
+    """Return the decoding of DECODED tokens, one by one, at the end of a cached context."""
+    full, device = Cache(), model.head.weight.device
+    with torch.inference_mode():
+        model(torch.zeros(1, context - DECODED, dtype=torch.long, device=device), full)
+
+    @torch.inference_mode()
+    def work() -> None:
+        cache = Cache(full.tokens, dict(full.layers))
+        for _ in range(DECODED):
+            model(torch.zeros(1, 1, dtype=torch.long, device=device), cache)
+
+    return work
+
+
+def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
+    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns.
+
+    The ratio is the median over rounds, each round against itself; None where the middle half of
+    the rounds is further apart than STEADY, as on a machine that does something else too.
+    """
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for work in (mine, plain):
+        work()
+    for _ in range(ROUNDS):
+        for work, taken in zip((mine, plain), seconds, strict=True):
+            start = time.perf_counter()
+            work()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - start)
+    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    steady = round(middle, 2) if high - low <= STEADY * middle else None
+    return statistics.median(seconds[0]), steady

@@ -1,6 +1,7 @@
 """A model per encoding and seed: its cells, its tables with 95 % intervals, and the answer.
 
-cost, memory   before anything is trained (`cost.py`); behaviour of the trained models
+cost, memory   before anything is trained (`cost.py`)
+behaviour      of the trained models (`behaviour.py`)
 text_nll       loss by bucket of positions, mean over documents, one row per encoding and seed
 last_window    loss of the same final tokens after growing contexts, the same way
 copy_accuracy  share of tokens copied correctly, by distance and context
@@ -23,10 +24,7 @@ import pandas as pd
 
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.experiments.encodings.behaviour import Behaviour
-from ropelab.experiments.encodings.cost import costs, memory, shape_of
-from ropelab.experiments.encodings.times import Timing
-from ropelab.models.encoding.base import Encoding, unfused
-from ropelab.models.encoding.registry import Shape, make_encoding
+from ropelab.experiments.encodings.cost import Timing, costs, encoding_of, memory, shape_of
 from ropelab.models.lm.trained import Training
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation, collected
@@ -50,7 +48,7 @@ UNDECIDED, NOT_REPRODUCED = "not decidable here", "not reproduced here"
 
 
 def cells(config: EncodingsConfig) -> list[Cell]:
-    """Return every task of every model, the behaviour of the models, and the clock."""
+    """Return every task of every model, the behaviour of the models, and their times."""
     return [*questions(config), *observations(config), Timing(config)]
 
 
@@ -64,8 +62,6 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
             mode=AsTrained(),
             labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
             device=config.device,
-            # Of evaluation; `config.dtype` is that of training.
-            dtype="float32",
             model_name=encoding,
         )
         for task, encoding, seed in product(tasks, config.encodings, config.seeds)
@@ -74,11 +70,9 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 
 def observations(config: EncodingsConfig) -> list[Evaluation]:
     """Return every model, observed on the sequences of every task."""
+    length = config.train_len
     return [
-        replace(
-            each,
-            task=Behaviour(task=each.task, corpus=each.task.corpus, length=config.train_len),
-        )
+        replace(each, task=Behaviour(task=each.task, corpus=each.task.corpus, length=length))
         for each in questions(config)
     ]
 
@@ -90,38 +84,25 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     return training_of(config, seed, make, key, config.first_window, fused=False)
 
 
-def encoding_of(shape: Shape, name: str, seed: int) -> Encoding:
-    """Return the encoding as the models of the experiment carry it."""
-    # Separate products for all, also where a fused kernel is allowed: times then differ by the
-    # work of the encodings, and short windows are trained faster.
-    return unfused(make_encoding(name, shape, seed))
-
-
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables."""
+    """Make the tables that the head of this file describes."""
     answers = collected([*questions(config), *observations(config)], values)
-    measured = {**answers.get("text", {}), **answers.get("copy", {})}
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len
-    if "buckets" in measured:
-        table = losses(measured["buckets"], [*ROW, *BUCKET])
+    if text := answers.get("text"):
         places = pd.DataFrame(grid.buckets(*lengths), columns=BUCKET)
-        found["text_nll"] = _everywhere(table, places, config, NLL)
-        table = losses(measured["last_window"], [*ROW, "context_tokens"])
+        by_bucket = losses(text["buckets"], [*ROW, *BUCKET])
+        found["text_nll"] = _everywhere(by_bucket, places, config, NLL)
         places = pd.DataFrame({"context_tokens": grid.contexts(*lengths)})
-        found["last_window"] = _everywhere(table, places, config, NLL)
-    if "trials" in measured:
-        table = accuracies(measured["trials"], [*ROW, *PLACE])
+        by_context = losses(text["last_window"], [*ROW, "context_tokens"])
+        found["last_window"] = _everywhere(by_context, places, config, NLL)
+    if copied := answers.get("copy"):
         tried = grid.places(grid.distances(*lengths), grid.retrieval_contexts(*lengths))
         places = pd.DataFrame(tried, columns=PLACE)
-        found["copy_accuracy"] = _everywhere(table, places, config, "accuracy")
-    units = _units(measured, config)
-    baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
-    found["quality"] = _quality(units, config)
-    found["comparisons"] = comparisons(units, config, baseline)
-    found["extrapolation"] = extrapolation(units, config)
-    found["pairs"] = pairs(units, config)
-    return found
+        by_place = accuracies(copied["trials"], [*ROW, *PLACE])
+        found["copy_accuracy"] = _everywhere(by_place, places, config, "accuracy")
+    rows = _rows(answers, config)
+    return {**found, "quality": _quality(rows, config), **comparisons(rows, config)}
 
 
 def times(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -143,133 +124,118 @@ def _everywhere(
     return full.assign(status=status, train_len_tokens=config.train_len)
 
 
+# The values of a metric under an encoding at a multiple of the trained length; none if undefined.
+Rows = dict[tuple[Hashable, ...], pd.DataFrame]
+
+
 def _multiples(config: EncodingsConfig) -> list[int]:
     """1, 2, 4, ... times the trained length, as far as it is tested."""
     longest = config.test_len // config.train_len
     return [1 << power for power in range(longest.bit_length())]
 
 
-def _units(measured: dict[str, pd.DataFrame], config: EncodingsConfig) -> dict[str, pd.DataFrame]:
-    """Return per metric a row for every encoding, seed, multiple of the trained length and unit."""
-    found = {}
+def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) -> Rows:
+    """Return a row for every seed and unit: a document or a sequence."""
     wanted = pd.DataFrame({"times_trained_len": _multiples(config)})
     contexts = wanted["times_trained_len"] * config.train_len
-    if "last_window" in measured:
-        table = measured["last_window"].merge(wanted.assign(context_tokens=contexts))
-        found[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
-    if "trials" in measured:
+    by_metric = {}
+    if text := answers.get("text"):
+        table = text["last_window"].merge(wanted.assign(context_tokens=contexts))
+        by_metric[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
+    if copied := answers.get("copy"):
         # Copying at a multiple is copying from half of that context back, in all of it.
         at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        table = measured["trials"].merge(at).rename(columns={"sequence": "unit"})
-        found[COPY] = table.assign(value=table["correct"] / table["trials"])
-    columns = ["encoding", "seed", "times_trained_len", "unit", "trials", "value"]
-    return {metric: table[columns] for metric, table in found.items()}
+        table = copied["trials"].merge(at).rename(columns={"sequence": "unit"})
+        by_metric[COPY] = table.assign(value=table["correct"] / table["trials"])
+    return {
+        (metric, *place): rows
+        for metric, table in by_metric.items()
+        for place, rows in table.groupby(["encoding", "times_trained_len"])
+    }
 
 
-def _quality(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
+def _quality(rows: Rows, config: EncodingsConfig) -> pd.DataFrame:
     """Return a row per metric, encoding and multiple, its interval over seeds and units."""
     records = []
-    for metric, table in units.items():
-        for encoding, times in product(config.encodings, _multiples(config)):
-            rows = _rows(table, encoding, times)
-            told: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
-            if not rows.empty:
-                # The worst seed shows if every model has learned.
-                by_seed = rows.groupby("seed")["value"].mean()
-                worst = by_seed.max() if metric == TEXT else by_seed.min()
-                told = (*over_seeds(rows), worst, "ok")
-            records.append((metric, encoding, times, *told))
+    metrics = dict.fromkeys(metric for metric, _, _ in rows)
+    for place in product(metrics, config.encodings, _multiples(config)):
+        measured: tuple[object, ...] = (0, 0, *[math.nan] * 4, "undefined")
+        if place in rows:
+            # The worst seed shows if every model has learned.
+            by_seed = rows[place].groupby("seed")["value"].mean()
+            worst = by_seed.max() if place[0] == TEXT else by_seed.min()
+            measured = (*over_seeds(rows[place]), worst, "ok")
+        records.append((*place, *measured))
     columns = ["metric", "encoding", "times_trained_len", "seeds", "n", "value", *INTERVAL]
     table = pd.DataFrame(records, columns=[*columns, "worst_seed_value", "status"])
     return table.assign(train_len_tokens=config.train_len)
 
 
-def _rows(table: pd.DataFrame, encoding: str, times: int) -> pd.DataFrame:
-    return table[(table["encoding"] == encoding) & (table["times_trained_len"] == times)]
+def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
+    """Compare encodings, as far as both are defined; the verdict names the better one."""
+    baseline = BASELINE if BASELINE in config.encodings else config.encodings[0]
+    others = [name for name in config.encodings if name != baseline]
+    metrics, multiples = dict.fromkeys(metric for metric, _, _ in rows), _multiples(config)
+    values = {place: table.set_index(["seed", "unit"])["value"] for place, table in rows.items()}
+    # What identifies a row, its two places, and their names in the verdict.
+    against_baseline = [
+        ((metric, times, a, baseline), (metric, a, times), (metric, baseline, times), (a, baseline))
+        for metric, times, a in product(metrics, multiples, others)
+    ]
+    grown = [
+        ((metric, times, name), (metric, name, times), (metric, name, 1), ("better", "worse"))
+        for metric, name, times in product(metrics, config.encodings, multiples[-1:])
+        if times > 1
+    ]
+    published = [((a, b), (TEXT, a, 1), (TEXT, b, 1), (a, b)) for a, b in PAIRS]
 
+    def table(wanted: Iterable[tuple], *columns: str) -> pd.DataFrame:
+        pairs = [
+            Pair(about, difference(values[a], values[b]), names, smaller_is_better=a[0] == TEXT)
+            for about, a, b, names in wanted
+            if a in values and b in values
+        ]
+        return compared(pairs, columns)
 
-# A metric, two encodings at multiples of the trained length, their names in the verdict, and the
-# first columns of the row.
-Wanted = tuple[str, tuple[str, int], tuple[str, int], tuple[str, str], tuple[Hashable, ...]]
-
-
-def _compared(
-    units: dict[str, pd.DataFrame], wanted: Iterable[Wanted], columns: list[str]
-) -> pd.DataFrame:
-    """Compare what is wanted, as far as both are defined."""
-    pairs = []
-    for metric, a, b, names, about in wanted:
-        mine, other = (
-            _rows(units[metric], *one).set_index(["seed", "unit"])["value"] for one in (a, b)
-        )
-        if len(mine) == len(other) > 0:
-            pairs.append(Pair(about, difference(mine, other), names, metric == TEXT))
-    return compared(pairs, columns)
-
-
-def comparisons(
-    units: dict[str, pd.DataFrame], config: EncodingsConfig, baseline: str
-) -> pd.DataFrame:
-    """Compare every encoding with `baseline` at each multiple; the verdict names the better one."""
-    wanted = (
-        (metric, (a, times), (baseline, times), (a, baseline), (metric, times, a, baseline))
-        for metric, times, a in product(units, _multiples(config), config.encodings)
-        if a != baseline
-    )
-    return _compared(units, wanted, ["metric", "times_trained_len", "encoding_a", "encoding_b"])
-
-
-def pairs(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
-    """Compare the text losses of PAIRS at the trained length."""
-    wanted = (
-        (TEXT, (a, 1), (b, 1), (a, b), (a, b))
-        for a, b in PAIRS
-        if TEXT in units and {a, b} <= {*config.encodings}
-    )
-    return _compared(units, wanted, ["encoding_a", "encoding_b"])
-
-
-def extrapolation(units: dict[str, pd.DataFrame], config: EncodingsConfig) -> pd.DataFrame:
-    """Compare every encoding at the longest context with itself at the trained length."""
-    longest = _multiples(config)[-1]
-    wanted = (
-        (metric, (name, longest), (name, 1), ("better", "worse"), (metric, longest, name))
-        for metric, name in product(units, config.encodings)
-        if longest > 1
-    )
-    return _compared(units, wanted, ["metric", "times_trained_len", "encoding"])
+    place = ("metric", "times_trained_len")
+    return {
+        "comparisons": table(against_baseline, *place, "encoding_a", "encoding_b"),
+        "extrapolation": table(grown, *place, "encoding"),
+        "pairs": table(published, "encoding_a", "encoding_b"),
+    }
 
 
 def answer(tables: Tables) -> str:
     """Name the best encodings at the longest context, and count differences and statements."""
     labels = tables["cost"].set_index("encoding")["label"]
     defined = tables["quality"][tables["quality"]["status"] == "ok"]
-    best = []
-    text = defined[defined["metric"] == TEXT]
+    tested, reached = (table["times_trained_len"].max() for table in (tables["quality"], defined))
+    longest, best = defined[defined["times_trained_len"] == reached], []
+    text, copying = (longest[longest["metric"] == metric] for metric in (TEXT, COPY))
     if not text.empty:
-        longest = text[text["times_trained_len"] == text["times_trained_len"].max()]
-        row = longest.sort_values("value").iloc[0]
+        row = text.sort_values("value").iloc[0]
         best.append(
-            f"at {row['times_trained_len']}x the trained length {labels[row['encoding']]} has the "
-            f"lowest text loss ({row['value']:.3f} nats per byte)"
+            f"at {reached}x the trained length {labels[row['encoding']]} has the lowest text loss "
+            f"({row['value']:.3f} nats per byte)"
         )
-    copying = defined[defined["metric"] == COPY]
     if not copying.empty:
-        inside = copying[copying["times_trained_len"] == 1]
         # An encoding that did not learn the task says nothing about extrapolation.
+        inside = defined[(defined["metric"] == COPY) & (defined["times_trained_len"] == 1)]
         able = inside[inside["value"] >= LEARNED]["encoding"]
-        longest = copying[copying["times_trained_len"] == copying["times_trained_len"].max()]
-        longest = longest[longest["encoding"].isin(able)]
-        if longest.empty:
+        copying = copying[copying["encoding"].isin(able)]
+        if copying.empty:
             best.append("none learned to copy")
         else:
-            row = longest.sort_values("value").iloc[-1]
+            row = copying.sort_values("value").iloc[-1]
             best.append(
                 f"of {len(able)} that learned to copy {labels[row['encoding']]} copies best "
-                f"({row['value']:.0%} at {row['times_trained_len']}x)"
+                f"({row['value']:.0%} at {reached}x)"
             )
     finding = " and ".join(best)
-    counts = said(tables["comparisons"])
+    if reached < tested:
+        finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
+    against = tables["comparisons"]
+    counts = "There is nothing to compare." if against.empty else said(against)
     if judged := _literature(tables.get("literature")):
         counts = f"{counts[:-1]}; {judged}"
     return f"{finding[0].upper()}{finding[1:]}. {counts}"

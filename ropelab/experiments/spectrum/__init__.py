@@ -1,14 +1,11 @@
 """One frequency or many: what can be represented, and what does a model learn with each?
 
-Two kinds of evidence, in tables of their own. Arithmetic: how much a score can change from one
-token to the next under a scheme of frequencies, against the rounding of scores, and what softmax
-makes of it. Training: the same small model learns once per scheme and seed, and is asked to copy,
-to tell the nearer of two equal cues from the other, and to read, inside and beyond its trained
-length. Bands of frequencies are then taken away from the finished model.
+Two kinds of evidence, in tables of their own. Arithmetic: the change of a score from one token to
+the next under a scheme of frequencies, against the rounding of scores. Training: the same small
+model learns once per scheme and seed, and copies, tells the nearer of two equal cues from the other
+and reads, inside and beyond its trained length. Bands of frequencies are then taken away from it.
 
-What it cannot show: what a large model, or a longer training, does with few frequencies; and
-whether a band that is missed once it is gone could have been done without from the start, except
-where the scheme `without(band=...)` was trained.
+What it cannot show: what a large model, or a longer training, does with few frequencies.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -95,17 +92,12 @@ class SpectrumConfig(ShapedConfig):
         return self
 
     def geometry(self) -> "Geometry":
-        """Return the geometry of unscaled models; schemes change its frequencies."""
         from ropelab.math.frequencies import Geometry
 
         return Geometry(self.head_dim, self.base, self.train_len)
 
     def parsed_schemes(self) -> "dict[str, Scaling]":
-        """Return the schemes by label, each once, in the order given.
-
-        Raises:
-            InputError: one cannot be read, or does not fit the width of a head.
-        """
+        """Return the schemes by label, each once; InputError if one does not fit a head."""
         from ropelab.math.methods import parse_scaling
 
         parsed = [parse_scaling(text) for text in self.schemes]

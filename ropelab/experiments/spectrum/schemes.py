@@ -1,26 +1,30 @@
-"""A model per scheme and seed: its cells, its tables with 95 % intervals, and the answer.
+"""The arithmetic of each scheme, a model per scheme and seed, and the answer.
 
-schemes, representable   arithmetic, in tables of their own
-learned      copying and the nearer of two cues by distance and context, text by context: one row
-             per scheme, band removed and place, over all seeds
-comparisons  every scheme against the first one, place by place
-removed      the first scheme with a band taken away against itself
+schemes         its frequencies and their periods
+representable   change of a score from one token to the next, by kind of vectors and format
+learned         copying and the nearer of two cues by distance and context, text by context: one
+                row per scheme, band removed and place, over all seeds
+comparisons     every scheme against the first one, place by place
+removed         the first scheme with a band taken away against itself
 """
 
-from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from ropelab.experiments.spectrum import SpectrumConfig
-from ropelab.experiments.spectrum.arithmetic import representable, schemes_table
-from ropelab.math.frequencies import Geometry
+from ropelab.math.frequencies import Geometry, wavelengths
+from ropelab.math.numerics.encoding import returns_after
+from ropelab.math.numerics.formats import format_named
+from ropelab.math.numerics.scores import signals
 from ropelab.math.scaling import Scaling, Without
 from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.lm.trained import Training
 from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collected
-from ropelab.models.tasks.modes import Mode, WithMethod
+from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
 from ropelab.runs.cell import Values
@@ -34,37 +38,31 @@ LEARNING_VERSION = 1
 KEPT = "none"
 TEXT, COPY, NEARER = "text loss", "copy accuracy", "most_recent accuracy"
 ROW = ["scheme", "removed", "metric", *PLACE]
+# Of the arithmetic part.
+FORMATS = ("float32", "float16", "bfloat16")
+SEED = 0
 
 
 def cells(config: SpectrumConfig) -> list[Evaluation]:
     """Return every task of every row."""
+    geometry, schemes = config.geometry(), tuple(config.parsed_schemes().values())
+    # The scheme a model is trained with, the band removed from it, and the rest of the scheme.
+    rows = [(scheme, KEPT, scheme) for scheme in schemes]
+    rows += [(schemes[0], band, Without(band=band, inner=schemes[0])) for band in config.bands]
     # Seed by seed, so that interrupted runs have whole seeds.
     return [
         Evaluation(
             subject=training(config, scheme, seed),
             task=task,
-            mode=mode,
+            mode=WithMethod(Scaled(scaling=rest), geometry),
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
             device=config.device,
-            # Of evaluation; `config.dtype` is that of training.
-            dtype="float32",
             model_name=scheme.label,
         )
         for seed in config.seeds
         for task in (beyond_training(config, task) for task in config.tasks)
-        for scheme, removed, mode in _rows(config)
+        for scheme, removed, rest in rows
     ]
-
-
-def _rows(config: SpectrumConfig) -> Iterator[tuple[Scaling, str, Mode]]:
-    """Yield a scheme, the band removed from its model, and the evaluation without that band."""
-    geometry = config.geometry()
-    schemes = tuple(config.parsed_schemes().values())
-    for scheme in schemes:
-        yield scheme, KEPT, WithMethod(Scaled(scaling=scheme), geometry)
-    for band in config.bands:
-        without = Without(band=band, inner=schemes[0])
-        yield schemes[0], band, WithMethod(Scaled(scaling=without), geometry)
 
 
 def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
@@ -88,18 +86,64 @@ def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables."""
+    """Make the tables that the head of this file describes."""
     measured = _measured(collected(cells(config), values))
-    found = {"schemes": schemes_table(config), "representable": representable(config)}
-    found["learned"] = _learned(measured, config)
-    # Every scheme against the first, each as it was trained.
+    places = measured.groupby(ROW, sort=False)
+    learned = pd.DataFrame(
+        [(*place, *over_seeds(group)) for place, group in places],
+        columns=[*ROW, "seeds", "n", "value", *INTERVAL],
+    )
+    # Schemes are compared as they were trained.
     first, *others = config.parsed_schemes()
     kept = measured[measured["removed"] == KEPT]
-    found["comparisons"] = _compared(kept, "scheme", first, others)
+    found = {
+        "schemes": schemes_table(config),
+        "representable": representable(config),
+        "learned": _without_text_distances(learned).assign(train_len_tokens=config.train_len),
+        "comparisons": _compared(kept, "scheme", first, others),
+    }
     if config.bands:
         mine = measured[measured["scheme"] == first]
         found["removed"] = _compared(mine, "removed", KEPT, list(config.bands))
     return found
+
+
+def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
+    """Return a row per scheme: its frequencies, and their periods."""
+    rows = []
+    for label, scheme in config.parsed_schemes().items():
+        inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
+        rotating = inv_freq[inv_freq > 0]
+        periods = wavelengths(rotating)
+        rows.append(
+            {
+                "scheme": label,
+                # Different ones: pairs of one frequency count once.
+                "frequencies": np.unique(rotating).size,
+                "rotating_pairs": rotating.size,
+                "pairs": inv_freq.size,
+                "shortest_period_tokens": periods.min() if rotating.size else None,
+                "longest_period_tokens": periods.max() if rotating.size else None,
+                # The first position whose rotations equal those of position 0 in exact arithmetic.
+                "period_tokens": returns_after(inv_freq.tolist()),
+            }
+        )
+    return pd.DataFrame(rows).astype({"period_tokens": "Int64"})
+
+
+def representable(config: SpectrumConfig) -> pd.DataFrame:
+    """Return a row per scheme, vectors and format: the fields of `Signal`, and its status."""
+    # Those of a trained window, for the width of one head.
+    distances = np.arange(config.train_len, dtype=np.float64)
+    formats = [format_named(name) for name in FORMATS]
+    rows = []
+    for label, scheme in config.parsed_schemes().items():
+        inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
+        rows += [
+            {"scheme": label, **asdict(signal), "status": signal.status}
+            for signal in signals(inv_freq, formats, distances, config.draws, SEED)
+        ]
+    return pd.DataFrame(rows)
 
 
 def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
@@ -117,30 +161,20 @@ def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
     return pd.concat([table[columns] for table in found], ignore_index=True)
 
 
-def _learned(measured: pd.DataFrame, config: SpectrumConfig) -> pd.DataFrame:
-    """Return a row for every value of ROW, its interval over seeds and units."""
-    rows = [(*place, *over_seeds(group)) for place, group in measured.groupby(ROW, sort=False)]
-    table = pd.DataFrame(rows, columns=[*ROW, "seeds", "n", "value", *INTERVAL])
-    return _without_text_distances(table).assign(train_len_tokens=config.train_len)
-
-
 def _compared(
     measured: pd.DataFrame, column: str, reference: str, others: list[str]
 ) -> pd.DataFrame:
     """Compare every other value of a column with `reference`, at each place of each metric."""
-
-    def pairs() -> Iterator[Pair]:
-        for place, group in measured.groupby(["metric", *PLACE], sort=False):
-            indexed = group.set_index(["seed", "unit"])
-            values = {
-                name: indexed.loc[indexed[column] == name, "value"] for name in (*others, reference)
-            }
-            for other in others:
-                mean = difference(values[other], values[reference])
-                yield Pair((other, reference, *place), mean, (other, reference), place[0] == TEXT)
-
+    pairs = []
+    for place, group in measured.groupby(["metric", *PLACE], sort=False):
+        values = dict(list(group.set_index(["seed", "unit"]).groupby(column)["value"]))
+        for other in others:
+            mean = difference(values[other], values[reference])
+            pairs.append(
+                Pair((other, reference, *place), mean, (other, reference), place[0] == TEXT)
+            )
     names = [f"{column}_a", f"{column}_b"]
-    return _without_text_distances(compared(pairs(), [*names, "metric", *PLACE]))
+    return _without_text_distances(compared(pairs, [*names, "metric", *PLACE]))
 
 
 def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
@@ -151,10 +185,11 @@ def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
 
 def answer(tables: Tables) -> str:
     """Say how much one token changes a score, and with how many frequencies models copy."""
-    signals, learned = tables["representable"], tables["learned"]
-    sentences = []
-    random = signals[(signals["vectors"] == "random") & (signals["format"] == "float32")]
-    random = random[random["score_step"] > 0]  # without rotations nothing changes
+    learned, sentences = tables["learned"], []
+    # Without rotations nothing changes.
+    random = tables["representable"].query(
+        "vectors == 'random' and format == 'float32' and score_step > 0"
+    )
     if not random.empty:
         weakest = random.sort_values("score_step").iloc[0]["scheme"]
         moved = [
@@ -167,8 +202,9 @@ def answer(tables: Tables) -> str:
             f"Arithmetic: one token on, a score of random vectors changes by {' and '.join(moved)}."
         )
     trained = said(tables["comparisons"])
-    copying = learned[(learned["metric"] == COPY) & (learned["removed"] == KEPT)]
-    copying = copying[copying["context_tokens"] == copying["train_len_tokens"]]
+    copying = learned.query(
+        "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
+    )
     if not copying.empty:
         mean = copying.groupby("scheme")["value"].mean().reset_index().merge(tables["schemes"])
         best = mean.sort_values("value", ascending=False).drop_duplicates("frequencies")

@@ -163,8 +163,10 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
             ha=side,
             color=shapes.FAINT,
         )
-    last = pd.Series(values[:, -1], labels).dropna()
+    # The farthest place at which an encoding is defined; one with a table ends with it.
+    farthest = int(np.flatnonzero(np.isfinite(values).any(axis=0))[-1])
+    last = pd.Series(values[:, farthest], labels).dropna()
     found = f"{last.idxmax()} copies best: {last.max():.2f}"
-    ax.set_title(f"From {distances[-1]} tokens back {found}", pad=22)
+    ax.set_title(f"From {distances[farthest]} tokens back {found}", pad=22)
     ax.set_xlabel("distance of the copied segment (tokens); –: not defined there")
     return figure
