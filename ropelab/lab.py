@@ -18,6 +18,7 @@ from ropelab.runs.cell import (
     Context,
     Needs,
     Progress,
+    Stored,
     Values,
     estimate_of,
     name_of,
@@ -31,7 +32,6 @@ from ropelab.runs.errors import InputError, RopelabError, naming
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.folders import Waiting, locked, say_nothing
 from ropelab.runs.machine import about_dtype
-from ropelab.runs.manifest import read_manifest
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError, Tables, as_stored, sha256_of
 
@@ -104,7 +104,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Work:
-    """The cells of a run by name, starts before what starts from them; and those to be computed."""
+    """The cells of runs by name, starts before what starts from them; and those to be computed."""
 
     cells: Mapping[str, Cell]
     left: Mapping[str, Cell]
@@ -113,6 +113,16 @@ class Work:
     def estimate(self) -> Estimate:
         """The cost of what is to be computed."""
         return estimate_of(self.left.values())
+
+
+def united(works: Iterable[Work]) -> Work:
+    """Return the work of several runs, in which each cell is once."""
+    cells: dict[str, Cell] = {}
+    left: dict[str, Cell] = {}
+    for work in works:
+        cells |= work.cells
+        left |= work.left
+    return Work(cells, left)
 
 
 @dataclass(frozen=True)
@@ -126,8 +136,7 @@ class Lab:
         figures: draw figures where there are none yet.
         waiting: called with a folder when another process holds it.
         notice: called with a sentence that the user should see before a long computation.
-        engine: computes the cells.
-        workers: how many processes compute them, for estimates; None: as many as fit.
+        workers: how many processes the engine has, for estimates; None: as many as fit.
         limits: refuse work that takes more than a day, or more memory than is free.
     """
 
@@ -145,11 +154,7 @@ class Lab:
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
     ) -> Plan:
-        """Return a validated plan.
-
-        Raises:
-            InputError: the experiment or a value does not exist.
-        """
+        """Return a validated plan; InputError where the experiment or a value does not exist."""
         experiment = experiments.load(name)
         config = build(experiment.config, values, called)
         experiment.check(config)
@@ -162,43 +167,40 @@ class Lab:
     def run_all(self, plans: Sequence[Plan]) -> Iterator[tuple[int, Run]]:
         """Make runs side by side, and yield the number of a plan and its run when it is finished.
 
-        Runs that read the results of others, and repeated ones, follow when those are there.
-
         Raises:
             InputError: a run cannot be made, or only beyond the limits; nothing was computed.
             RopelabError: a run failed; the others are finished.
         """
-        failures: list[RopelabError] = []
-        first: dict[Plan, int] = {}
-        later: list[int] = []
+        numbers: dict[Plan, list[int]] = {}
         for number, plan in enumerate(plans):
-            if plan in first or plan.config.reads() or plan.config.requires():
-                later.append(number)
-            else:
-                first[plan] = number
-        yield from self._side_by_side({n: plan for plan, n in first.items()}, failures)
-        for number in later:
-            # In memory no other run could read them.
-            required = plans[number].config.requires() if self.results else ()
-            needed = dict(enumerate(self.prepare(*wanted) for wanted in required))
-            for _ in self._side_by_side(needed, failures):
-                pass
-            yield from self._side_by_side({number: plans[number]}, failures)
+            numbers.setdefault(plan, []).append(number)
+        # In memory no other run could read what is required.
+        required = [r for plan in numbers for r in plan.config.requires() if self.results]
+        for name, values in required:
+            numbers.setdefault(self.prepare(name, values), [])
+        # Runs that read the results of others follow them, one after another.
+        readers = [plan for plan in numbers if plan.config.reads()]
+        independent = [plan for plan in numbers if plan not in readers]
+        failures: list[Exception] = []
+        for group in (independent, *([plan] for plan in readers)):
+            for plan, run in self._side_by_side(group, failures):
+                for number in numbers[plan]:
+                    yield number, run
+                    run = replace(run, reused=True)
         if failures:
             raise failures[0]
 
     def work(self, plan: Plan, context: Context) -> Work:
-        """Return the cells of a run, and what is left of them; nothing is computed."""
+        """Return the cells of a run, and those that are left to compute."""
         cells = with_starts(plan.experiment.cells(plan.config))
         left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
-        """Return True if a run is there and will be used; nothing is written."""
+        """Return True if a run is there and will be used."""
         if self.results is None or self.force:
             return False
-        identity = self._identity(plan)
-        return store.is_there(identity.folder(self.results), identity)
+        return self._folder(plan, self.results).is_finished()
 
     def announce(self, cells: Sequence[Cell]) -> None:
         """Say the cost of computing cells if it takes more than a minute.
@@ -221,58 +223,21 @@ class Lab:
         return Context(self.progress, cells, self.limits)
 
     def _side_by_side(
-        self, plans: Mapping[int, Plan], failures: list[RopelabError]
-    ) -> Iterator[tuple[int, Run]]:
-        """Make runs that read no other one; errors of runs that fail are added to `failures`."""
+        self, plans: Sequence[Plan], failures: list[Exception]
+    ) -> Iterator[tuple[Plan, Run]]:
+        """Make runs that do not read each other; errors of runs that fail go to `failures`."""
         context, start = self.context(), datetime.now(UTC)
-        reused: dict[int, Run] = {}
-        works: dict[int, Work] = {}
-        for number, plan in plans.items():
+        found: dict[Plan, Run] = {}
+        works: dict[Plan, Work] = {}
+        for plan in plans:
             with naming(plan.label.origin):
                 if run := self._found(plan):
-                    reused[number] = run
+                    found[plan] = run
                     continue
-                works[number] = self.work(plan, context)
-        left = {name: cell for work in works.values() for name, cell in work.left.items()}
-        self._announce_all({plans[number]: work for number, work in works.items()}, left)
-        if works and self.results is not None:
-            store.check_writable(self.results)
-        yield from reused.items()
-
-        waiting = {number: set(work.left) for number, work in works.items()}
-        errors: dict[int, list[Exception]] = {number: [] for number in works}
-
-        def made(numbers: Iterable[int]) -> Iterator[tuple[int, Run]]:
-            for number in numbers:
-                try:
-                    with naming(plans[number].label.origin):
-                        run = self._make(plans[number], works[number], context, start)
-                except RopelabError as error:
-                    failures.append(error)
-                else:
-                    yield number, run
-
-        yield from made(number for number, missing in waiting.items() if not missing)
-        with closing(self.engine.compute(list(left.values()), context)) as finished:
-            for cell, error in finished:
-                name = name_of(cell)
-                concerned = [number for number, missing in waiting.items() if name in missing]
-                for number in concerned:
-                    waiting[number].remove(name)
-                    # What starts from a cell that failed ends with the same error.
-                    if error and error not in errors[number]:
-                        errors[number].append(error)
-                yield from made(n for n in concerned if not (waiting[n] or errors[n]))
-        for number, raised in errors.items():
-            if raised:
-                failures.append(_one_error(raised, plans[number].label.origin))
-
-    def _announce_all(self, works: Mapping[Plan, Work], left: Mapping[str, Cell]) -> None:
-        """Say the cost of all runs together; refuse where a run, or all of them, cost too much."""
-        for plan, work in works.items():
-            with naming(plan.label.origin):
-                replace(self, notice=None).announce(list(work.left.values()))
-        self.announce(list(left.values()))
+                works[plan] = self.work(plan, context)
+                replace(self, notice=None).announce(list(works[plan].left.values()))
+        left = list(united(works.values()).left.values())
+        self.announce(left)
         if self.notice:
             # So that a slow machine is no surprise.
             configs = [plan.config.model_dump() for plan in works]
@@ -280,100 +245,130 @@ class Lab:
                 {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
             ):
                 self.notice(about_dtype(dtype, device))
+        if works and self.results is not None:
+            store.check_writable(self.results)
+        yield from found.items()
+        with closing(self.engine.compute(left, context)) as finished:
+            for plan, errors in _completed(works, finished):
+                try:
+                    with naming(plan.label.origin):
+                        if errors:
+                            raise _one_error(errors)
+                        run = self._make(plan, works[plan], context, start)
+                except RopelabError as error:
+                    failures.append(error)
+                else:
+                    yield plan, run
 
     def _found(self, plan: Plan) -> Run | None:
         """Return the finished run of a plan, its figures drawn; None where it is to be made."""
         if self.results is None or self.force:
             return None
-        identity = self._identity(plan)
-        folder = identity.folder(self.results)
         try:
-            run = self._stored(plan, identity, folder)
+            run = _stored(plan, self._folder(plan, self.results))
         except DamagedError as error:
             say(f"{error}: the run is made again")
             return None
-        if run is None or not self._to_draw(folder):
-            return run
-        try:
-            store.check_writable(self.results)
-        except InputError as error:
-            if self.redraw:
-                raise
-            say(f"figures are not drawn: {error}")
-            return run
-        with locked(folder, self.waiting):
-            store.add_figures(folder, run.pictures())
+        if run is None or run.folder is None:
+            return None
+        if self.redraw or (self.figures and not store.has_whole_figures(run.folder)):
+            try:
+                store.check_writable(self.results)
+            except InputError as error:
+                if self.redraw:
+                    raise
+                say(f"figures are not drawn: {error}")
+                return run
+            with locked(run.folder, self.waiting):
+                store.add_figures(run.folder, run.pictures())
         return run
 
-    def _stored(self, plan: Plan, identity: store.Identity, folder: Path) -> Run | None:
-        # None where there is none; a DamagedError where it was changed.
-        found = store.find(folder, identity)
-        if found is None:
-            return None
-        answer = plan.experiment.answer(found[1])
-        return Run(plan.experiment, identity.config, found[1], answer, folder, reused=True)
-
-    def _to_draw(self, folder: Path) -> bool:
-        """Return True if a stored run lacks figures that are wanted, or has damaged ones."""
-        manifest = read_manifest(folder)
-        if manifest is None or self.redraw:
-            return self.redraw
-        drawn = manifest["figures"] is not None and store.has_whole_figures(folder, manifest)
-        return self.figures and not drawn
-
-    def _identity(self, plan: Plan) -> store.Identity:
-        assert self.results is not None
-        config, experiment = plan.config, plan.experiment
-        stored = {
-            folder.relative_to(self.results).as_posix(): sha256_of(folder / "manifest.json")
-            for folder, _, _ in store.undamaged(self.results, config.reads())
+    def _folder(self, plan: Plan, results: Path) -> store.RunFolder:
+        experiment, config = plan.experiment, plan.config
+        read = [Path(run.path) for name in config.reads() for run in self._stored_runs(name)]
+        hashes = {
+            folder.relative_to(results).as_posix(): sha256_of(folder / store.RUN.file)
+            for folder in read
         }
-        inputs = {**config.inputs(), **stored}
-        return store.Identity(experiment.name, experiment.version, config, inputs, plan.label)
+        inputs = {**config.inputs(), **hashes}
+        return store.RunFolder(
+            results, experiment.name, experiment.version, config, inputs, plan.label
+        )
+
+    def _stored_runs(self, name: str) -> list[Stored]:
+        if self.results is None:
+            return []
+        return store.stored_runs(self.results, name, experiments.load(name).version)
 
     def _make(self, plan: Plan, work: Work, context: Context, start: datetime) -> Run:
         """Make the tables of a run whose cells are finished, and store them."""
         experiment, config = plan.experiment, plan.config
+        values = Values(context, self._stored_runs)
         if self.results is None:
             # The same values, and so the same answer, as if it had been stored and read back.
-            read = as_stored(_tables(plan, Values(context)))
-            return Run(experiment, config, read, experiment.answer(read))
-        identity = self._identity(plan)
-        folder = identity.folder(self.results)
-        with locked(folder, self.waiting):
+            tables = as_stored(_tables(plan, values))
+            return Run(experiment, config, tables, experiment.answer(tables))
+        place = self._folder(plan, self.results)
+        with locked(place.path, self.waiting):
             # Another process may have made it meanwhile.
             with suppress(DamagedError):
-                if not self.force and (run := self._stored(plan, identity, folder)):
-                    return run
-            results = self.results
-            values = Values(
-                context,
-                lambda name: store.stored_runs(results, name, experiments.load(name).version),
-            )
-            tables = _tables(plan, values)
-            run = Run(experiment, config, tables, experiment.answer(tables))
+                if not self.force and (found := _stored(plan, place)):
+                    return found
+            made = _tables(plan, values)
+            run = Run(experiment, config, made, experiment.answer(made), place.path)
             times = experiment.times(config, values)
-            counts = {"computed": len(work.left), "reused": len(work.cells) - len(work.left)}
-            optional = {
-                "title": plan.label.title,
-                "measurements": counts if work.cells else {},
-                "times": {name: store.to_records(table) for name, table in times.items()},
-            }
             about = {
+                "title": plan.label.title,
                 "question": config.asks(experiment.question),
                 "cannot_show": experiment.cannot_show,
                 "answer": run.answer,
                 "summary": store.to_records(run.summary()),
-                "command": store.command_of(identity),
+                "command": place.command,
                 "start": start.isoformat(timespec="seconds"),
                 "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
-                **{name: entry for name, entry in optional.items() if entry},
+                "measurements": {
+                    "computed": len(work.left),
+                    "reused": len(work.cells) - len(work.left),
+                },
+                "times": {name: store.to_records(table) for name, table in times.items()},
             }
-            store.save(folder, identity, tables, run.pictures() if self.figures else None, about)
-            made = self._stored(plan, identity, folder)
-        if made is None:
-            raise DamagedError(f"what was just written to {folder} cannot be read back")
-        return replace(made, reused=False)
+            pictures = run.pictures() if self.figures else None
+            tables = place.save(made, pictures, about)
+        return replace(run, tables=tables, answer=experiment.answer(tables))
+
+
+def _completed(
+    works: Mapping[Plan, Work], finished: Iterable[tuple[Cell, Exception | None]]
+) -> Iterator[tuple[Plan, list[Exception]]]:
+    """Yield each plan, and the errors of its cells, when the last of them is finished."""
+    missing = {plan: set(work.left) for plan, work in works.items()}
+    errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
+    yield from ((plan, []) for plan in works if not missing[plan])
+    for cell, error in finished:
+        name = name_of(cell)
+        for plan in [plan for plan in works if name in missing[plan]]:
+            missing[plan].remove(name)
+            # What starts from a cell that failed ends with the same error.
+            if error and error not in errors[plan]:
+                errors[plan].append(error)
+            if not missing[plan]:
+                yield plan, errors[plan]
+
+
+def _one_error(errors: Sequence[Exception]) -> Exception:
+    """Make one error of those of all cells of a run; one that is a bug stays unchanged."""
+    first = next((error for error in errors if not isinstance(error, RopelabError)), errors[0])
+    if len(errors) == 1 or not isinstance(first, RopelabError):
+        return first
+    return type(first)(f"{first} (and {len(errors) - 1} more failed)")
+
+
+def _stored(plan: Plan, place: store.RunFolder) -> Run | None:
+    """Return a stored run; DamagedError where it was changed."""
+    if (found := place.find()) is None:
+        return None
+    answer = plan.experiment.answer(found[1])
+    return Run(plan.experiment, plan.config, found[1], answer, place.path, reused=True)
 
 
 def _tables(plan: Plan, values: Values) -> Tables:
@@ -386,15 +381,6 @@ def _tables(plan: Plan, values: Values) -> Tables:
         config = plan.config.model_dump(mode="json")
         tables["literature"] = judged(plan.experiment.name, config, tables)
     return tables
-
-
-def _one_error(errors: Sequence[Exception], origin: str) -> RopelabError:
-    """Make one error of those of all cells that failed; one that is a bug is raised unchanged."""
-    first = next((error for error in errors if not isinstance(error, RopelabError)), errors[0])
-    if not isinstance(first, RopelabError):
-        raise first
-    more = f" (and {len(errors) - 1} more failed)" if len(errors) > 1 else ""
-    return type(first)(f"{f'{origin}: ' if origin else ''}{first}{more}")
 
 
 def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:

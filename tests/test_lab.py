@@ -19,7 +19,7 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.manifest import read_manifest, write_manifest
+from ropelab.runs.store import read_manifest
 from tests.toy import Toy, ToyConfig, plan, toy
 
 
@@ -219,9 +219,9 @@ def test_names_in_a_manifest_stay_inside_its_folder(lab):
     folder = lab.run(plan()).folder
     manifest = json.loads((folder / "manifest.json").read_text())
     for changes in ({"figures": ["../x.png"]}, {"tables": {"../x": manifest["tables"]["toy"]}}):
-        write_manifest(folder, {**manifest, **changes})
+        store.RUN.describe(folder / "manifest.json", {**manifest, **changes})
         assert read_manifest(folder) is None
-    write_manifest(folder, manifest)
+    store.RUN.describe(folder / "manifest.json", manifest)
     assert read_manifest(folder) == manifest
 
 
@@ -258,8 +258,8 @@ def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
 
 def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
     text = f"x'; touch {tmp_path}/pasted; echo 'y $(touch {tmp_path}/pasted)"
-    identity = store.Identity("toy", 1, NamedConfig(name=text), {}, Label())
-    command = store.command_of(identity).replace("ropelab", "printf '%s\n'", 1)
+    place = store.RunFolder(tmp_path, "toy", 1, NamedConfig(name=text), {}, Label())
+    command = place.command.replace("ropelab", "printf '%s\n'", 1)
     told = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert told.stdout.splitlines() == ["toy", "--name", text]
     assert not (tmp_path / "pasted").exists()

@@ -1,12 +1,28 @@
 """Tables on disk read back as they were."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import TypeAdapter
 
-from ropelab.runs.tables import DamagedError, read_tables, unit_of, write_tables
+from ropelab.runs.tables import DamagedError, Format, unit_of
+
+FORMAT = Format("about.json", "tables", TypeAdapter(dict[str, Any]))
+
+
+def write(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Write a folder with one table, and return that as read back."""
+    return FORMAT.write(folder, {"t": table}, {})["t"]
+
+
+def read(folder: Path) -> pd.DataFrame:
+    about = FORMAT.description(folder)
+    assert about is not None
+    return FORMAT.tables(folder, about)["t"]
 
 
 def test_floats_read_back_bit_for_bit(tmp_path):
@@ -14,8 +30,8 @@ def test_floats_read_back_bit_for_bit(tmp_path):
         -300, 300
     )
     table = pd.DataFrame({"x": [*values, math.inf, -math.inf, 5e-324, 0.1 + 0.2]})
-    back = read_tables(tmp_path, write_tables({"t": table}, tmp_path))["t"]
-    pd.testing.assert_frame_equal(back, table, check_exact=True)
+    pd.testing.assert_frame_equal(write(tmp_path, table), table, check_exact=True)
+    pd.testing.assert_frame_equal(read(tmp_path), table, check_exact=True)
 
 
 def test_text_numbers_and_missing_values_keep_their_meaning(tmp_path):
@@ -27,40 +43,51 @@ def test_text_numbers_and_missing_values_keep_their_meaning(tmp_path):
             "flag": [True, False, True, False],
         }
     )
-    back = read_tables(tmp_path, write_tables({"t": table}, tmp_path))["t"]
+    back = write(tmp_path, table)
     pd.testing.assert_frame_equal(back, table, check_exact=True, check_dtype=False)
     assert back["tokens"].dtype == np.int64
     assert back["flag"].dtype == bool
 
 
 def test_the_same_table_is_the_same_bytes(tmp_path):
-    table = pd.DataFrame({"x": np.linspace(0, 1, 7)})
-    hashes = write_tables({"t": table}, tmp_path / "a")
-    assert write_tables(read_tables(tmp_path / "a", hashes), tmp_path / "b") == hashes
-    assert (tmp_path / "a/t.csv").read_bytes() == (tmp_path / "b/t.csv").read_bytes()
+    back = write(tmp_path / "a", pd.DataFrame({"x": np.linspace(0, 1, 7)}))
+    write(tmp_path / "b", back)
+    for name in ("about.json", "tables/t.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_an_empty_table_keeps_its_columns_and_one_without_columns_is_no_table(tmp_path):
-    table = pd.DataFrame({"x": [], "status": []})
-    back = read_tables(tmp_path, write_tables({"t": table}, tmp_path))["t"]
+    back = write(tmp_path, pd.DataFrame({"x": [], "status": []}))
     assert list(back.columns) == ["x", "status"]
     with pytest.raises(DamagedError, match="is no table"):
-        read_tables(tmp_path, write_tables({"t": pd.DataFrame()}, tmp_path))
+        write(tmp_path, pd.DataFrame())
 
 
-@pytest.mark.parametrize("damage", ["a digit", "a cut", "empty", "gone", "a folder"])
-def test_what_was_not_written_is_not_read(tmp_path, damage):
-    hashes = write_tables({"t": pd.DataFrame({"x": [1.25, 2.5]})}, tmp_path)
-    path = tmp_path / "t.csv"
+@pytest.mark.parametrize("file", ["tables/t.csv", "about.json"])
+@pytest.mark.parametrize("damage", ["a digit", "a cut", "empty", "a folder", "gone"])
+def test_what_was_not_written_is_not_read(tmp_path, file, damage):
+    write(tmp_path, pd.DataFrame({"x": [1.25, 2.5]}))
+    path = tmp_path / file
     content = path.read_bytes()
     path.unlink()
     if damage == "a folder":
         path.mkdir()
     elif damage != "gone":
-        changed = {"a digit": content.replace(b"1", b"2"), "a cut": content[:-2], "empty": b""}
+        changed = {"a digit": content.replace(b"1", b"2"), "a cut": content[:-3], "empty": b""}
         path.write_bytes(changed[damage])
-    with pytest.raises(DamagedError, match=r"t\.csv"):
-        read_tables(tmp_path, hashes)
+    if (file, damage) == ("about.json", "gone"):
+        assert FORMAT.description(tmp_path) is None
+        return
+    with pytest.raises(DamagedError, match=path.name):
+        read(tmp_path)
+
+
+def test_an_entry_may_be_the_hash_alone_as_in_older_cells(tmp_path):
+    write(tmp_path, pd.DataFrame({"x": [1.25]}))
+    about = FORMAT.description(tmp_path)
+    assert about is not None
+    alone = {"tables": {"t": about["tables"]["t"]["sha256"]}}
+    assert FORMAT.tables(tmp_path, alone)["t"]["x"].tolist() == [1.25]
 
 
 @pytest.mark.parametrize(

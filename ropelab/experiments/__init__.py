@@ -86,24 +86,13 @@ class Experiment:
 
 
 def load(name: str) -> Experiment:
-    """Return the experiment of that name, without its heavy parts.
-
-    Raises:
-        InputError: there is none; the message names the nearest.
-    """
+    """Return an experiment without its heavy parts; InputError names the nearest."""
     if name not in NAMES:
         raise unknown_name("experiment", name, NAMES)
     found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
     face = import_module(f"ropelab.{found}")
-    return Experiment(
-        name,
-        face.QUESTION,
-        face.CANNOT_SHOW,
-        face.VERSION,
-        face.CONFIG,
-        face.BODY,
-        face.ORDER,
-    )
+    about = (face.QUESTION, face.CANNOT_SHOW, face.VERSION, face.CONFIG, face.BODY, face.ORDER)
+    return Experiment(name, *about)
 
 
 def every() -> list[Experiment]:

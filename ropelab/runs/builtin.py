@@ -1,6 +1,7 @@
 """The configs that come with ropelab: in `configs/` of a checkout, in the package of a wheel."""
 
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
 
@@ -38,10 +39,7 @@ def lines() -> Iterator[str]:
 
 
 def _about(file: Path) -> str:
-    """Return the comment at the head of a config, shortened to a line."""
-    lines: list[str] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("# "))
-    return shorten(" ".join(lines), 90, placeholder=" ...")
+    # The comment at the head of a config, shortened to a line.
+    lines = file.read_text(encoding="utf-8").splitlines()
+    comment = takewhile(lambda line: line.startswith("#"), lines)
+    return shorten(" ".join(line.lstrip("# ") for line in comment), 90, placeholder=" ...")

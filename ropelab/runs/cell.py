@@ -1,7 +1,7 @@
 """Cells: the independent pieces of a run, and the values that its tables are made from.
 
-A run is a value. The cells of a config follow from the config alone, so listing them, estimating,
-sharing, sharding and resuming are one mechanism each; tables are made when all cells are there.
+The cells of a config follow from the config alone, so listing, estimating, sharing, sharding and
+resuming are one mechanism each; tables are made when all cells are there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +16,6 @@ from ropelab.runs.cells import CellName, Cells, Named
 from ropelab.runs.estimate import Estimate
 from ropelab.runs.folders import fingerprint
 from ropelab.runs.machine import RATES, rate
-
-Tables = dict[str, pd.DataFrame]
 
 
 class Advance(Protocol):
@@ -68,7 +66,6 @@ class Needs:
         seconds: of everything else, on one core of the machine whose rates are known.
         memory_bytes: at its peak, the libraries included.
         dtype: the number format of those products; empty where torch is not used.
-        gpu: whether it is computed on a GPU.
         alone: computed by the process that asked, on all of its threads, with nothing beside it:
             a clock is read, or a model is loaded once for many cells.
         folders: those of other cells that are read, or left behind for others.
@@ -109,7 +106,7 @@ class Cell(Named, Protocol):
 
     @property
     def title(self) -> str:
-        """A short description for people, shown while it is computed."""
+        """A short description, shown while it is computed."""
         ...
 
     @property
@@ -133,7 +130,7 @@ class Stored:
 
     experiment: str
     config: dict[str, Any]
-    tables: Tables
+    tables: dict[str, pd.DataFrame]
     path: str
 
 
@@ -149,14 +146,9 @@ class Context:
     cells: Cells = field(default_factory=Cells)
     limits: bool = True
 
-    def compute(self, cell: Cell) -> Tables:
+    def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
         return self.cells.tables(cell, partial(cell.tables, self))
-
-
-def no_runs(experiment: str) -> list[Stored]:
-    """Find no stored run, as without a results folder."""
-    return []
 
 
 @dataclass(frozen=True)
@@ -164,33 +156,28 @@ class Values:
     """The tables of finished cells: `values[cell]["loss"]`; and stored runs, for the ledger."""
 
     context: Context = field(default_factory=Context)
-    stored: Callable[[str], list[Stored]] = no_runs
+    stored: Callable[[str], list[Stored]] = lambda experiment: []
 
-    def __getitem__(self, cell: Cell) -> Tables:
+    def __getitem__(self, cell: Cell) -> dict[str, pd.DataFrame]:
         return self.context.compute(cell)
 
 
 def name_of(cell: Cell) -> str:
-    """Return the hash that tells a cell from all others."""
+    """Return the hash that distinguishes a cell from all others."""
     return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
 
 
 def estimate_of(cells: Iterable[Cell]) -> Estimate:
-    """Add up what cells take."""
+    """Add up the cost of cells."""
     return sum((cell.needs.estimate() for cell in cells), Estimate())
 
 
 def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
-    """Return cells and all they start from, each once, by name; starts come before.
-
-    >>> list(with_starts([]))
-    []
-    """
+    """Return cells and all they start from, each once, by name; starts come before."""
     found: dict[str, Cell] = {}
 
     def add(cell: Cell) -> None:
-        name = name_of(cell)
-        if name not in found:
+        if (name := name_of(cell)) not in found:
             for start in cell.starts:
                 add(start)
             found[name] = cell
@@ -220,7 +207,7 @@ class Computation:
 
     @property
     def key(self) -> Mapping[str, Any]:
-        """The inputs, and the keys of the cells it starts from."""
+        """The inputs, and the names of the cells it starts from."""
         starts = {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
         return {**self.inputs, **starts}
 

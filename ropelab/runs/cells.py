@@ -1,10 +1,9 @@
 """Finished cells on disk, each in a folder named by the hash of all that its values depend on.
 
 An interrupted run keeps the cells it finished, and a changed config repeats only those that
-changed. A cell carries the hash of every table; one that was changed is computed again.
+changed. One whose files were changed is computed again.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
+from pydantic import TypeAdapter
 
-from ropelab.runs.files import read_regular
 from ropelab.runs.folders import (
     Waiting,
     fingerprint,
@@ -28,11 +27,7 @@ from ropelab.runs.folders import (
     say_nothing,
 )
 from ropelab.runs.notices import say
-from ropelab.runs.tables import DamagedError, read_tables, write_tables
-
-# Kind, version and key of a cell, which name its folder, and the hashes of its tables.
-FILE = "cell.json"
-LARGEST = 2**24  # bytes of this file
+from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 
 
 class Named(Protocol):
@@ -64,6 +59,17 @@ class CellName:
 
 
 @dataclass(frozen=True)
+class Description(CellName):
+    """The content of a cell.json."""
+
+    again: str
+    tables: Entries
+
+
+CELL = Format("cell.json", ".", TypeAdapter(Description))
+
+
+@dataclass(frozen=True)
 class Parcel:
     """The folder of a cell on its way to another machine: the content of its files by name."""
 
@@ -90,9 +96,7 @@ class Cells:
         self.again = again
         self._waiting = waiting
 
-    def tables(
-        self, name: Named, make: Callable[[], Mapping[str, pd.DataFrame]]
-    ) -> dict[str, pd.DataFrame]:
+    def tables(self, name: Named, make: Callable[[], Tables]) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell: read back if it was finished before, made otherwise.
 
         Fresh tables are read back from disk too, so that both ways give the same values.
@@ -104,13 +108,10 @@ class Cells:
             except DamagedError as error:
                 say(f"{error}: computed again")
                 found = None
-            if found is not None:
-                return found
-            made = make()
-            with replaced(folder) as fresh:
-                hashes = write_tables(made, fresh)
-                found = read_tables(fresh, hashes)
-                self._describe(fresh, name, hashes)
+            if found is None:
+                made = make()
+                with replaced(folder) as fresh:
+                    found = CELL.write(fresh, made, self._about(name))
         return found
 
     def finished(self, name: Named) -> bool:
@@ -128,10 +129,11 @@ class Cells:
         """
         folder = self._folder(name)
         with locked(folder, self._waiting):
-            if not self._is_current(_description(folder)):
-                remove(folder if self.again or not folder.is_dir() else folder / FILE)
+            if not self._may_be_used(folder):
+                remove(folder if self.again or not folder.is_dir() else folder / CELL.file)
                 folder.mkdir(parents=True, exist_ok=True)
-                self._describe(folder, name, {})
+                with replaced_file(folder / CELL.file) as fresh:
+                    CELL.describe(fresh, {**self._about(name), "tables": {}})
             for leftover in folder.glob(".*.new"):
                 remove(leftover)
             yield folder
@@ -140,7 +142,7 @@ class Cells:
         """Return the folder of a cell; None if there is none that may be used."""
         folder = self._folder(name)
         with locked(folder, self._waiting):
-            if not self._is_current(_description(folder)):
+            if not self._may_be_used(folder):
                 return None
             files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
             content = {path.name: path.read_bytes() for path in files if path.is_file()}
@@ -156,46 +158,31 @@ class Cells:
     def _folder(self, name: Named) -> Path:
         return self.root / name.kind / fingerprint({"version": name.version, **name.key})
 
-    def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
-        """Return the tables of a finished cell that may be used, None where there is none.
+    def _about(self, name: Named) -> dict[str, Any]:
+        return {"kind": name.kind, "version": name.version, "key": name.key, "again": self.again}
+
+    def _description(self, folder: Path) -> dict[str, Any] | None:
+        """Return the description of a cell that may be used, None where there is none.
+
+        Any may, unless this run makes all of them anew.
 
         Raises:
-            DamagedError: there is one, but not as it was written.
+            DamagedError: it is not the one that was written for this folder.
         """
         if not os.path.lexists(folder):
             return None
-        description = _description(folder)
-        if description is None:
-            raise DamagedError(f"{folder / FILE} is not what was written")
-        current = self._is_current(description)
-        return read_tables(folder, description["tables"]) if current else None
+        about = CELL.description(folder)
+        name = about and (about["kind"], fingerprint({"version": about["version"], **about["key"]}))
+        if about is None or name != (folder.parent.name, folder.name):
+            raise DamagedError(f"{folder / CELL.file} is not what was written")
+        return None if self.again and about["again"] != self.again else about
 
-    def _is_current(self, description: Mapping[str, Any] | None) -> bool:
-        """Return True if a cell may be used: any may, unless this run makes all of them anew."""
-        if description is None:
+    def _may_be_used(self, folder: Path) -> bool:
+        try:
+            return self._description(folder) is not None
+        except DamagedError:
             return False
-        return not self.again or description["again"] == self.again
 
-    def _describe(self, folder: Path, name: Named, hashes: Mapping[str, str]) -> None:
-        about = {
-            "kind": name.kind,
-            "version": name.version,
-            "key": name.key,
-            "again": self.again,
-            "tables": hashes,
-        }
-        text = json.dumps(about, indent=2, sort_keys=True)
-        with replaced_file(folder / FILE) as fresh:
-            fresh.write_text(text + "\n", encoding="utf-8")
-
-
-def _description(folder: Path) -> dict[str, Any] | None:
-    """Return the content of a cell's file, None if it was not written for this folder."""
-    try:
-        about = json.loads(read_regular(folder / FILE, LARGEST))
-        name = fingerprint({"version": about["version"], **about["key"]})
-        hashed = all(isinstance(code, str) for code in about["tables"].values())
-        ours = hashed and (about["kind"], name) == (folder.parent.name, folder.name)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    return about if ours and isinstance(about.get("again"), str) else None
+    def _read(self, folder: Path) -> dict[str, pd.DataFrame] | None:
+        about = self._description(folder)
+        return None if about is None else CELL.tables(folder, about)

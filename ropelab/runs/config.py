@@ -56,7 +56,7 @@ def read_number(value: object) -> object:
 
 
 def split_list(text: str) -> list[str]:
-    """Split at the commas that stand outside brackets, and drop empty parts.
+    """Split at the commas outside brackets, and drop empty parts.
 
     >>> split_list("yarn(factor=4, beta_fast=8), longrope(factors=[1, 2]), pi,")
     ['yarn(factor=4, beta_fast=8)', 'longrope(factors=[1, 2])', 'pi']
@@ -102,7 +102,6 @@ def _even(value: int) -> int:
 
 
 def _resolved_dtype(asked: DtypeName, info: ValidationInfo) -> DtypeName:
-    """Resolve `auto` by the device, a field before this one."""
     return resolve_dtype(asked, info.data["device"]) if "device" in info.data else asked
 
 
@@ -118,27 +117,25 @@ Natural = Annotated[int, BeforeValidator(read_number), Field(ge=0, le=LARGEST)]
 Real = Annotated[float, BeforeValidator(read_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(read_number), Field(gt=0, allow_inf_nan=False)]
 Base = Annotated[float, BeforeValidator(read_number), Field(gt=1, allow_inf_nan=False)]
-# Marks a tuple field that may be typed as `a,b`.
+# Mark a tuple field that may be typed as `a,b`; AsList drops repeated values.
 AsSequence = BeforeValidator(read_list)
-# Marks one in which a value that stands twice says nothing more.
 AsList = WrapValidator(_read_each_once)
 Names = Annotated[tuple[str, ...], AsList]
 Counts = Annotated[tuple[Count, ...], AsList, Field(min_length=1)]
 Naturals = Annotated[tuple[Natural, ...], AsList, Field(min_length=1)]
 Bases = Annotated[tuple[Base, ...], AsList, Field(min_length=1)]
 Device = Annotated[Literal["auto", "cpu", "cuda"], AfterValidator(resolve_device)]
-# The number format of training and evaluation; the class has a field `device` before it.
+# The number format of training and evaluation; `auto` is resolved by `device`, a field before it.
 Dtype = Annotated[DtypeName, AfterValidator(_resolved_dtype)]
 
 
-# What a field is called in the config.json of a Hugging Face model: accepted wherever the field's
-# own name is, on the command line with dashes.
+# The names of fields in the config.json of a Hugging Face model: accepted wherever ours are.
 SPELLINGS = {
     "base": "rope_theta",
     "train_len": "original_max_position_embeddings",
     "test_len": "max_position_embeddings",
 }
-# Their other way to say rotary_dim: as a share of head_dim.
+# Their rotary_dim: a share of head_dim.
 PARTIAL = "partial_rotary_factor"
 
 
@@ -158,7 +155,7 @@ class Config(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _share_of_head(cls, values: Any) -> Any:
-        """rotary_dim from partial_rotary_factor, as transformers computes it."""
+        # As transformers computes rotary_dim from partial_rotary_factor.
         if not isinstance(values, dict) or PARTIAL not in values:
             return values
         others = {name: value for name, value in values.items() if name != PARTIAL}
@@ -196,13 +193,12 @@ C = TypeVar("C", bound=Config)
 
 
 def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str) -> C:
-    """Validate `values` into a config.
+    """Validate `values`, text or already typed, into a config.
 
     Args:
-        values: field name to value, text or already typed.
-        name: how a field is called where the values came from (`head_dim` or `--head-dim`).
+        name: gives the name of a field where the values came from (`head_dim` or `--head-dim`).
     Raises:
-        InputError: one line that names every field that is wrong, and what it allows.
+        InputError: one line that names every field that is wrong, and its allowed values.
     """
     try:
         return config_class.model_validate(_ours(config_class, values, name))
@@ -217,7 +213,7 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 def _ours(
     config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the values under our spelling."""
+    """Return the values under our spellings."""
     found = dict(values)
     for ours, theirs in spellings(config_class).items():
         if theirs in found:
@@ -231,9 +227,9 @@ def _ours(
     return found
 
 
-# Parts of pydantic's sentences, and the words that users read instead.
+# Parts of pydantic's sentences, as patterns, and the words that users read instead.
 PLAIN_WORDS = (
-    ("^(Input|Value) should ", "must "),
+    ("^(Input|Value|Tuple) should ", "must "),
     ("a valid integer(, unable to parse.*|, got a number with.*)?", "a whole number"),
     ("a valid string", "text"),
     ("a valid boolean, unable to interpret input", "true or false"),
@@ -244,7 +240,7 @@ PLAIN_WORDS = (
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
-    """One problem as a person would say it."""
+    """Describe one problem in plain words."""
     location = problem["loc"]
     if problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
@@ -252,8 +248,8 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     text = problem["msg"].removeprefix("Value error, ")
     if not location:
         return text
-    for pattern, said in PLAIN_WORDS:
-        text = re.sub(pattern, said, text)
+    for pattern, words in PLAIN_WORDS:
+        text = re.sub(pattern, words, text)
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 
 
@@ -262,9 +258,9 @@ class Label:
     """The names of a run; numbers do not depend on them, so all labels are equal.
 
     Attributes:
-        name: the name of its config file, for the run's folder.
-        title: heads its entry in the gallery.
-        origin: the file, and the case in it, that asked for the run: named in errors.
+        name: of its config file, for the run's folder.
+        title: of its entry in the gallery.
+        origin: the file, and the case in it, that asked for the run, for errors.
     """
 
     name: str = field(default="", compare=False)

@@ -1,4 +1,4 @@
-"""The errors a user can meet, one line each: what is wrong, what is allowed, what to type."""
+"""The errors a user can meet, one line each: the problem, what is allowed, what to type."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,15 +12,13 @@ class RopelabError(Exception):
 
 
 class InputError(RopelabError):
-    """What the user typed cannot be used; nothing was computed and nothing was written."""
+    """Invalid input: nothing was computed and nothing was written."""
 
     exit_status = 2
 
 
 class MachineError(RopelabError):
     """The input was fine, the machine was not: no space, a lost device, a diverging run."""
-
-    exit_status = 1
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
@@ -37,7 +35,7 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
 
 @contextmanager
 def naming(origin: str) -> Iterator[None]:
-    """Put the file, and the case in it, that an error is about in front of it."""
+    """Prefix errors with the file, and the case in it, that they are about."""
     try:
         yield
     except RopelabError as error:

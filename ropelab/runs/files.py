@@ -15,25 +15,16 @@ DEEPEST = 64  # dicts and lists inside each other; real files have fewer than te
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file of at most so many bytes.
 
-    A pipe would be waited for and a device such as /dev/zero read without end.
-
-    Args:
-        most: bytes that it may have; None for any number.
     Raises:
-        OSError: it is not there, not a regular file, too large, or cannot be read.
+        OSError: it is missing, not a regular file, too large, or cannot be read.
     """
+    # A pipe would be waited for and a device such as /dev/zero read without end.
     check_regular(path)
     if most is not None and path.stat().st_size > most:
         raise OSError(errno.EFBIG, f"Larger than {most} bytes", str(path))
     return path.read_bytes()
-
-
-def check_replaceable(path: Path) -> None:
-    """Raise OSError where something is that a file must not take the place of: a device, a link."""
-    if os.path.lexists(path):
-        check_regular(path, follow_links=False)
 
 
 def check_regular(path: Path, follow_links: bool = True) -> None:
@@ -60,7 +51,12 @@ def parse(name: str, raw: bytes) -> dict[str, Any]:
         raise InputError(f"{name} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{name} must hold a JSON object, not a {type(value).__name__}")
-    if _too_deep(value):
+    # Level by level: a recursion would itself end in a RecursionError.
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        items = [v for each in level for v in (each.values() if isinstance(each, dict) else each)]
+        level = [item for item in items if isinstance(item, dict | list)]
+    if level:
         raise InputError(f"{name} is nested too deeply")
     return value
 
@@ -74,14 +70,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text[:40]} is not a finite number")
     return value
-
-
-def _too_deep(value: object) -> bool:
-    # Level by level: a recursion would itself end in a RecursionError.
-    level: list[Any] = [value]
-    for _ in range(DEEPEST):
-        items = [v for each in level for v in (each.values() if isinstance(each, dict) else each)]
-        level = [item for item in items if isinstance(item, dict | list)]
-        if not level:
-            return False
-    return True

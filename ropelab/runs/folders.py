@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ropelab.runs.files import check_replaceable
+from ropelab.runs.files import check_regular
 
 # Where a file system has no locks, files that are there while a process holds them serve as well.
 warnings.filterwarnings("ignore", "flock not supported", module="filelock")
@@ -25,15 +25,20 @@ def say_nothing(folder: Path) -> None:
     """Wait in silence."""
 
 
-def fingerprint(value: Mapping[str, Any]) -> str:
-    """Hash a json-able value in a stable way: 8 hex digits name a run, 16 a cell."""
+def digest(value: Mapping[str, Any]) -> str:
+    """Hash a json-able value, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(value: Mapping[str, Any]) -> str:
+    """Name a cell by 16 hex digits of its hash; a run has the first 8."""
+    return digest(value)[:16]
 
 
 @contextmanager
-def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) -> Iterator[None]:
-    """Hold `folder` for this process; a second one waits. What a dead one left is removed.
+def locked(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
+    """Hold `folder` for this process and remove what a dead one left.
 
     Args:
         waiting: called once if another process holds the folder.
@@ -46,11 +51,6 @@ def locked(folder: Path, waiting: Callable[[Path], None] = lambda folder: None) 
 
 @contextmanager
 def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold a lock, whose file goes with it.
-
-    The file is unlinked while it is held, so a process that gets a lock on a file without a name
-    (the library looks) tries again with the file of that name.
-    """
     lock = FileLock(file)
     try:
         lock.acquire(timeout=0)
@@ -60,6 +60,8 @@ def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
     try:
         yield
     finally:
+        # Unlinked while it is held: a process that gets a lock on a file without a name (the
+        # library looks) tries again with the file of that name.
         with suppress(OSError):
             file.unlink()
         lock.release()
@@ -72,11 +74,13 @@ def replaced(folder: Path) -> Iterator[Path]:
     The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture;
     after a crash between the two renames `_recover` puts the old one back.
     """
-    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    fresh, old = _siblings(folder)
     fresh.mkdir(parents=True)
     try:
         yield fresh
-        _flush(fresh)
+        for path in fresh.rglob("*"):
+            if path.is_file():
+                _flush(path)
         if os.path.lexists(folder):
             folder.rename(old)
         fresh.rename(folder)
@@ -86,13 +90,13 @@ def replaced(folder: Path) -> Iterator[Path]:
     remove(old)
 
 
-def _sibling(folder: Path, role: str) -> Path:
-    return folder.with_name(f".{folder.name}.{role}")
+def _siblings(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
 
 
 def _recover(folder: Path) -> None:
     """Undo what an interrupted `replaced` left: the old folder back in place, the new one gone."""
-    fresh, old = _sibling(folder, "new"), _sibling(folder, "old")
+    fresh, old = _siblings(folder)
     if os.path.lexists(old) and not os.path.lexists(folder):
         old.rename(folder)
     remove(fresh)
@@ -106,15 +110,8 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def _flush(folder: Path) -> None:
-    """Ask the disk for every file before the rename makes them visible."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            flush(path)
-
-
-def flush(path: Path) -> None:
-    """Ask the disk for a file; Windows does that only for one that is open for writing."""
+def _flush(path: Path) -> None:
+    # Windows does that only for a file that is open for writing.
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
@@ -123,22 +120,21 @@ def flush(path: Path) -> None:
 def replaced_file(path: Path) -> Iterator[Path]:
     """Yield the name of a sibling file that takes the place of `path` when the block succeeds.
 
-    Writers of one file wait for each other, so a sibling that is there already was left by a dead
-    one, and goes. The name is random all the same: on a file system without locks two writers may
-    be here at once, and must not share it.
-
     Raises:
         OSError: it cannot be written, or something other than a file is there.
     """
-    check_replaceable(path)
+    if os.path.lexists(path):
+        check_regular(path, follow_links=False)
     code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+    # Writers of one file wait for each other. The name is random all the same: on a file system
+    # without locks two of them may be here at once, and must not share it.
     fresh = path.parent / f".{code}-{secrets.token_hex(8)}.new"
     with _alone(path.parent / f".{code}.lock"):
         for leftover in path.parent.glob(f".{code}-*.new"):
             remove(leftover)
         try:
             yield fresh
-            flush(fresh)
+            _flush(fresh)
             fresh.replace(path)
         finally:
             fresh.unlink(missing_ok=True)

@@ -43,11 +43,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds and documents with what is known of its error.
+    """A mean over seeds and documents (or sequences) with what is known of its error.
 
     Attributes:
-        value: the mean of all values.
-        variance: of that mean; nan where there is a single value.
+        variance: of the mean; nan where there is a single value.
         freedom: degrees of freedom of the variance.
         seeds, units: how many seeds, and documents or sequences.
     """
@@ -58,15 +57,10 @@ class Mean:
     seeds: int
     units: int
 
-    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+    def interval(self) -> Interval:
         """Return the value with Student's t interval."""
-        half = self.quantile(confidence) * math.sqrt(self.variance)
-        n = self.seeds * self.units
-        return Interval(self.value, self.value - half, self.value + half, n)
-
-    def quantile(self, confidence: float) -> float:
-        """Return the standard errors that an interval reaches to either side."""
-        return _student(confidence, self.freedom)
+        half = _student(self.freedom) * math.sqrt(self.variance)
+        return Interval(self.value, self.value - half, self.value + half, self.seeds * self.units)
 
     def p_value(self) -> float:
         """Return the probability of a mean at least so far from 0 by chance; nan if unknown."""
@@ -77,10 +71,10 @@ class Mean:
         return float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.freedom))
 
 
+# The tables of one run ask for a few quantiles, thousands of times.
 @lru_cache(maxsize=1 << 12)
-def _student(confidence: float, freedom: float) -> float:
-    """Student's quantile; the tables of one run ask for a few of them, thousands of times."""
-    return float(stats.t.ppf((1 + confidence) / 2, freedom))
+def _student(freedom: float) -> float:
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
 
 
 def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
@@ -101,15 +95,10 @@ def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
 
 
 def _variance_of_mean(samples: NDArray[np.float64]) -> float:
-    """Estimate the variance of the mean of independent samples, nan for a single one."""
     return float(samples.var(ddof=1)) / samples.size if samples.size > 1 else math.nan
 
 
-def crossed_proportion(
-    shares: Float[NDArray[np.float64], "seeds units"],
-    trials: int,
-    confidence: float = CONFIDENCE,
-) -> Interval:
+def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials: int) -> Interval:
     """Return a proportion over seeds and sequences, each a share of the same number of trials.
 
     Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which independent
@@ -117,38 +106,38 @@ def crossed_proportion(
     the normal one. Where nothing varies every trial counts.
     """
     mean = crossed_mean(shares)
-    total, share = float(trials * mean.seeds * mean.units), mean.value
-    varies = not math.isnan(mean.variance) and mean.variance > 0
-    n = min(total, share * (1 - share) / mean.variance) if varies else total
-    t = mean.quantile(confidence) if varies else float(stats.norm.ppf((1 + confidence) / 2))
-    low, high = _wilson(share, max(n, 1.0), t)
-    return Interval(share, low, high, mean.seeds * mean.units)
+    n = float(trials * mean.seeds * mean.units)
+    t = None
+    if mean.variance > 0:
+        n = max(min(n, mean.value * (1 - mean.value) / mean.variance), 1.0)
+        t = _student(mean.freedom)
+    low, high = _wilson(mean.value, n, t)
+    return Interval(mean.value, low, high, mean.seeds * mean.units)
 
 
-def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
+def _wilson(share: float, n: float, quantile: float | None = None) -> tuple[float, float]:
     """Return the ends of Wilson's score interval for a share of n trials, n any positive number."""
+    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) if quantile is None else quantile
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    ends = [(centre + side * half) / (1 + z * z / n) for side in (-1, 1)]
-    return max(0.0, min(ends[0], share)), min(1.0, max(ends[1], share))
+    low, high = ((centre + side * half) / (1 + z * z / n) for side in (-1, 1))
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
-def mean_interval(samples: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+def mean_interval(samples: ArrayLike) -> Interval:
     """Average independent samples, with Student's t interval; nan below two samples."""
     values = np.asarray(samples, dtype=np.float64)
     if not values.size:
         return Interval(math.nan, math.nan, math.nan, 0)
-    return crossed_mean(values[None, :]).interval(confidence)
+    return crossed_mean(values[None, :]).interval()
 
 
-def proportion_interval(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
+def proportion_interval(successes: int, trials: int) -> Interval:
     """Return a proportion of independent trials with Wilson's score interval, inside [0, 1]."""
     if trials == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
     share = successes / trials
-    return Interval(
-        share, *_wilson(share, trials, float(stats.norm.ppf((1 + confidence) / 2))), trials
-    )
+    return Interval(share, *_wilson(share, trials), trials)
 
 
 def discovery_rates(p_values: Sequence[float]) -> list[float]:

@@ -1,8 +1,8 @@
-"""Run directories: results/<experiment>/<name>/{manifest.json, config.toml, tables/, figures/}.
+"""Run folders: results/<experiment>/<name>-<hash>/{manifest.json, config.toml, tables/, figures/}.
 
-The name follows from the config alone, so the same config is always found at the same place. The
-manifest says what made the numbers; a run whose manifest does not fit any more (another version of
-the experiment, another corpus, a damaged table) is not reused.
+The hash follows from the config alone, so a config is always found at the same place. A run whose
+manifest does not fit any more (another version of the experiment, another corpus, a damaged table)
+is not reused.
 """
 
 import json
@@ -15,53 +15,81 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import tomli_w
+from pydantic import StringConstraints, TypeAdapter
 
 from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 from ropelab.runs.folders import fingerprint, replaced
-from ropelab.runs.manifest import read_manifest, write_manifest
 from ropelab.runs.notices import say_once
-from ropelab.runs.tables import DamagedError, Tables, read_tables, unit_of, write_tables
+from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 
 SCHEMA = 1
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Everything that the tables of a run follow from.
+@dataclass
+class Manifest:
+    """The origin of the numbers of a run, and the sentences about them."""
 
-    The hash of the folder's name is all that tells runs apart: the same config is found again under
-    whatever name it was first run.
+    schema: int
+    experiment: str
+    version: int
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    question: str
+    cannot_show: str
+    answer: str
+    summary: list[dict[str, Any]]
+    command: str
+    start: str
+    seconds: float
+    packages: dict[str, str | None]
+    commit: str | None
+    tables: Entries
+    # Names become paths: they stay inside the run's folder.
+    figures: list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
+    sha256: str
+
+
+RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, from everything that its tables follow from.
 
     Attributes:
+        inputs: fingerprints of what the run reads besides its config.
         label: names the folder; without a name it is called after what differs from the defaults.
     """
 
+    results: Path
     experiment: str
     version: int
     config: Config
     inputs: Mapping[str, str]
     label: Label
 
-    def folder(self, results: Path) -> Path:
-        """Return the folder of this run, which need not exist."""
+    @cached_property
+    def path(self) -> Path:
+        """The folder, which need not exist; it is found again under whatever name it first had."""
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
-        runs = results / self.experiment
+        runs = self.results / self.experiment
         there = sorted(path for path in runs.glob(f"*-{code}") if not path.name.startswith("."))
         if there:
             return there[0]
@@ -69,8 +97,9 @@ class Identity:
         name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
         return runs / f"{name}-{code}"
 
+    @property
     def facts(self) -> dict[str, Any]:
-        """Return the part of the manifest that must agree for a run to be reused."""
+        """The part of the manifest that must agree for a run to be reused."""
         return {
             "schema": SCHEMA,
             "experiment": self.experiment,
@@ -78,6 +107,59 @@ class Identity:
             "config": self.config.model_dump(mode="json"),
             "inputs": dict(self.inputs),
         }
+
+    @property
+    def command(self) -> str:
+        """The command that makes this run again, quoted for a shell."""
+        words = ["ropelab", self.experiment]
+        for name, value in self.config.changed().items():
+            flag = name.replace("_", "-")
+            if name == self.config.argument:
+                words.append(str(value))
+            elif isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                words += [f"--{flag}", text]
+        return shlex.join(words)
+
+    def find(self) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:
+        """Return manifest and tables of the finished run, None without one that fits.
+
+        Raises:
+            DamagedError: there is one, but its tables are not as they were written.
+        """
+        manifest = read_manifest(self.path)
+        if manifest is None or any(manifest.get(k) != fact for k, fact in self.facts.items()):
+            return None
+        return manifest, RUN.tables(self.path, manifest)
+
+    def is_finished(self) -> bool:
+        """Return True if there is an undamaged run that fits."""
+        with suppress(DamagedError):
+            return self.find() is not None
+        return False
+
+    def save(
+        self, tables: Tables, figures: Mapping[str, bytes] | None, about: Mapping[str, Any]
+    ) -> dict[str, pd.DataFrame]:
+        """Write a run, whole or not at all; return its tables as read back.
+
+        The caller holds the folder's lock.
+
+        Args:
+            figures: files by name; None where nobody asked for them, `add_figures` adds them later.
+            about: further entries of the manifest.
+        """
+        values = self.config.model_dump(mode="json", exclude_none=True)
+        with replaced(self.path) as fresh:
+            toml = tomli_w.dumps({"experiment": self.experiment, **values})
+            (fresh / "config.toml").write_text(toml, encoding="utf-8")
+            numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
+            (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
+            drawn = None if figures is None else _save_figures(figures, fresh)
+            manifest = {**self.facts, **about, **surroundings(), "figures": drawn}
+            return RUN.write(fresh, tables, manifest)
 
 
 def _readable(text: str, longest: int = 48) -> str:
@@ -93,11 +175,7 @@ def _plain(value: object) -> str:
 
 
 def check_writable(results: Path) -> None:
-    """Refuse a results folder that cannot be written before anything is computed.
-
-    Raises:
-        InputError: it is not a folder, or this user may not write there.
-    """
+    """Raise InputError for a results folder that cannot be written."""
     probe = results / f".writable-{secrets.token_hex(8)}"
     try:
         results.mkdir(parents=True, exist_ok=True)
@@ -110,55 +188,18 @@ def check_writable(results: Path) -> None:
         ) from None
 
 
-def save(
-    folder: Path,
-    identity: Identity,
-    tables: Tables,
-    figures: Mapping[str, bytes] | None,
-    about: Mapping[str, Any],
-) -> None:
-    """Write a run, whole or not at all. The caller holds the folder's lock.
-
-    Args:
-        figures: files by name; None where nobody asked for them, `add_figures` adds them later.
-        about: further manifest entries: question, answer, summary, command, start, seconds,
-            measurements.
-    """
-    with replaced(folder) as fresh:
-        hashes = write_tables(tables, fresh / "tables")
-        read_tables(fresh / "tables", hashes)
-        (fresh / "config.toml").write_text(to_toml(identity), encoding="utf-8")
-        numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
-        (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
-        manifest = {
-            **identity.facts(),
-            **about,
-            **surroundings(),
-            "tables": {
-                name: {
-                    "rows": len(table),
-                    "columns": {str(column): unit_of(str(column)) for column in table.columns},
-                    "sha256": hashes[name],
-                }
-                for name, table in tables.items()
-            },
-            "figures": None if figures is None else _save_figures(figures, fresh),
-        }
-        write_manifest(fresh, manifest)
-
-
 def add_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
     """Put figures into a finished run, in the place of those it has, whole or not at all."""
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise DamagedError(f"{folder / 'manifest.json'} cannot be read any more")
+    if (manifest := RUN.description(folder)) is None:
+        raise DamagedError(f"{folder / RUN.file} cannot be read any more")
     with replaced(folder) as fresh:
         for path in sorted(set(folder.rglob("*")) - set((folder / "figures").rglob("*"))):
             if path.is_file():
                 copy = fresh / path.relative_to(folder)
                 copy.parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, copy)
-        write_manifest(fresh, {**manifest, "figures": _save_figures(figures, fresh)})
+        drawn = _save_figures(figures, fresh)
+        RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
 
 
 def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
@@ -166,6 +207,20 @@ def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
     for name, content in figures.items():
         (folder / "figures" / name).write_bytes(content)
     return [f"figures/{name}" for name in figures]
+
+
+def has_whole_figures(folder: Path) -> bool:
+    """Return True if a run has figures and all are whole; a PNG carries checksums of its own."""
+    from PIL import Image
+
+    names = (read_manifest(folder) or {}).get("figures")
+    for name in names or ():
+        try:
+            with Image.open(BytesIO(read_regular(folder / name))) as picture:
+                picture.verify()
+        except (OSError, SyntaxError, ValueError):
+            return False
+    return names is not None
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -188,89 +243,44 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def to_toml(identity: Identity) -> str:
-    """Write the resolved config as a file that `--config` reads."""
-    values = identity.config.model_dump(mode="json", exclude_none=True)
-    return tomli_w.dumps({"experiment": identity.experiment, **values})
+def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
+    plain = table.astype(object).where(table.notna(), None)
+    plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
+    return plain.to_dict(orient="records")  # type: ignore[return-value]
 
 
-def find(folder: Path, identity: Identity) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:
-    """Return manifest and tables of a finished run that fits `identity`, None without one.
-
-    Raises:
-        DamagedError: there is one, but its tables are not as they were written.
-    """
-    manifest = read_manifest(folder)
-    if manifest is None:
-        return None
-    same = all(manifest.get(key) == value for key, value in identity.facts().items())
-    return (manifest, tables_of(folder, manifest)) if same else None
-
-
-def is_there(folder: Path, identity: Identity) -> bool:
-    """Return True if there is a finished, undamaged run that fits `identity`."""
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a finished run; None without one, or (said once) a damaged one."""
     try:
-        return find(folder, identity) is not None
-    except DamagedError:
-        return False
-
-
-def tables_of(folder: Path, manifest: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Read the tables of a finished run, each checked against the manifest.
-
-    Raises:
-        DamagedError: one is gone, or is not what was written.
-    """
-    hashes = {name: table["sha256"] for name, table in manifest["tables"].items()}
-    return read_tables(folder / "tables", hashes)
-
-
-def has_whole_figures(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return True if all figures of a run are whole; a PNG carries checksums of its own."""
-    from PIL import Image
-
-    for name in manifest["figures"]:
-        try:
-            with Image.open(BytesIO(read_regular(folder / name))) as picture:
-                picture.verify()
-        except (OSError, SyntaxError, ValueError):
-            return False
-    return True
-
-
-def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
-    """Return all finished runs of an experiment below `results`, by folder name.
-
-    Runs of another version of the experiment are left out: their numbers mean something else. So
-    are, with a line that says so, those whose tables are damaged.
-    """
-    return [
-        Stored(experiment, manifest["config"], tables, str(folder))
-        for folder, manifest, tables in undamaged(results, {experiment})
-        if manifest["version"] == version
-    ]
-
-
-def undamaged(
-    results: Path, experiments: Container[str]
-) -> Iterator[tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]]:
-    """Yield folder, manifest and tables of the finished runs of some experiments."""
-    for folder, manifest in finished(results):
-        if manifest["experiment"] in experiments:
-            try:
-                yield folder, manifest, tables_of(folder, manifest)
-            except DamagedError as error:
-                say_once(f"left out: {error}; the command in its manifest makes it again")
+        return RUN.description(folder)
+    except DamagedError as error:
+        say_once(f"left out: {error}")
+        return None
 
 
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield folder and manifest of every finished run below `results`."""
-    for path in sorted(results.glob("*/*/manifest.json")):
-        if path.parent.name.startswith("."):
-            continue
-        manifest = read_manifest(path.parent)
+    for path in sorted(results.glob(f"*/*/{RUN.file}")):
+        manifest = None if path.parent.name.startswith(".") else read_manifest(path.parent)
         if manifest is not None:
             yield path.parent, manifest
+
+
+def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
+    """Return the finished runs of an experiment by folder name; damaged ones are said once.
+
+    Numbers of another version mean something else.
+    """
+    runs = []
+    for folder, manifest in finished(results):
+        if (manifest["experiment"], manifest["version"]) == (experiment, version):
+            try:
+                tables = RUN.tables(folder, manifest)
+                runs.append(Stored(experiment, manifest["config"], tables, str(folder)))
+            except DamagedError as error:
+                say_once(f"left out: {error}; the command in its manifest makes it again")
+    return runs
 
 
 def surroundings() -> dict[str, Any]:
@@ -298,43 +308,16 @@ def _version(package: str) -> str | None:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Find the commit of the checkout that tracks this file, and if it was changed since.
-
-    An installed package may lie inside a checkout of something else, and the environment may name
-    another repository (GIT_DIR): neither says where these lines come from.
-    """
+    """Find the commit of the checkout that tracks this file, and if it was changed since."""
+    # An installed package may be inside a checkout of something else, and the environment may name
+    # another repository (GIT_DIR): neither says where these lines come from.
     here = Path(__file__)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     ask = partial(subprocess.run, cwd=here.parent, env=environment, capture_output=True, text=True)
-    try:
+    with suppress(OSError):
         tracked = ask(["git", "ls-files", "--error-unmatch", "--", here.name])
         commit = ask(["git", "rev-parse", "HEAD"])
         changes = ask(["git", "status", "--porcelain", "--", "."])
-    except OSError:
-        return {"commit": None, "dirty": None}
-    if tracked.returncode or commit.returncode:
-        return {"commit": None, "dirty": None}
-    return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
-
-
-def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows for JSON: a missing value is null, an infinite one the text `inf` or `-inf`."""
-    plain = table.astype(object).where(table.notna(), None)
-    plain = plain.replace({math.inf: "inf", -math.inf: "-inf"})
-    return plain.to_dict(orient="records")  # type: ignore[return-value]
-
-
-def command_of(identity: Identity) -> str:
-    """Return the command that makes this run again, quoted for a shell."""
-    words = ["ropelab", identity.experiment]
-    for name, value in identity.config.changed().items():
-        if name == identity.config.argument:
-            words.append(str(value))
-            continue
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            words += [f"--{flag}", text]
-    return shlex.join(words)
+        if not (tracked.returncode or commit.returncode):
+            return {"commit": commit.stdout.strip(), "dirty": bool(changes.stdout.strip())}
+    return {"commit": None, "dirty": None}

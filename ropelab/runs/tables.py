@@ -1,15 +1,23 @@
-"""Tables on disk: CSV at full precision that reads back the same, units from column names."""
+"""Tables in a folder beside a JSON description that has their hashes: the format of runs and cells.
+
+Tables are CSV at full precision that reads back the same, with units in the names of columns. The
+description carries a hash of itself too; everything is verified on read.
+"""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import StringConstraints, TypeAdapter
 
 from ropelab.runs.errors import MachineError
 from ropelab.runs.files import read_regular
+from ropelab.runs.folders import digest
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -26,6 +34,128 @@ UNITS = (
     "seconds",
     "per_second",
 )
+# The entry of a description with the hash of all others, and the bytes that its file may take.
+HASH = "sha256"
+LARGEST = 2**26
+
+
+class DamagedError(MachineError):
+    """Something that was stored is gone, or is not what was written."""
+
+
+@dataclass
+class Table:
+    """The entry of a table: its rows, its columns with their units, and the hash of its file."""
+
+    rows: int
+    columns: dict[str, str | None]
+    sha256: str
+
+
+# Names become paths: they stay inside the folder. Older cells have the hash alone.
+Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table | str]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of stored folder.
+
+    Attributes:
+        file: the name of its description.
+        inside: its folder of tables, "." for tables beside the description.
+        shape: the entries that a description has at least, `tables` among them.
+    """
+
+    file: str
+    inside: str
+    shape: TypeAdapter[Any]
+
+    def write(self, folder: Path, tables: Tables, about: Mapping[str, Any]) -> dict[str, Any]:
+        """Write tables and description into a fresh folder; return the tables as read back."""
+        place, entries = folder / self.inside, {}
+        place.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            content = _as_csv(table)
+            (place / f"{name}.csv").write_bytes(content)
+            entries[name] = {
+                "rows": len(table),
+                "columns": {str(column): unit_of(str(column)) for column in table.columns},
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+        self.describe(folder / self.file, {**about, "tables": entries})
+        return self.tables(folder, {"tables": entries})
+
+    def describe(self, path: Path, about: Mapping[str, Any]) -> None:
+        """Write a description, with the hash of all that it says."""
+        plain = json.loads(json.dumps(about, allow_nan=False))  # as it will be read back
+        text = json.dumps({**plain, HASH: _hash_of(plain)}, indent=2, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
+
+    def description(self, folder: Path) -> dict[str, Any] | None:
+        """Return the description of a folder, None where there is none.
+
+        Raises:
+            DamagedError: it is another file, or was changed since it was written.
+        """
+        path = folder / self.file
+        try:
+            about = json.loads(read_regular(path, LARGEST))
+            self.shape.validate_python(about)
+            expected = _hash_of(about)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError, RecursionError):
+            raise DamagedError(f"{path} does not describe finished work") from None
+        if about.get(HASH, expected) != expected:
+            raise DamagedError(f"{path} is not what was written")
+        return dict(about)
+
+    def tables(self, folder: Path, about: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+        """Read the tables of a folder with that description.
+
+        An empty cell is a missing value, nothing else is.
+
+        Raises:
+            DamagedError: one is gone, or is not what was written.
+        """
+        found = {}
+        for name, entry in sorted(about["tables"].items()):
+            path = folder / self.inside / f"{name}.csv"
+            try:
+                content = read_regular(path)
+            except OSError as error:
+                raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
+            written = entry if isinstance(entry, str) else entry["sha256"]
+            if hashlib.sha256(content).hexdigest() != written:
+                raise DamagedError(f"{path} is not what was written")
+            try:
+                found[name] = _from_csv(content)
+            except ValueError as error:
+                raise DamagedError(f"{path} is no table ({error})") from None
+        return found
+
+
+def _hash_of(about: Mapping[str, Any]) -> str:
+    return digest({key: value for key, value in about.items() if key != HASH})
+
+
+def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
+    """Return tables as they would be read back, in which whole numbers with gaps are floats."""
+    return {name: _from_csv(_as_csv(tables[name])) for name in sorted(tables)}
+
+
+def _as_csv(table: pd.DataFrame) -> bytes:
+    # pandas writes floats as the shortest text that reads back the same.
+    return table.to_csv(index=False, lineterminator="\n").encode()
+
+
+def _from_csv(content: bytes) -> pd.DataFrame:
+    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unit_of(column: str) -> str | None:
@@ -42,59 +172,6 @@ def in_longest_context(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["context_tokens"] == table["context_tokens"].max()]
 
 
-class DamagedError(MachineError):
-    """Something that was stored is gone, or is not what was written."""
-
-
-def write_tables(tables: Tables, folder: Path) -> dict[str, str]:
-    """Write each table as `<name>.csv`; floats as the shortest text that reads back the same.
-
-    Returns:
-        The sha256 of each file, by the name of its table.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items():
-        (folder / f"{name}.csv").write_bytes(_as_csv(table))
-    return {name: sha256_of(folder / f"{name}.csv") for name in tables}
-
-
-def as_stored(tables: Tables) -> dict[str, pd.DataFrame]:
-    """Return tables as they would be read back, in which whole numbers with gaps are floats."""
-    return {name: _from_csv(_as_csv(tables[name])) for name in sorted(tables)}
-
-
-def _as_csv(table: pd.DataFrame) -> bytes:
-    return table.to_csv(index=False, lineterminator="\n").encode()
-
-
-def _from_csv(content: bytes) -> pd.DataFrame:
-    return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
-
-
-def read_tables(folder: Path, hashes: Mapping[str, str]) -> dict[str, pd.DataFrame]:
-    """Read back what `write_tables` wrote; an empty cell is a missing value, nothing else is.
-
-    Args:
-        hashes: the sha256 of each table's file, as `write_tables` gave them.
-    Raises:
-        DamagedError: a file is not there, or is not the one that was written.
-    """
-    return {name: _read(folder / f"{name}.csv", hashes[name]) for name in sorted(hashes)}
-
-
-def _read(path: Path, written: str) -> pd.DataFrame:
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
-    if hashlib.sha256(content).hexdigest() != written:
-        raise DamagedError(f"{path} is not what was written")
-    try:
-        return _from_csv(content)
-    except ValueError as error:
-        raise DamagedError(f"{path} is no table ({error})") from None
-
-
 def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[str]:
     """Yield a table as lines of Markdown, its values by `written`; nothing for an empty table."""
     if table.empty:
@@ -104,8 +181,3 @@ def as_markdown(table: pd.DataFrame, written: Callable[[Any], str]) -> Iterator[
     for row in table.itertuples(index=False):
         cells = (written(value).replace("|", "&#124;") for value in row)
         yield f"| {' | '.join(cells)} |"
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,7 @@ run; each table `[[case]]` is a run. Keys above them hold for all.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -24,10 +24,9 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one file.
+    """The runs of one file, in its order.
 
     Attributes:
-        plans: its runs, in the order of the file.
         keys: the fields in which they differ, as far as the file says; none for a single run.
     """
 
@@ -43,7 +42,13 @@ def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
     Raises:
         InputError: one line that names the file, the case and the key.
     """
-    return [read_sweep(path, lab) for path in _files(paths)]
+    files: list[Path] = []
+    for path in paths:
+        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+        if not found:
+            raise InputError(f"no .toml files in {path}")
+        files += found
+    return [read_sweep(path, lab) for path in files]
 
 
 def read_sweep(path: Path, lab: Lab) -> Sweep:
@@ -53,83 +58,60 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
     with naming(str(path)):
         cases = list(_cases(values))
     shared = {key: value for key, value in values.items() if key not in ("grid", "case")}
-    if shared == values:
-        return Sweep(path, label.title, (_planned(lab, name, shared, label),))
-    labels = [_label(label, case, number) for number, case in enumerate(cases, 1)]
-    plans = tuple(
-        _planned(lab, name, {**shared, **_without_title(case)}, its)
-        for case, its in zip(cases, labels, strict=True)
-    )
-    with naming(str(path)):
-        _refuse_repeats(plans)
-    return Sweep(path, label.title, plans, _keys(plans, cases))
-
-
-def _files(paths: Sequence[Path]) -> list[Path]:
-    files: list[Path] = []
-    for path in paths:
-        found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-        if not found:
-            raise InputError(f"no .toml files in {path}")
-        files += found
-    return files
+    several = shared != values
+    plans: dict[Plan, int] = {}
+    for number, case in enumerate(cases, 1):
+        its = _label(label, case, number) if several else label
+        own = {key: value for key, value in case.items() if key != "title"}
+        with naming(its.origin):
+            plan = replace(lab.prepare(name, {**shared, **own}), label=its)
+            plan.config.inputs()  # checks the files that it reads
+        if (first := plans.setdefault(plan, number)) != number:
+            raise InputError(f"{path}: case {number} is the same run as case {first}")
+    return Sweep(path, label.title, tuple(plans), _keys(list(plans), cases) if several else ())
 
 
 def _cases(values: Values) -> Iterator[Values]:
     """Yield the values that each run of a file has of its own.
 
     Raises:
-        InputError: `grid` or `case` is not what it should be, or asks for too many runs.
+        InputError: `grid` or `case` is malformed, or asks for too many runs.
     """
-    if "grid" in values and "case" in values:
+    if "grid" not in values:
+        tables = values.get("case", [{}])
+        if not (isinstance(tables, list) and tables and all(isinstance(t, dict) for t in tables)):
+            raise InputError("each run must be a table under [[case]]")
+        _refuse_many("[[case]]", len(tables))
+        return iter(tables)
+    if "case" in values:
         raise InputError("give [grid] or [[case]], not both")
-    if "grid" in values:
-        return _of_grid(values["grid"], values)
-    return _of_tables(values.get("case", [{}]))
-
-
-def _of_grid(grid: object, values: Values) -> Iterator[Values]:
+    grid = values["grid"]
     if not (isinstance(grid, dict) and grid):
         raise InputError("[grid] must be a table of lists, such as base = [1e4, 1e6]")
     for key, choices in grid.items():
         if not (isinstance(choices, list) and choices):
             raise InputError(f"grid: {key} must be a list of values, got {choices!r}")
         if key in values:
-            raise InputError(f"'{key}' stands in [grid] and above it; give one")
+            raise InputError(f"'{key}' is in [grid] and above it; give one")
     _refuse_many("[grid]", prod(map(len, grid.values())))
     return (dict(zip(grid, choice, strict=True)) for choice in product(*grid.values()))
 
 
-def _of_tables(tables: object) -> Iterator[Values]:
-    if not (isinstance(tables, list) and tables and all(isinstance(t, dict) for t in tables)):
-        raise InputError("each run must be a table under [[case]]")
-    _refuse_many("[[case]]", len(tables))
-    return iter(tables)
-
-
-def _refuse_many(what: str, count: int) -> None:
+def _refuse_many(table: str, count: int) -> None:
     if count > MOST:
-        raise InputError(f"{what} asks for {count} runs; at most {MOST} are allowed in a file")
+        raise InputError(f"{table} asks for {count} runs; at most {MOST} are allowed in a file")
 
 
 def _label(shared: Label, case: Values, number: int) -> Label:
-    """Name one case, for its folder, the gallery and errors."""
-    own, said = case.get("title"), _said(_without_title(case))
-    origin = f"{shared.origin}, case {number} ({said})"
+    """Name one case by its keys and values: `base=10000, methods=pi+yarn`."""
+    words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
+    text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
+    origin = f"{shared.origin}, case {number} ({text})"
+    own = case.get("title")
     if own is not None and not isinstance(own, str):
         raise InputError(f"{origin}: title must be text, got {own!r}")
-    title = own or (f"{shared.title}: {said}" if shared.title else said)
-    return Label(f"{shared.name}_{said}", title, origin)
-
-
-def _without_title(case: Values) -> Values:
-    return {key: value for key, value in case.items() if key != "title"}
-
-
-def _said(case: Values) -> str:
-    """Write keys and values in a line: `base=10000.0, methods=pi+yarn`."""
-    words = (f"{key}={plain(value)}" for key, value in case.items())
-    return shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
+    title = own or (f"{shared.title}: {text}" if shared.title else text)
+    return Label(f"{shared.name}_{text}", title, origin)
 
 
 def plain(value: object) -> str:
@@ -141,28 +123,11 @@ def plain(value: object) -> str:
     return str(value)
 
 
-def _planned(lab: Lab, name: str, values: Mapping[str, Any], label: Label) -> Plan:
-    """Make one plan, and check it with the files that it reads."""
-    with naming(label.origin):
-        plan = replace(lab.prepare(name, values), label=label)
-        plan.config.inputs()
-    return plan
-
-
-def _refuse_repeats(plans: Sequence[Plan]) -> None:
-    """Raise InputError where two cases are the same run."""
-    seen: dict[str, int] = {}
-    for number, plan in enumerate(plans, 1):
-        first = seen.setdefault(plan.config.model_dump_json(), number)
-        if first != number:
-            raise InputError(f"case {number} is the same run as case {first}")
-
-
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:
     """Return the fields in which cases say that they differ, and do, in the order of the file."""
     theirs = {PARTIAL: "rotary_dim"}
     theirs |= {other: ours for ours, other in spellings(type(plans[0].config)).items()}
-    named = dict.fromkeys(theirs.get(key, key) for case in cases for key in _without_title(case))
+    named = dict.fromkeys(theirs.get(key, key) for case in cases for key in case if key != "title")
     configs = [plan.config for plan in plans]
     return tuple(
         key for key in named if any(getattr(c, key) != getattr(configs[0], key) for c in configs)

@@ -5,7 +5,7 @@ and `ropelab export` find them. Its config.toml asks for the same runs again.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from ropelab.lab import Lab, Run
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label
 from ropelab.runs.folders import locked
-from ropelab.runs.manifest import read_manifest
 from ropelab.runs.tables import Tables, sha256_of
 from ropelab.show.drawn import as_files, finished
-from ropelab.show.figures.sweep import Parts, draw, parts_of
+from ropelab.show.figures.sweep import draw, parts_of
 from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep, plain
 
@@ -30,50 +29,52 @@ SHOWN = 24
 
 
 class SweepConfig(Config):
-    """The runs of a sweep: what its config.toml says."""
+    """The content of a sweep's config.toml: its runs."""
 
     experiment: str = ""
     case: tuple[dict[str, Any], ...] = ()
 
 
 def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
-    """Write the table and the figure of a sweep, unless they are there; gives its folder.
+    """Write the table and the figure of a sweep, unless they are there; return its folder.
 
     Args:
         runs: all runs of the sweep, in its order.
     """
-    assert lab.results is not None
-    tables = combined(sweep, runs, lab.results)
-    identity = _identity(sweep, runs, lab.results)
-    folder = identity.folder(lab.results)
-    with locked(folder, lab.waiting):
-        if lab.redraw or not store.is_there(folder, identity):
-            pictures = as_files(finished(draw, tables))
-            store.save(folder, identity, tables, pictures, _about(sweep, runs, tables))
-    return folder
+    results = lab.results
+    assert results is not None
+    folders = [run.folder for run in runs if run.folder]
+    configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
+    config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
+    names = [folder.relative_to(results).as_posix() for folder in folders]
+    hashes = [sha256_of(folder / store.RUN.file) for folder in folders]
+    inputs = dict(zip(names, hashes, strict=True))
+    label = Label(sweep.path.stem)
+    place = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
+    with locked(place.path, lab.waiting):
+        if lab.redraw or not place.is_finished():
+            tables = combined(sweep, runs, names)
+            manifests = [store.read_manifest(folder) for folder in folders]
+            seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
+            about = {**_about(sweep, runs, tables), "seconds": seconds}
+            place.save(tables, as_files(finished(draw, tables)), about)
+    return place.path
 
 
-def combined(sweep: Sweep, runs: Sequence[Run], results: Path) -> dict[str, pd.DataFrame]:
+def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Make the tables of a sweep.
 
     sweep: the rows of every run's short table, behind the fields in which the runs differ; a
         result of the same name as such a field is called `<name>_found`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
-    settings = [{key: _value(run, key) for key in sweep.keys} for run in runs]
-    parts = [
-        _behind(own, run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys}))
-        for own, run in zip(settings, runs, strict=True)
-    ]
-    about = [
-        {
-            "case": number,
-            **own,
-            "answer": run.answer,
-            "folder": run.folder.relative_to(results).as_posix() if run.folder else None,
-        }
-        for number, (own, run) in enumerate(zip(settings, runs, strict=True), 1)
-    ]
+    parts, about = [], []
+    for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
+        own = {key: _value(run, key) for key in sweep.keys}
+        table = run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys})
+        repeated = pd.DataFrame([own] * len(table), index=table.index)
+        parts.append(repeated.join(table.apply(_shares)))
+        about.append({"case": number, **own, "answer": run.answer, "folder": folder})
     return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
 
 
@@ -82,12 +83,6 @@ def _value(run: Run, key: str) -> object:
     if isinstance(value, tuple):
         return value[0] if len(value) == 1 else plain(value)
     return value
-
-
-def _behind(own: Mapping[str, object], table: pd.DataFrame) -> pd.DataFrame:
-    """Put a short table behind columns that identify its run; shares in percent become numbers."""
-    repeated = pd.DataFrame([own] * len(table), index=table.index)
-    return repeated.join(table.apply(_shares))
 
 
 def _shares(column: pd.Series) -> pd.Series:
@@ -102,45 +97,31 @@ def _shares(column: pd.Series) -> pd.Series:
     return numbers.where(~percent, numbers / 100).round(12).fillna(0.0)
 
 
-def _identity(sweep: Sweep, runs: Sequence[Run], results: Path) -> store.Identity:
-    configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
-    config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
-    inputs = {
-        run.folder.relative_to(results).as_posix(): sha256_of(run.folder / "manifest.json")
-        for run in runs
-        if run.folder
-    }
-    return store.Identity(EXPERIMENT, VERSION, config, inputs, Label(sweep.path.stem))
-
-
 def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:
     experiment, table = runs[0].experiment, tables[EXPERIMENT]
     over = f"{experiment.name} over {' and '.join(sweep.keys)}"
-    manifests = [read_manifest(run.folder) for run in runs if run.folder]
-    said = f"{len(runs)} runs of {over}"
     return {
         "title": sweep.title or over,
         "question": experiment.question,
         "cannot_show": experiment.cannot_show,
-        "answer": "; ".join(filter(None, (said, _said(tables)))) + ".",
+        "answer": f"{len(runs)} runs of {over}{_extremes(tables)}.",
         "summary": store.to_records(table.head(SHOWN)),
         "command": shlex.join(["ropelab", "run", sweep.path.as_posix()]),
         "start": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": sum(manifest["seconds"] for manifest in manifests if manifest),
     }
 
 
-def _said(tables: Tables) -> str:
+def _extremes(tables: Tables) -> str:
     """Name the settings with the lowest and highest first result; empty where none was found."""
     parts, table = parts_of(tables), tables[EXPERIMENT]
     result = next((name for name in parts.results if table[name].notna().any()), None)
     if result is None:
         return ""
     found = table[result].to_numpy(dtype=float)
-    ends = (("lowest", int(np.nanargmin(found))), ("highest", int(np.nanargmax(found))))
-    told = (f"{word} {found[row]:.4g} ({_where(table.iloc[row], parts)})" for word, row in ends)
-    return f"{result.replace('_', ' ')}: {', '.join(told)}"
-
-
-def _where(row: pd.Series, parts: Parts) -> str:
-    return ", ".join(f"{name} {format_value(row[name])}" for name in (parts.along, *parts.lines))
+    ends = []
+    for word, row in (("lowest", np.nanargmin(found)), ("highest", np.nanargmax(found))):
+        at = table.iloc[int(row)]
+        names = (parts.along, *parts.lines)
+        where = ", ".join(f"{name} {format_value(at[name])}" for name in names)
+        ends.append(f"{word} {found[row]:.4g} ({where})")
+    return f"; {result.replace('_', ' ')}: {', '.join(ends)}"

@@ -2,57 +2,47 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ropelab.lab import Lab, Plan, Work, workers_for
+from ropelab.lab import Lab, Plan, Work, united, workers_for
 from ropelab.runs.cell import Cell, name_of
 from ropelab.runs.errors import InputError, naming
 from ropelab.runs.folders import fingerprint
 from ropelab.sweeps.cases import Sweep
 
 MOST_SHARDS = 10_000
+# Plans with their cells.
+Ahead = Sequence[tuple[Plan, Work]]
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """One run of a file: its cells, and True if it is finished."""
-
-    plan: Plan
-    finished: bool
-    work: Work
-
-
-def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> list[Ahead]:
-    """List all runs of all files; nothing is computed and nothing written."""
+def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> Ahead:
+    """Find the cells of all runs of all files; nothing is computed and nothing written."""
     found = []
     context = lab.context()
     for plan in (plan for sweep in sweeps for plan in sweep.plans):
         with naming(plan.label.origin):
-            found.append(Ahead(plan, lab.is_finished(plan), lab.work(plan, context)))
+            found.append((plan, lab.work(plan, context)))
     return found
 
 
-def lines(runs: Sequence[Ahead], lab: Lab) -> Iterator[str]:
-    """Describe every run with its cells, what is finished, and the cost of the rest."""
-    unfinished = [run for run in runs if not run.finished]
-    for run in runs:
-        work, state = run.work, "finished"
-        if not run.finished:
-            of_cells = f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
-            state = f"to do{of_cells}, {work.estimate.text()}"
-        yield f"{run.plan.label.origin}: {run.plan.experiment.name}, {state}"
-        if not run.finished:
-            yield from (f"    {line}" for line in _cells(work))
-    every = Work(
-        {name: cell for run in unfinished for name, cell in run.work.cells.items()},
-        {name: cell for run in unfinished for name, cell in run.work.left.items()},
-    )
+def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
+    """Describe every run with its models and their tasks, what is finished, and the rest's cost."""
+    unfinished = []
+    for plan, work in runs:
+        about = f"{plan.label.origin}: {plan.experiment.name}"
+        if lab.is_finished(plan):
+            yield f"{about}, finished"
+            continue
+        unfinished.append(work)
+        of_cells = f", {len(work.left)} of {len(work.cells)} cells" if work.cells else ""
+        yield f"{about}, to do{of_cells}, {work.estimate.text()}"
+        yield from (f"    {line}" for line in _cells(work))
+    every = united(unfinished)
     text = f"{count_of(len(runs), 'run')} ({len(runs) - len(unfinished)} finished)"
     if every.cells:
         text += f", {_finished(every)}"
     if unfinished:
-        some = any(run.work.estimate.is_unknown for run in unfinished)
+        some = any(work.estimate.is_unknown for work in unfinished)
         more = ", and what is not known before" if some and not every.estimate.is_unknown else ""
         text += f": {_cost(every, lab)}{more}"
     yield f"in all {text}"
@@ -66,8 +56,11 @@ def lines_of_share(share: Work, lab: Lab) -> Iterator[str]:
 
 def _cells(work: Work) -> Iterator[str]:
     for name, cell in work.cells.items():
-        title = cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
-        yield f"{title}: {cell.needs.estimate().text() if name in work.left else 'finished'}"
+        # Pieces of arithmetic are many and small: the lines of their run count them.
+        if cell.needs.dtype or cell.needs.alone:
+            title = cell.title if cell.title.startswith(cell.kind) else f"{cell.kind}: {cell.title}"
+            cost = cell.needs.estimate().text() if name in work.left else "finished"
+            yield f"{title}: {cost}"
 
 
 def _finished(work: Work) -> str:
@@ -88,11 +81,7 @@ def count_of(number: int, what: str) -> str:
 
 
 def read_shard(text: str) -> tuple[int, int]:
-    """Read `2/4` as the second of four.
-
-    >>> read_shard("2/4")
-    (2, 4)
-    """
+    """Read `2/4` as the second of four."""
     found = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", text)
     if not (found and 1 <= int(found[1]) <= int(found[2]) <= MOST_SHARDS):
         raise InputError(
@@ -101,18 +90,18 @@ def read_shard(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> Work:
+def share_of(runs: Ahead, shard: tuple[int, int]) -> Work:
     """Return the cells of one of several shards; the same for the same files at any time.
 
     A model and all that starts from it go to one shard. The longest is dealt out first, to the
     shard with the least work.
     """
     number, shards = shard
-    cells = {name: cell for run in runs for name, cell in run.work.cells.items()}
+    every = united(work for _, work in runs)
+    units = {name: _unit(cell) for name, cell in every.cells.items()}
     work: dict[str, float] = {}
-    for cell in cells.values():
-        unit = _unit(cell)
-        work[unit] = work.get(unit, 0.0) + cell.needs.size
+    for name, unit in units.items():
+        work[unit] = work.get(unit, 0.0) + every.cells[name].needs.size
     heaps = [0.0] * shards
     mine = set()
     for unit in sorted(work, key=lambda unit: (-work[unit], unit)):
@@ -121,9 +110,8 @@ def share_of(runs: Sequence[Ahead], shard: tuple[int, int]) -> Work:
         heaps[least] += work[unit] + 1e-9
         if least == number - 1:
             mine.add(unit)
-    unfinished = {name for run in runs for name in run.work.left}
-    cells = {name: cell for name, cell in cells.items() if _unit(cell) in mine}
-    return Work(cells, {name: cell for name, cell in cells.items() if name in unfinished})
+    cells = {name: cell for name, cell in every.cells.items() if units[name] in mine}
+    return Work(cells, {name: cell for name, cell in cells.items() if name in every.left})
 
 
 def _unit(cell: Cell) -> str:

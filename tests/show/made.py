@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from ropelab.runs.manifest import write_manifest
-from ropelab.runs.tables import write_tables
+from ropelab.runs.store import RUN
 
 NASTY = "<script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>"
 
@@ -62,7 +61,6 @@ def passages():
 def write_run(results, name, tables, command, **changes):
     """A run's folder as the store would write it, without figures."""
     folder = results / changes.get("experiment", "toy") / name
-    hashes = write_tables(tables, folder / "tables")
     manifest = {
         "schema": 1,
         "experiment": "toy",
@@ -74,10 +72,6 @@ def write_run(results, name, tables, command, **changes):
         "cannot_show": "anything else",
         "command": command,
         "summary": [{"method": NASTY, "accuracy": 0.123456}],
-        "tables": {
-            table: {"rows": len(rows), "columns": {}, "sha256": hashes[table]}
-            for table, rows in tables.items()
-        },
         "figures": [],
         "config": {"corpus": NASTY, "seeds": [0, 1, 2]},
         "start": "2026-01-02T03:04:05+00:00",
@@ -85,7 +79,7 @@ def write_run(results, name, tables, command, **changes):
         "packages": {"ropelab": "0.1.0"},
         **changes,
     }
-    write_manifest(folder, manifest)
+    RUN.write(folder, tables, manifest)
     return folder
 
 

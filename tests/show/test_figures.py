@@ -11,7 +11,7 @@ from matplotlib.text import Annotation
 import ropelab
 from ropelab import experiments
 from ropelab.runs.errors import InputError
-from ropelab.runs.store import tables_of
+from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import label_points, token_axis
 from ropelab.show.figures.style import use_style
@@ -32,7 +32,7 @@ def test_titles_stay_inside(folder):
     experiment = experiments.load(manifest["experiment"])
     if manifest["version"] != experiment.version:
         pytest.skip(f"the reference of {experiment.name} is of an earlier version")
-    for figure in drawn.finished(experiment.draw, tables_of(folder, manifest)).values():
+    for figure in drawn.finished(experiment.draw, RUN.tables(folder, manifest)).values():
         figure.draw_without_rendering()
         ax = figure.axes[0]
         titles = [figure._suptitle] if figure.get_suptitle() else [ax._left_title, ax.title]

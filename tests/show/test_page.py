@@ -12,7 +12,7 @@ import pytest
 from made import NASTY, accuracies, claims, write_run
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.manifest import write_manifest
+from ropelab.runs.store import RUN
 from ropelab.show.page.document import as_data, write_page
 from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements, notes_of
 from ropelab.show.page.report import write_report
@@ -241,7 +241,8 @@ def test_a_damaged_run_is_left_out_and_the_others_shown(tmp_path, capsys, spoil)
 
 
 def _change(folder, **changes):
-    write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | changes)
+    path = folder / "manifest.json"
+    RUN.describe(path, json.loads(path.read_text()) | changes)
 
 
 def _type_over(folder, old, new):

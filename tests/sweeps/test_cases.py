@@ -70,7 +70,7 @@ def test_every_run_is_called_after_its_file_and_its_case(tmp_path):
         ("[grid]", r"\[grid\] must be a table of lists"),
         ("[grid]\nbase = 1e4", "grid: base must be a list of values, got 10000.0"),
         ("[grid]\nbase = []", "grid: base must be a list of values"),
-        ("base = 1e4\n[grid]\nbase = [1e4]", r"'base' stands in \[grid\] and above it"),
+        ("base = 1e4\n[grid]\nbase = [1e4]", r"'base' is in \[grid\] and above it"),
         ("[grid]\nbase = [1e4]\n[[case]]\nbase = 1e5", r"give \[grid\] or \[\[case\]\], not both"),
         ("case = 3", r"each run must be a table under \[\[case\]\]"),
         ("case = []", r"each run must be a table under \[\[case\]\]"),

@@ -13,7 +13,7 @@ from ropelab.runs.cell import Needs, name_of
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import MachineError
 from ropelab.runs.estimate import Estimate
-from ropelab.runs.manifest import read_manifest
+from ropelab.runs.store import read_manifest
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
@@ -67,7 +67,7 @@ class CountedCells(Here):
 
 
 def tables_in(folder):
-    return store.tables_of(folder, read_manifest(folder))
+    return store.RUN.tables(folder, read_manifest(folder))
 
 
 def all_tables(results):

@@ -32,7 +32,7 @@ from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.comparisons import Pair, compared, difference, significance
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -235,7 +235,7 @@ def answer(tables: Tables) -> str:
     if reached < tested:
         finding = f"no encoding has a value beyond {reached}x the trained length; {finding}"
     against = tables["comparisons"]
-    counts = "There is nothing to compare." if against.empty else said(against)
+    counts = "There is nothing to compare." if against.empty else significance(against)
     if judged := _literature(tables.get("literature")):
         counts = f"{counts[:-1]}; {judged}"
     return f"{finding[0].upper()}{finding[1:]}. {counts}"

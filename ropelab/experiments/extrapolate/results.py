@@ -25,7 +25,7 @@ from ropelab.models.tasks.tables import (
     tables_of_tasks,
 )
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import and_rivals, not_told_from
+from ropelab.runs.comparisons import indistinguishable, tied_with
 from ropelab.runs.labels import SEARCHED, WINDOW, row_labels
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
@@ -126,9 +126,9 @@ def _retrieval(tables: Tables, task: str) -> str:
     published, searched = longest[longest["arm"] != SEARCHED], longest[longest["arm"] == SEARCHED]
     at = by_label(published, "accuracy").sort_values(ascending=False, kind="stable")
     about = {"at_tokens": distance, "context_tokens": context, "metric": f"{task}_accuracy"}
-    rivals = not_told_from(str(at.index[0]), tables["comparisons"], about)
+    rivals = indistinguishable(str(at.index[0]), tables["comparisons"], about)
     rivals = [name for name in rivals if name in at.index]
-    finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{and_rivals(rivals)}"
+    finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
     if "unscaled" in at.index[1:]:
         finding += f", unscaled {at['unscaled']:.2f}"
     if not searched.empty:

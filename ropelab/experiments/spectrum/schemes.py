@@ -28,7 +28,7 @@ from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.comparisons import Pair, compared, difference, significance
 from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
 
@@ -201,7 +201,7 @@ def answer(tables: Tables) -> str:
         sentences.append(
             f"Arithmetic: one token on, a score of random vectors changes by {' and '.join(moved)}."
         )
-    trained = said(tables["comparisons"])
+    trained = significance(tables["comparisons"])
     copying = learned.query(
         "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"
     )

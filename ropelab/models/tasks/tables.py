@@ -23,7 +23,7 @@ from itertools import combinations
 import pandas as pd
 
 from ropelab.models.tasks.config import Evaluated
-from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.comparisons import Pair, compared, difference, significance
 from ropelab.runs.labels import row_labels
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 
@@ -190,4 +190,4 @@ def by_label(table: pd.DataFrame, value: str) -> pd.Series:
 def sentences(findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()) -> str:
     """Return an answer of two sentences: the findings, then the counts of comparisons and more."""
     first = "; ".join(findings)
-    return f"{first[0].upper()}{first[1:]}. {'; '.join([said(comparisons)[:-1], *more])}."
+    return f"{first[0].upper()}{first[1:]}. {'; '.join([significance(comparisons)[:-1], *more])}."

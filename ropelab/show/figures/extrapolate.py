@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ropelab.runs.comparisons import and_rivals, not_told_from
+from ropelab.runs.comparisons import indistinguishable, tied_with
 from ropelab.runs.labels import AS_SHIPPED, SEARCHED, WINDOW, name_in, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
@@ -144,9 +144,9 @@ def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, 
     best = str(means.idxmax())
     plain = f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
-    rivals = [x for x in not_told_from(best, comparisons, about) if x in means.index]
+    rivals = [x for x in indistinguishable(best, comparisons, about) if x in means.index]
     where = f"{shapes.tokens_label(at)} back in {shapes.tokens_label(context)} tokens"
-    share = f"{means.max():.2f}{and_rivals(rivals)}{plain}"
+    share = f"{means.max():.2f}{tied_with(rivals)}{plain}"
     return f"From {where} {best} {WORDS[task][1]} best:\n{share} ({HOW[arm]})"
 
 

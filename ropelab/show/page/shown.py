@@ -14,7 +14,6 @@ import pandas as pd
 from ropelab.runs import store
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
-from ropelab.runs.manifest import read_manifest
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError
 from ropelab.show.terminal import format_value
@@ -48,7 +47,7 @@ class Shown:
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables that have rows, in the order of the manifest."""
-        found = store.tables_of(self.folder, self.manifest)
+        found = store.RUN.tables(self.folder, self.manifest)
         return {name: found[name] for name in self.manifest["tables"] if len(found[name])}
 
     @property
@@ -107,7 +106,7 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
 
 def _runs_in(path: Path) -> Iterator[Shown]:
     """Yield the runs that can be shown, and say what is wrong with the others."""
-    own = read_manifest(path)
+    own = store.read_manifest(path)
     for folder, manifest in [(path, own)] if own is not None else store.finished(path):
         run = Shown(folder, manifest)
         try:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from ropelab.runs.comparisons import Pair, compared, difference, said
+from ropelab.runs.comparisons import Pair, compared, difference, significance
 from ropelab.runs.stats import crossed_mean, crossed_proportion
 
 
@@ -74,7 +74,7 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     with_any = [(table["verdict"] != "~").any() for table in tables]
     naive = [((table["ci_low"] > 0) | (table["ci_high"] < 0)).any() for table in tables]
     assert np.mean(with_any) <= 0.2 < np.mean(naive)
-    assert said(tables[0]).startswith("0 of 100 comparisons tell the two apart")
+    assert significance(tables[0]).startswith("0 of 100 comparisons are significant")
 
 
 def effects(rng, draws: int, seeds: int, units: int, by_seed: float, by_unit: float) -> np.ndarray:
