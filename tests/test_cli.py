@@ -244,7 +244,7 @@ def test_a_full_disk_is_one_line_status_1_and_nothing_half_written(call, monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "tables/x.csv")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "write_tables", full)
+        patched.setattr(store, "metrics_of", full)  # inside of a run's new folder
         status, _, err = call(*QUICK, "--quiet")
     assert status == 1
     assert err.startswith("ropelab: No space left on device")
