@@ -1,8 +1,7 @@
 """The frequencies of rotary position embedding, before any scaling.
 
 Pair ``i`` of ``rotary_dim / 2`` rotates by ``base ** (-2 i / rotary_dim)`` radians per token
-(Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2; the same spacing as the sinusoids of
-Vaswani et al. 2017, arXiv:1706.03762, section 3.5).
+(Su et al. 2021, RoFormer, arXiv:2104.09864, section 3.2.2).
 """
 
 import math
@@ -15,13 +14,11 @@ from ropelab.runs.errors import InputError
 
 
 def check_rotary_dim(rotary_dim: int) -> None:
-    """Raise InputError unless ``rotary_dim`` is an even number of at least 2."""
     if rotary_dim < 2 or rotary_dim % 2:
         raise InputError(f"rotary_dim must be an even number of at least 2, not {rotary_dim}")
 
 
 def check_base(base: float) -> None:
-    """Raise InputError unless ``base`` is a finite number above 1."""
     # At base 1 all pairs have frequency 1; below it frequencies would exceed one radian per token.
     if not (math.isfinite(base) and base > 1):
         raise InputError(f"base must be a finite number above 1, not {base:g}")
@@ -29,12 +26,11 @@ def check_base(base: float) -> None:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The rotary geometry of a trained model. Checked when built: InputError.
+    """The rotary geometry of a trained model; InputError if it cannot be.
 
-    Attributes:
-        rotary_dim: rotated features of a head, two per pair.
-        base: rope_theta.
-        trained_len: tokens; original_max_position_embeddings in configs.
+    rotary_dim: rotated features of a head, two per pair.
+    base: rope_theta.
+    trained_len: tokens; original_max_position_embeddings in configs.
     """
 
     rotary_dim: int
@@ -50,7 +46,6 @@ class Geometry:
 
     @property
     def pairs(self) -> int:
-        """Number of frequencies: ``rotary_dim / 2``."""
         return self.rotary_dim // 2
 
     @property
@@ -62,7 +57,7 @@ class Geometry:
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
     """Return theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token.
 
-    Raises InputError for an odd width or a base of 1 or less. Source: arXiv:2104.09864, eq. 15.
+    Raises InputError for an impossible width or base. Source: arXiv:2104.09864, eq. 15.
     """
     check_rotary_dim(rotary_dim)
     check_base(base)
@@ -73,7 +68,7 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pai
 
 def wavelengths(inv_freq: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     """Return lambda_i = 2 pi / theta_i, tokens per rotation; infinite for a dropped pair."""
-    # Dropped pairs have frequency 0; their infinite wavelength is intended.
+    # Dropped pairs have frequency 0, and an infinite wavelength on purpose.
     with np.errstate(divide="ignore"):
         return 2 * math.pi / inv_freq
 

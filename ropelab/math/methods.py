@@ -3,8 +3,7 @@
 ``yarn``, ``yarn(factor=4, beta_fast=16)``, ``resonance(inner=yarn(factor=8))``,
 ``longrope(long_factor=[1, 1.5, 4, 4])``, ``without(band=slow)``.
 
-To add one: a `Scaling` in ropelab/math/scaling that declares `name`, `source` and its parameters as
-fields, a line below, and a row in a test table.
+To add one: a `Scaling` in ropelab/math/scaling, a line below, and a row in a test table.
 """
 
 import types
@@ -50,13 +49,14 @@ ALIASES = {
     "by_parts": "ntk_by_parts",
     "cope": "clipped",
 }
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Methods that change attention or weights, or are searched on a model: known here by name only, so
 # that commands which change frequencies alone can say where these belong.
 ON_MODELS = ("log_n", "rerope", "self_extend", "drope", "longrope_search")
 
 
 def canonical(name: str) -> str:
-    """Return the name under which a method is registered, for any spelling or alias of it."""
+    """Return the registered name for any spelling or alias of it."""
     key = name.lower().replace("-", "_")
     return ALIASES.get(key, key)
 
@@ -64,8 +64,7 @@ def canonical(name: str) -> str:
 def scaling_class(name: str) -> "type[Scaling]":
     """Return the class of a scaling method, by its name or an alias.
 
-    Raises InputError for an unknown name (with the nearest one) or a method that changes more than
-    frequencies.
+    Raises InputError: unknown (with the nearest name), or not a change of frequencies alone.
     """
     key = canonical(name)
     if key in ON_MODELS:
@@ -74,26 +73,19 @@ def scaling_class(name: str) -> "type[Scaling]":
         raise unknown_name("method", name, FREQUENCIES)
     # Imported on demand: the classes need NumPy, help texts need only the names above.
     module, attribute = FREQUENCIES[key].split(".")
-    found: type[Scaling] = getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
-    return found
+    return getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
-    """Parse a method that changes frequencies.
+    """Parse a method that changes frequencies; InputError for anything that does not fit.
 
-    Args:
-        factor: test length over trained length, for methods whose factor means that and is not
-            given.
-    Raises:
-        InputError: an unknown method or parameter (with the nearest name), a parameter given twice,
-            a value that does not fit, or a method that changes more than frequencies.
+    factor: test length over trained length, for methods whose factor means that and is not given.
 
     >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
     'yarn(factor=4, beta_fast=16)'
     """
     name, arguments = split_call(text)
-    scaling: Scaling = build_method(scaling_class(name), arguments, factor, parse_scaling)
-    return scaling
+    return build_method(scaling_class(name), arguments, factor, parse_scaling)
 
 
 def build_method(
@@ -104,9 +96,8 @@ def build_method(
 ) -> Any:
     """Build a method of a class from arguments such as ``beta_fast=16``.
 
-    Args:
-        method: a dataclass with `name` and `default_factors`, as every method is.
-        parse_inner: parses a parameter that is a method itself.
+    method: a dataclass with `name` and `default_factors`, as every method is.
+    parse_inner: parses a parameter that is a method itself.
     """
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
@@ -119,8 +110,8 @@ def build_method(
             raise unknown_name(f"{method.name} parameter", name, names)
         if name in values:
             raise InputError(f"{method.name}: {name} is given twice")
-        label = f"{method.name}: {name}"
-        values[name] = _value(label, text, annotations[name], factor, parse_inner)
+        label, kind = f"{method.name}: {name}", annotations[name]
+        values[name] = _value(label, text, kind, lambda inner: parse_inner(inner, factor))
     # A factor among the arguments wins over the one derived from the test length.
     if factor is not None and method.default_factors:
         values.setdefault("factor", float(factor))
@@ -142,21 +133,29 @@ def split_call(text: str) -> tuple[str, list[str]]:
     return name.strip(), split_list(rest[:-1])
 
 
-def _value(
-    label: str,
-    text: str,
-    kind: object,
-    factor: float | None,
-    parse_inner: Callable[[str, float | None], object],
-) -> object:
+def _value(label: str, text: str, kind: object, parse_inner: Callable[[str], object]) -> object:
     if isinstance(kind, types.UnionType):
         if text.lower() == "none":
             return None
         kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
     if kind == tuple[float, ...]:
         return tuple(_number(label, item) for item in split_list(text.strip("[]()")))
-    readers = {bool: _truth, int: _whole, float: _number, str: _word}
-    return readers[kind](label, text) if kind in readers else parse_inner(text, factor)
+    if kind is float:
+        return _number(label, text)
+    if kind is int:
+        number = _number(label, text)
+        if number != int(number):
+            raise InputError(f"{label} must be a whole number, not '{text}'")
+        return int(number)
+    if kind is bool:
+        if text.lower() not in TRUTH:
+            raise InputError(f"{label} must be true or false, not '{text}'")
+        return TRUTH[text.lower()]
+    if kind is str:
+        if not text:
+            raise InputError(f"{label} needs a value")
+        return text.lower()
+    return parse_inner(text)
 
 
 def _number(label: str, text: str) -> float:
@@ -164,23 +163,3 @@ def _number(label: str, text: str) -> float:
         return float(read_number(text))  # type: ignore[arg-type]
     except ValueError:
         raise InputError(f"{label} must be a number, not '{text}'") from None
-
-
-def _whole(label: str, text: str) -> int:
-    value = _number(label, text)
-    if value != int(value):
-        raise InputError(f"{label} must be a whole number, not '{text}'")
-    return int(value)
-
-
-def _word(label: str, text: str) -> str:
-    if not text:
-        raise InputError(f"{label} needs a value")
-    return text.lower()
-
-
-def _truth(label: str, text: str) -> bool:
-    words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-    if text.lower() not in words:
-        raise InputError(f"{label} must be true or false, not '{text}'")
-    return words[text.lower()]

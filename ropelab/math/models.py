@@ -37,12 +37,11 @@ class KnownModel:
 
     @property
     def rotated(self) -> int:
-        """Rotated features of a head: all of them unless the configuration says otherwise."""
         return self.rotary_dim or self.head_dim
 
     @property
     def promised(self) -> int:
-        """Context length in tokens promised by the configuration; by default the trained length."""
+        """Tokens that the configuration promises."""
         return self.context_len or self.trained_len
 
 
@@ -57,7 +56,6 @@ MODELS = {name: _known(name, row) for name, row in _ROWS.items()}
 
 
 def model_named(name: str) -> KnownModel:
-    """Return the model of that name, in any case; InputError with the nearest name otherwise."""
     key = name.lower()
     if key not in MODELS:
         raise unknown_name("model", name, MODELS)
@@ -65,7 +63,7 @@ def model_named(name: str) -> KnownModel:
 
 
 def table() -> "pd.DataFrame":
-    """Return the models known by name: base, widths, lengths, scaling method, source."""
+    """Return the models known by name, with their source."""
     # Imported here: the command line asks this file for names before anything heavy is needed.
     import pandas as pd
 

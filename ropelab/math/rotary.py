@@ -29,8 +29,7 @@ def cos_sin(
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
     """Return cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
 
-    ``plan.attention_factor`` is NOT in these tables: the code that rotates applies it once, by
-    name.
+    Without ``plan.attention_factor``: the code that rotates applies it once.
     """
     # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
@@ -50,8 +49,7 @@ def axis_of_pairs(layout: Layout, sections: Sequence[int]) -> Int[NDArray[np.int
     """Return the index of the axis that each pair reads, fastest pair of the head first.
 
     ``sections`` counts the pairs per axis. In "mrope_interleaved", axis a of n gets the pairs a,
-    a + n, a + 2 n, ... up to its number of pairs, and the first axis all that remain. In text all
-    axes of a position are equal, and every layout of shared frequencies is plain RoPE.
+    a + n, a + 2 n, ... up to its number of pairs, and the first axis all that remain.
 
     >>> axis_of_pairs("mrope", (1, 2, 2)).tolist()
     [0, 1, 1, 2, 2]

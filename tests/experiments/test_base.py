@@ -1,6 +1,7 @@
 """The base experiment: its tables say what the mathematics says, and bad input gets one line."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,8 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
-from ropelab.experiments.base.comparison import answer, fits, summary
+from ropelab.experiments.base.comparison import answer, blind_from, fits, summary
 from ropelab.experiments.base.comparison import tables as tables_of
-from ropelab.experiments.base.theories import blind_from
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
 from ropelab.math.bounds.published import CONTEXTS, MEN, SU, judge
@@ -24,8 +24,12 @@ from ropelab.runs.errors import InputError
 from ropelab.show.figures.base import draw
 
 
-def run(**values):
-    return tables_of(build(BaseConfig, values), Values())
+def config_of(**values: Any) -> BaseConfig:
+    return build(BaseConfig, values)
+
+
+def run(**values: Any) -> dict[str, pd.DataFrame]:
+    return tables_of(config_of(**values), Values())
 
 
 @pytest.fixture(scope="module")
@@ -172,21 +176,21 @@ def test_half_rotated_heads_take_every_base():
 
 
 def test_a_model_fills_what_is_not_given():
-    config = BaseConfig(model="llama-3-8b")
+    config = config_of(model="llama-3-8b")
     assert (config.base, config.train_base, config.train_len, config.context) == (
         5e5,
         5e5,
         8192,
         (8192,),
     )
-    config = BaseConfig(model="llama-3-8b", base=1e4, context=("2k",))
+    config = config_of(model="llama-3-8b", base=1e4, context=("2k",))
     assert (config.base, config.train_base, config.train_len, config.context) == (
         1e4,
         5e5,
         8192,
         (2048,),
     )
-    assert similarity_of(BaseConfig(model="gpt-neox-20b")) == Similarity.of_head(96, 24)
+    assert similarity_of(config_of(model="gpt-neox-20b")) == Similarity.of_head(96, 24)
 
 
 def test_the_extension_is_from_the_trained_length_to_the_tested_one():
@@ -245,14 +249,14 @@ def test_intermediate_contexts_do_not_change_the_bound():
 
 
 def test_a_context_starts_from_the_one_before():
-    first, second = cells(BaseConfig(context=(300, 700)))
+    first, second = cells(config_of(context=(300, 700)))
     assert (first.starts, second.starts) == ((), (first,))
     assert first.inputs["lengths"] == [37, 43, 75, 87, 150, 175, 300]
     assert second.inputs["lengths"] == [350, 700]
-    (alone,) = cells(BaseConfig(context=(300,)))
+    (alone,) = cells(config_of(context=(300,)))
     assert name_of(alone) != name_of(first)  # it walks through other lengths
-    assert name_of(cells(BaseConfig(context=(256,)))[0]) == name_of(
-        cells(BaseConfig(context=(256, 512)))[0]
+    assert name_of(cells(config_of(context=(256,)))[0]) == name_of(
+        cells(config_of(context=(256, 512)))[0]
     )
 
 
@@ -261,7 +265,7 @@ def test_a_cell_depends_on_the_head_and_the_context_alone():
         "model": "llama-3-8b", "base": 1e4, "method": "pi", "train_base": 1e5, "train_len": 8192,
         "test_len": 1024, "formats": ("float32",),
     }  # fmt: skip
-    plain = BaseConfig(context=(512,), windows_up_to=1024)
+    plain = config_of(context=(512,), windows_up_to=1024)
     (cell,) = cells(plain)
     for name, value in others.items():
         assert name_of(cells(plain.replace(**{name: value}))[0]) == name_of(cell)
@@ -276,7 +280,7 @@ def test_a_cell_depends_on_the_head_and_the_context_alone():
 
 def test_longer_contexts_need_more():
     sizes = [2**k for k in range(10, 20)]
-    needs = [cells(BaseConfig(context=(n,), windows_up_to=2**20))[0].needs for n in sizes]
+    needs = [cells(config_of(context=(n,), windows_up_to=2**20))[0].needs for n in sizes]
     assert sorted(needs, key=lambda each: each.seconds) == needs
     assert sorted(needs, key=lambda each: each.memory_bytes) == needs
 

@@ -1,6 +1,7 @@
 """The freqs experiment: its rows are the plan's, and bad input gets one line."""
 
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,11 +12,16 @@ from ropelab.lab import run as run_by_name
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import MODELS
 from ropelab.runs.cell import Values, name_of
+from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 
 
-def tables_of(**values):
-    return tables(FreqsConfig(**values), Values())
+def config_of(**values: Any) -> FreqsConfig:
+    return build(FreqsConfig, values)
+
+
+def tables_of(**values: Any) -> dict[str, pd.DataFrame]:
+    return tables(config_of(**values), Values())
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +106,10 @@ def test_deepseek_shows_where_its_factor_went():
 
 
 def test_a_model_fills_what_is_not_given():
-    config = FreqsConfig(model="llama-3.1-8b")
+    config = config_of(model="llama-3.1-8b")
     assert (config.base, config.train_len, config.test_len) == (5e5, 8192, 131072)
     assert check(config).scaling.label == "llama3(factor=8)"
-    other = FreqsConfig(model="llama-3.1-8b", method="yarn(factor=2)")
+    other = config_of(model="llama-3.1-8b", method="yarn(factor=2)")
     assert check(other).scaling.label == "yarn(factor=2)"
 
 
@@ -198,15 +204,15 @@ def test_a_cell_depends_on_every_field_but_the_name_of_the_model():
         "base": 1e6, "head_dim": 64, "rotary_dim": 32, "train_len": 2048, "test_len": 8192,
         "method": "pi", "factor": 8, "sections": (16, 24, 24), "layout": "axial",
     }  # fmt: skip
-    configs = [FreqsConfig(), *(FreqsConfig(**{name: v}) for name, v in changed.items())]
+    configs = [config_of(), *(config_of(**{name: v}) for name, v in changed.items())]
     assert {"model", *changed} == set(FreqsConfig.model_fields)
     assert len({name_of(cells(config)[0]) for config in configs}) == len(configs)
-    named = FreqsConfig(model="llama-2-7b")
+    named = config_of(model="llama-2-7b")
     (one,), (other,) = cells(named), cells(named.replace(model=""))
     assert name_of(one) == name_of(other)
 
 
 def test_wider_heads_need_more():
-    (small,), (large,) = (cells(FreqsConfig(head_dim=width)) for width in (128, 2**20))
+    (small,), (large,) = (cells(config_of(head_dim=width)) for width in (128, 2**20))
     assert small.needs.seconds < 1 < 10 < large.needs.seconds
     assert small.needs.memory_bytes < large.needs.memory_bytes

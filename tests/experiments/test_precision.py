@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,11 +26,15 @@ from ropelab.show.figures.style import use_style
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ROPE_128 = Spectrum(inverse_frequencies(128, 1e4), 1e4, 128)
-SMALL = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
+SMALL: dict[str, Any] = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
 
 
-def tables_of(**values):
-    return body.tables(PrecisionConfig(**(SMALL | values)), Values())
+def config_of(**values: Any) -> PrecisionConfig:
+    return build(PrecisionConfig, SMALL | values)
+
+
+def tables_of(**values: Any) -> dict[str, pd.DataFrame]:
+    return body.tables(config_of(**values), Values())
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def test_the_same_config_gives_the_same_tables(small):
         pd.testing.assert_frame_equal(table, again[name], check_exact=True)
 
 
-def test_the_ladder_has_every_stage_in_every_format(small):
+def test_every_stage_is_rounded_in_every_format(small):
     stages = small["casts"].query("kind == 'stage'")
     assert len(stages) == 36
     before_the_cosine = stages["stage"].isin(["position", "inv_freq", "angle"])
@@ -78,14 +83,14 @@ def test_the_ladder_has_every_stage_in_every_format(small):
 
 def test_one_frequency_at_a_million_tokens_is_claim_seven():
     rows = tables_of(length=131072, components=["cos", "pair"], schemes=["single"])["resolution"]
-    found = rows.set_index(["format", "component"])
+    found = rows.set_index(["format", "component"]).to_dict("index")
     assert math.cos(0) - math.cos(2 * math.pi / 1e6) == pytest.approx(1.97e-11, rel=0.01)
-    cos_alone = found.loc[("float32", "cos")]
+    cos_alone = found["float32", "cos"]
     assert cos_alone["first_collision_position"] == 0  # both are 1.0
     assert cos_alone["adjacent_collisions"] == 755
-    assert found.loc[("float32", "pair"), "distinct_codes"] == 131072
+    assert found["float32", "pair"]["distinct_codes"] == 131072
     for name in ("float16", "bfloat16"):
-        assert found.loc[(name, "pair"), "adjacent_collisions"] > 0.9 * 131072
+        assert found[name, "pair"]["adjacent_collisions"] > 0.9 * 131072
 
 
 def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
@@ -93,7 +98,7 @@ def test_many_frequencies_keep_every_position_apart_even_in_bfloat16():
     assert (rows["distinct_codes"] == 131072).all()
 
 
-def test_the_periods_of_claim_eight_and_the_code_of_claim_nine():
+def test_the_periods_of_claim_eight_and_the_encoding_of_claim_nine():
     pairs = tables_of(schemes=["rope"])["pairs"].query("format == 'float64'")
     periods = pairs.set_index("pair")["wavelength_tokens"]
     assert periods[0] == pytest.approx(6.283, rel=1e-3)
@@ -186,7 +191,7 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
     assert 1 <= len(body.summary(tables)) <= 12
 
 
-def test_a_scheme_without_any_of_the_channels_is_said():
+def test_a_scheme_without_any_of_the_components_is_said():
     told = "one frequency has no vector beside its pair: --components pair shows its encoding."
     for components, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, components=components)
@@ -291,7 +296,7 @@ def test_transformers_does_live_what_its_preset_predicts(cast, preset, at_least,
     assert errors(measured, exact) == pytest.approx(errors(predicted, exact), rel=0.01)
 
 
-def test_codes_that_come_back_are_counted_in_exact_arithmetic():
+def test_encodings_that_come_back_are_counted_in_exact_arithmetic():
     rows = tables_of(period=360, schemes=["single"], length=1000)["resolution"]
     counted = rows.set_index(["component", "format"])
     for component, codes, first in (("pair", 360, 360), ("cos", 181, 181), ("sin", 181, 91)):
@@ -306,7 +311,7 @@ def test_codes_that_come_back_are_counted_in_exact_arithmetic():
     assert whole[["distinct_codes", "period_tokens"]].to_numpy().tolist() == [[129, 129]]
 
 
-def test_codes_that_do_not_come_back_say_so():
+def test_encodings_that_do_not_come_back_say_so():
     short = tables_of(period=1e6, schemes=["single"], length=1000)
     assert not short["resolution"]["status"].str.startswith("comes back").any()
     assert short["resolution"]["period_tokens"].isna().all()
@@ -315,10 +320,10 @@ def test_codes_that_do_not_come_back_say_so():
     assert rope["pairs"]["period_tokens"].isna().all()
 
 
-def test_the_signal_says_where_no_score_changes():
-    signal = tables_of(period=1e6, schemes=["single", "rope"])["score_margin"]
-    assert set(signal["vectors"]) == {"aligned at 0", "aligned", "random", "largest"}
-    at_zero = signal[(signal["vectors"] == "aligned at 0") & (signal["format"] == "float32")]
+def test_the_margin_shows_where_no_score_changes():
+    margin = tables_of(period=1e6, schemes=["single", "rope"])["score_margin"]
+    assert set(margin["vectors"]) == {"aligned at 0", "aligned", "random", "largest"}
+    at_zero = margin[(margin["vectors"] == "aligned at 0") & (margin["format"] == "float32")]
     assert at_zero.set_index("scheme")["status"].to_dict() == {
         "single": "every score stays equal",
         "rope": "above the rounding",
@@ -333,7 +338,7 @@ def test_the_answer_names_the_position_that_comes_back():
     assert "has the encoding of position 0 again" not in slow
 
 
-CHANGES = {
+CHANGES: dict[str, Any] = {
     "base": 1e4,
     "rotary_dim": 32,
     "method": "pi(factor=4)",
@@ -356,14 +361,14 @@ CHANGES = {
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_field_that_changes_a_table_changes_the_key_of_its_cells(field):
     names = [
-        sorted(map(name_of, body.cells(PrecisionConfig(**(SMALL | changed)))))
-        for changed in ({}, {field: CHANGES[field]})
+        sorted(map(name_of, body.cells(config_of(**changed))))
+        for changed in [dict[str, Any](), {field: CHANGES[field]}]
     ]
     assert names[0] != names[1]
 
 
 def test_implementations_with_equal_angles_share_a_cell():
-    config = PrecisionConfig(**SMALL, schemes=(), preset=("nanochat", "transformers_llama"))
+    config = config_of(schemes=(), preset=("nanochat", "transformers_llama"))
     kinds = [cell.kind for cell in body.cells(config)]
     # The presets, and each without its rounded position, inv_freq, angle or rule of frequencies.
     assert kinds == ["precision-casts"] * 5 + ["precision-drift"]

@@ -22,6 +22,7 @@ from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS, model_named
+from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 
 
@@ -109,6 +110,7 @@ def test_transformers_turns_gpt_j_alike():
 def test_transformers_scales_gpt_oss_alike():
     given, model = rope_of(GptOssConfig()), MODELS["gpt-oss-20b"]
     scaling = parse_scaling(model.method)
+    assert isinstance(scaling, Yarn)
     assert (scaling.name, scaling.factor) == (given["rope_type"], given["factor"])
     assert (scaling.beta_fast, scaling.beta_slow) == (given["beta_fast"], given["beta_slow"])
     assert scaling.truncate is given["truncate"] is False

@@ -18,7 +18,6 @@ from ropelab.math.scaling import (
     ntk_base,
     roles,
 )
-from ropelab.math.scaling.by_parts import coded_ramp_range
 from ropelab.runs.errors import InputError
 
 LLAMA2 = Geometry(128, 10000.0, 4096)
@@ -96,9 +95,8 @@ def test_dynamic_yarn_is_yarn_at_the_ratio_of_lengths(geometry, longer):
 
 
 def test_yarn_of_llama_2_is_cut_where_the_literature_cuts_it():
-    low, high = coded_ramp_range(LLAMA2, 32, 1, truncate=False)
-    assert (low, high) == (pytest.approx(20.9445, abs=1e-4), pytest.approx(45.0269, abs=1e-4))
-    assert coded_ramp_range(LLAMA2, 32, 1, truncate=True) == (20, 46)
+    assert Yarn(truncate=False).ramp_range(LLAMA2) == pytest.approx((20.9445, 45.0269), abs=1e-4)
+    assert Yarn().ramp_range(LLAMA2) == (20, 46)
     for name in ("yarn", "yarn_paper"):
         plan = parse_scaling(name, factor=16).plan(LLAMA2, 65536)
         assert Counter(roles(plan, LLAMA2)) == {"kept": 21, "ramp": 25, "interpolated": 18}

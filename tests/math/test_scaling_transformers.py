@@ -8,6 +8,7 @@ kept frequency, which is ``factor`` units of the interpolated one.
 """
 
 import math
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -115,7 +116,8 @@ def test_yarn(dim, base, length, factor, fast, slow, truncate, attention):
 
 def test_yarn_where_the_ramp_is_narrow_and_far_from_the_first_pair():
     """Found by chance: 2.127e-6 apart, where a bound without the width allowed 2.081e-6."""
-    values = {"factor": 11.0, "beta_fast": 6.795999757606965, "beta_slow": 1.9, "truncate": False}
+    values: dict[str, Any] = {"factor": 11.0, "beta_fast": 6.795999757606965, "beta_slow": 1.9}
+    values["truncate"] = False
     scaling, geometry = Yarn(**values), Geometry(102, 1000.0, 4096)
     slack = yarn_slack(scaling, geometry)
     compare(scaling, geometry, "yarn", slack=slack, wide=1e-10, **values)

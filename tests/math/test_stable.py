@@ -15,6 +15,12 @@ LLAMA = Similarity.of_head(128)
 HEADS = st.builds(Similarity.of_head, st.integers(3, 64).map(lambda pairs: 2 * pairs))
 
 
+def boxes_left(similarity: Similarity, first: int, stop: int, low: float, high: float) -> Boxes:
+    found = threatened(similarity, first, stop, low, high)
+    assert found is not None
+    return found
+
+
 @given(HEADS, st.floats(0.5, 25), st.integers(1, 2**21), st.integers(0, 12), st.floats(1e-9, 1))
 @settings(max_examples=200)
 def test_no_sum_in_a_box_is_below_its_bound(similarity, u, first, power, width):
@@ -38,6 +44,7 @@ def test_bounds_of_boxes_hold_at_thirty_digits():
     """Near an edge, where the sum of a position changes sign, rounding does not decide."""
     stable = Walk(LLAMA, 4096).stable()
     position = first_negative(LLAMA, math.exp(stable - 1e-9), 4096)
+    assert position is not None
     box = Boxes(np.array([float(position)]), np.array([stable]), 1, 1e-12)
     with mpmath.workdps(30):
         exact = mpmath.fsum(
@@ -49,7 +56,7 @@ def test_bounds_of_boxes_hold_at_thirty_digits():
 @given(HEADS, st.floats(2, 14), st.floats(1e-4, 0.5), st.integers(1, 300), st.integers(20, 900))
 @settings(max_examples=60)
 def test_every_negative_sum_is_in_a_box_that_is_left(similarity, low, width, first, count):
-    boxes = threatened(similarity, first, first + count, low, low + width)
+    boxes = boxes_left(similarity, first, first + count, low, low + width)
     positions = np.arange(first, first + count, dtype=np.float64)
     for u in np.linspace(low, low + width, 60):
         holding = (boxes.low - 1e-12 <= u) & (u <= boxes.low + boxes.width + 1e-12)
@@ -63,7 +70,7 @@ def test_too_many_boxes_are_refused():
 
 
 def test_cells_have_all_that_threatens_them():
-    boxes = threatened(LLAMA, 1, 1024, 8.0, 8.5)
+    boxes = boxes_left(LLAMA, 1, 1024, 8.0, 8.5)
     found = intervals(LLAMA, boxes, 1e-6)
     assert found.intervals.shape[1] == len(np.unique(boxes.low)) < len(boxes)
     assert (np.diff(found.owner) >= 0).all()
@@ -87,8 +94,8 @@ def test_cells_have_all_that_threatens_them():
 @pytest.mark.parametrize("context", [2, 3, 100, 700, 2048])
 def test_from_above_it_is_what_the_search_from_below_finds(similarity, context):
     stable = Walk(similarity, context).stable()
-    low, high = Walk(similarity, context).first(max(0.0, stable - 1e-9))
-    assert (low, high) == (pytest.approx(stable, abs=1e-10), math.inf)
+    found = Walk(similarity, context).first(max(0.0, stable - 1e-9))
+    assert found == pytest.approx((stable, math.inf), abs=1e-10)
     if stable > 0:
         assert first_negative(similarity, math.exp(stable - 1e-8), context) is not None
 
@@ -141,4 +148,4 @@ def test_no_base_is_proved_for_two_pairs():
 
 
 def test_a_single_token_needs_no_base():
-    assert threatened(LLAMA, 1, 1, 1.0, 2.0).first.size == 0
+    assert boxes_left(LLAMA, 1, 1, 1.0, 2.0).first.size == 0

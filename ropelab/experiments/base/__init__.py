@@ -1,10 +1,9 @@
 """Bases for a context length: the exact lower bound, and the theories judged by it.
 
-The exact lower bound: a base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every
-m = 0..L-1 (Men et al. 2024, arXiv:2405.14591), so that on average a query prefers a key that equals
-it over a random one, at any distance. The set of admissible bases is computed with a certificate
-and compared with the rules that people use. `ropelab base-empirical` tests whether the bound
-predicts where retrieval fails in trained models.
+A base is admissible for L tokens when sum_i cos(m b^(-2i/d)) >= 0 for every m = 0..L-1 (Men et al.
+2024, arXiv:2405.14591), so that on average a query prefers a key that equals it over a random one,
+at any distance. The admissible bases are computed with a certificate and compared with the rules
+that people use. `ropelab base-empirical` tests the bound on trained models.
 """
 
 from typing import Annotated, Any
@@ -63,7 +62,6 @@ class BaseConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Take unset options from the named model, and the context from test_len."""
         if not isinstance(values, dict):
             return values
         filled = dict(values)
@@ -93,7 +91,7 @@ class BaseConfig(Config):
 
     @property
     def rotated(self) -> int:
-        """Features that could rotate; some of their pairs may have been dropped."""
+        # Features that could rotate; some of their pairs may have been dropped.
         return self.rotary_dim or self.head_dim
 
 

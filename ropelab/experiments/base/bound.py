@@ -31,40 +31,38 @@ def cells(config: BaseConfig) -> list[Computation]:
     """Return a cell per context, each starting from the previous one."""
     similarity = similarity_of(config)
     few = not similarity.unrotated and len(similarity.exponents) < FEWEST_PAIRS
-    lengths = steps(config.context)
+    share, done = config.head_dim / 128, 0
     found: list[Computation] = []
-    share = config.head_dim / 128
     for context in config.context:
-        walked = [length for length in lengths if length <= context]
-        lengths = lengths[len(walked) :]
+        walked = [length for length in steps(config.context) if done < length <= context]
+        done = context
         complete = context <= config.windows_up_to and not few
         windows = complete * float(context) ** 2 * SECONDS_PER_SQUARE
         seconds = share * (sum(walked) * SECONDS_PER_TOKEN + windows)
         grids = 2 * math.isqrt(min(context, BLOCK)) * config.head_dim * 8
         memory = LIBRARIES + 3 * grids + context * BYTES_PER_TOKEN
-        found.append(
-            Computation(
-                kind="base-bound",
-                version=1,
-                title=f"admissible bases for {context} tokens",
-                function=search,
-                inputs={
-                    "head_dim": config.head_dim,
-                    "rotary_dim": config.rotated,
-                    "kept": config.kept,
-                    "dropped": list(config.dropped),
-                    "lengths": walked,
-                    "complete": complete,
-                },
-                needs=Needs(seconds=seconds + share**4 * SECONDS_OF_STABLE, memory_bytes=memory),
-                starts=tuple(found[-1:]),
-            )
+        cell = Computation(
+            kind="base-bound",
+            version=1,
+            title=f"admissible bases for {context} tokens",
+            function=search,
+            inputs={
+                "head_dim": config.head_dim,
+                "rotary_dim": config.rotated,
+                "kept": config.kept,
+                "dropped": list(config.dropped),
+                "lengths": walked,
+                "complete": complete,
+            },
+            needs=Needs(seconds=seconds + share**4 * SECONDS_OF_STABLE, memory_bytes=memory),
+            starts=tuple(found[-1:]),
         )
+        found.append(cell)
     return found
 
 
 def similarity_of(config: BaseConfig) -> Similarity:
-    """Return the sum of cosines of the config's head; InputError where its widths do not fit."""
+    """Return the sum of cosines of the head; InputError where its widths do not fit."""
     return Similarity.of_head(config.head_dim, config.rotated, config.kept, config.dropped)
 
 
@@ -91,16 +89,13 @@ def search(
 ) -> dict[str, pd.DataFrame]:
     """Search the admissible bases of the last of ``lengths``; the others are steps on the way.
 
-    Args:
-        complete: search all windows, not only the first and the last.
-        starts: the tables of the context before, if there is one.
-    Returns:
-        bound: one row. ``recommended_base``: the stable base rounded up to two significant digits,
-            with every position checked once more; missing without a stable base. ``stable_base``:
-            all bases from there on are admissible; missing where none is proved. ``certified``: a
-            proof covers every base below the first window, and every position inside the windows.
-            windows: a row per admissible interval of bases that is known, ascending; ``high``
-            missing: it has no end. state: where the next search starts, in u = ln b.
+    complete: search all windows, not only the first and the last.
+    starts: the tables of the context before, if there is one.
+
+    Returns bound, one row: from ``stable_base`` on all bases are admissible (missing: none is
+    proved); ``recommended_base`` is that rounded up to two digits; ``certified``: a proof covers
+    every base below the first window and every position inside the windows. windows: a row per
+    known admissible interval, ``high`` missing: it has no end. state: where the next search starts.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
     context = lengths[-1]
@@ -127,19 +122,18 @@ def search(
     bases = [[math.exp(u) if u < 700 else math.inf for u in window] for window in windows]
     smallest = bases[0][0] if bases else math.nan
     stable = bases[-1][0] if bases and bases[-1][1] == math.inf else math.nan
-    # A smallest base of 1: every base is admissible, and none needs to be recommended.
+    # At a smallest base of 1 every base is admissible, and none needs to be recommended.
     usable = stable if smallest > 1 else smallest
     if usable > 1:
         usable = rounded_up(stable)
         # Checked in float64, independently of the proof.
         if first_negative(similarity, usable, context) is not None:
             usable = math.nan
+    status = "all windows" if complete else "first and last window"
     if not bases:
         status = "no base is admissible"
-    elif complete:
-        status = "all windows"
-    else:
-        status = "first window only" if math.isnan(stable) else "first and last window"
+    elif not complete and math.isnan(stable):
+        status = "first window only"
     bound = {
         "context_tokens": context,
         "head_dim": head_dim,

@@ -1,28 +1,37 @@
 """The exact bound and the theories beside it: tables, answer and short table."""
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, similarity_of
-from ropelab.experiments.base.theories import theories
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
-from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, Printed, judge
+from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge, men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling
-from ropelab.math.numerics.formats import format_named
+from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
 TWO_PAIRS_UP_TO = 355
+MEN_2024 = "Men et al. 2024, arXiv:2405.14591"
+LIU_2023 = "Liu et al. 2023, arXiv:2310.05209"
+# Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
+GRID = np.logspace(0.1, 18, 20_000)
+
+# Name, kind, base, assumptions and source. Kinds: "at least" (a lower bound), "use" (a recipe),
+# "at most" (an upper bound), "small" (far below the others, said to extrapolate after tuning).
+Theory = tuple[str, str, float, str, str]
 
 
 def check(config: BaseConfig) -> None:
-    """Raise InputError where a name does not exist, or values do not fit each other."""
+    """Raise InputError where a name is unknown, or values do not fit each other."""
     similarity = similarity_of(config)
     two_pairs = len(similarity.exponents) == 2 and not similarity.unrotated
     if two_pairs and max(config.context) > TWO_PAIRS_UP_TO:
@@ -43,7 +52,7 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
     similarity, found = similarity_of(config), [values[cell] for cell in cells(config)]
     bound = pd.concat([each["bound"] for each in found], ignore_index=True)
     windows = [each["windows"] for each in found if len(each["windows"])]
-    judged = [theories(config, similarity, row) for row in bound.itertuples()]
+    judged = [_theories(config, similarity, row) for row in bound.itertuples()]
     published = judge(bound)
     rotating = [round(a * config.rotated / 2) for a in similarity.exponents]
     return {
@@ -56,6 +65,93 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
         "published": published,
         "fits": fits(bound, published),
     }
+
+
+def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataFrame:
+    """Judge every theory at the context of a row of the table `bound`, a row each.
+
+    ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
+    where the base is admissible. ``times_exact``: the base over the first admissible one.
+    """
+    first, context = bound.smallest_admissible_base, bound.context_tokens
+    rows = []
+    for name, kind, base, assumes, source in _recommended(config, bound):
+        possible = math.isfinite(base) and base > 1
+        fails = first_negative(similarity, base, context) if possible else None
+        if not possible:
+            verdict = "no such base"
+        elif kind == "at most" and not bound.certified:
+            verdict = "no admissible base"
+        elif kind == "at most":
+            verdict = "leaves room" if base >= first else "contradicts the bound"
+        elif fails is not None:
+            verdict = "below the bound" if base < first else "in a gap between windows"
+        else:
+            verdict = "admissible"
+        failing = math.nan if fails is None else float(fails)
+        rows.append((context, name, kind, base, failing, base / first, verdict, assumes, source))
+    columns = ["context_tokens", "theory", "kind", "base", "fails_at_tokens", "times_exact"]
+    return pd.DataFrame(rows, columns=[*columns, "verdict", "assumes", "source"])
+
+
+def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
+    context, d = int(bound.context_tokens), config.rotated
+    here, smallest = "computed here", bound.smallest_admissible_base
+    yield "recommended base", "use", bound.recommended_base, "two digits, all above work", here
+    yield "stable base", "at least", bound.stable_base, bound.status, here
+    yield "smallest admissible base", "at least", smallest, "", f"{MEN_2024}, {here}"
+    yield "published fit", "at least", men_fit(context), "head_dim 128, fully rotated", MEN_2024
+    su = "Su 2024, kexue.fm/archives/10122"
+    yield "asymptote", "at least", rules.su_asymptote(context), "d to inf", su
+    once, name = rules.one_rotation_base(d, context), "every pair completes a rotation"
+    yield name, "at most", once, "no unseen angle", "wavelength coverage"
+    yield from _extensions(Geometry(d, config.train_base, config.train_len), config, context)
+    for name in config.formats:
+        for component in ("cosine", "cosine and sine"):
+            base = blind_from(component, format_named(name), d, context)
+            source = "spacing of the format at the last position"
+            yield f"{name}: slowest {component} moves", "at most", base, "", source
+
+
+def _extensions(trained: Geometry, config: BaseConfig, context: int) -> Iterator[Theory]:
+    target = config.test_len or context
+    # Nothing to extend inside the trained length, and a single pair ignores the base.
+    if target <= trained.trained_len or trained.rotary_dim < 4:
+        return
+    start = f"{trained.base:g} at {trained.trained_len} tokens"
+    critical = rules.critical_base(trained, target)
+    source = f"{LIU_2023}, theorem 2; koboldcpp pull request 910"
+    yield "critical base = logarithmic rule", "use", critical, start, source
+    yield "NTK-aware", "use", rules.ntk_aware(trained, target), start, "arXiv:2309.00071, eq. 16"
+    # The base whose T_extra is the target: (L'/2 pi)^(d/d_c).
+    share = trained.rotary_dim / rules.critical_dimension(trained)
+    base = float((target / (2 * math.pi)) ** share)
+    yield "T_extra reaches the context", "use", base, start, f"{LIU_2023}, theorem 1"
+    for name, base in zip(("2T/pi", "T/pi", "T/2pi"), rules.small_bases(trained), strict=True):
+        yield f"small base {name}", "small", base, start, f"{LIU_2023}, theorem 3"
+
+
+def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
+    """Return the base from which a format no longer separates positions length-1 and length.
+
+    ``component``: "cosine", or "cosine and sine" (lost when both are). Within 0.2 %; nan: the
+    positions are apart at every base up to 1e18.
+    """
+    if rotary_dim < 4:
+        return math.nan
+    # The slowest pair, in radians per token.
+    theta = GRID ** (-(rotary_dim - 2) / rotary_dim)
+    cos, sin = np.abs(np.cos(theta * length)), np.abs(np.sin(theta * length))
+    # A component is lost when its change from one token to the next is below half the spacing at
+    # its value. The cosine of a small angle is near 1, where the spacing is widest; its sine is
+    # small, and floating point spaces small numbers finely.
+    lost = theta * sin < spacing(cos, fmt) / 2
+    if component == "cosine and sine":
+        lost &= theta * cos < spacing(sin, fmt) / 2
+    apart = np.flatnonzero(~lost)
+    # The last one counts: below it the loss comes and goes with the phase of the last position.
+    first = int(apart[-1]) + 1 if len(apart) else 0
+    return float(GRID[first]) if first < len(GRID) else math.nan
 
 
 def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int]) -> pd.DataFrame:
@@ -87,14 +183,9 @@ def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> p
         made = rotations(inverse_frequencies(config.rotated, base), config.train_len)[rotating]
         below, idle = int((made < 1).sum()), config.head_dim // 2 - len(rotating)
         rows.append((name, base, config.train_len, idle, below, len(rotating) - below))
-    columns = [
-        "which",
-        "base",
-        "train_len_tokens",
-        "pairs_not_rotating",
-        "pairs_below_one_rotation",
-    ]
-    return pd.DataFrame(rows, columns=[*columns, "pairs_at_least_one_rotation"])
+    columns = ["which", "base", "train_len_tokens", "pairs_not_rotating"]
+    columns += ["pairs_below_one_rotation", "pairs_at_least_one_rotation"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _critical(config: BaseConfig) -> pd.DataFrame:
@@ -110,8 +201,8 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Fit base = coefficient * context^exponent by least squares in logarithms to each set.
 
-    ``standard_error`` belongs to the exponent. Needs three contexts. Where there are more exact
-    than published values, another fit has the published contexts only.
+    ``standard_error`` belongs to the exponent. Contexts beyond the published ones get a fit without
+    them too. Needs three contexts.
     """
     # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["smallest_admissible_base"] > 1]
@@ -166,7 +257,7 @@ def answer(tables: Tables) -> str:
         return text
     # On the paper's contexts if possible: an exponent depends on the range it is fitted to.
     own = exponent.get("exact values of its contexts", exponent["exact values"])
-    loose = published[published.verdict == Printed.LOOSE]
+    loose = published[published.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return (
         f"{text} {len(loose)} of the paper's {len(published)} values here are loose, by up to "

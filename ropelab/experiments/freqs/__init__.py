@@ -1,9 +1,8 @@
 """Every frequency pair of a head, before and after scaling.
 
-One row per pair: frequency, wavelength, rotations inside the trained and the target length, the
-effect of the method, and whether at the target length it meets angles that training never showed.
-With sections, also which axis of a position it reads.
-`ropelab extrapolate` measures the effect on a small model.
+One row per pair: frequency, wavelength, rotations, the effect of the method, and whether at the
+target length it meets angles that training never showed. `ropelab extrapolate` measures the effect
+on a small model.
 """
 
 from typing import Annotated, Any, Self

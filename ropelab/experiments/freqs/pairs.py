@@ -1,16 +1,16 @@
 """Every pair of a head under a scaling method: tables, answer and short table."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.freqs import FreqsConfig
+from ropelab.math import models
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
-from ropelab.math.models import MODELS
 from ropelab.math.rotary import axis_names, axis_of_pairs
 from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.cell import Computation, Needs, Values
@@ -31,9 +31,8 @@ ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 class Head:
     """A head under a method at one length in tokens.
 
-    Attributes:
-        parts: every geometry of the head and its scaled frequencies; one, unless axial.
-        axes: the axis that each pair of the head reads; empty for text.
+    parts: every geometry of the head and its scaled frequencies; one, unless axial.
+    axes: the axis that each pair of the head reads; empty for text.
     """
 
     scaling: Scaling
@@ -43,7 +42,7 @@ class Head:
 
 
 def check(config: FreqsConfig) -> Head:
-    """Return the head that a config describes; InputError unless its method exists and fits."""
+    """Return the head of a config; InputError unless its method exists and fits."""
     widths = [config.rotary_dim or config.head_dim]
     if config.sections and config.layout == "axial":
         widths = [2 * pairs for pairs in config.sections]
@@ -66,9 +65,13 @@ def cells(config: FreqsConfig) -> list[Computation]:
     inputs = {name: v for name, v in config.model_dump(mode="json").items() if name != "model"}
     pairs = config.head_dim // 2
     needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
-    title = f"pairs under {config.method}"
     cell = Computation(
-        kind="freqs", version=1, title=title, function=compute, inputs=inputs, needs=needs
+        kind="freqs",
+        version=1,
+        title=f"pairs under {config.method}",
+        function=compute,
+        inputs=inputs,
+        needs=needs,
     )
     return [cell]
 
@@ -76,15 +79,11 @@ def cells(config: FreqsConfig) -> list[Computation]:
 def compute(**values: Any) -> dict[str, pd.DataFrame]:
     """Compute a row per pair, and a row for the method, from the fields of a config.
 
-    Returns:
-        pairs: ``weight``: share of the original frequency in the blend; missing where nothing is
-            blended. ``trained_phase_rad``, ``test_phase_rad``: the angle at the end of the length.
-            ``unseen``: "new angles" where the pair had not completed a rotation in training and
-            now goes beyond the largest trained angle; "none" where every angle was seen, "never
-            turns" for a dropped pair. ``axis``: the axis that it reads, for positions with several.
-        scaling: ``ramp_low``, ``ramp_high``: first and last pair of the blend, missing without one;
-            of the first axis where each has frequencies of its own. ``softmax_multiplier``: the
-            method's softmax_factor, missing without one.
+    pairs: ``weight``: share of the original frequency in the blend. ``trained_phase_rad``,
+        ``test_phase_rad``: the angle at the end of the length. ``unseen``: "new angles" where the
+        pair had not completed a rotation in training and now goes beyond its largest angle.
+    scaling: ``ramp_low``, ``ramp_high``: first and last pair of the blend; of the first axis where
+        each has frequencies of its own.
     """
     head = check(FreqsConfig(**values))
     pairs = pd.concat([_pairs(*part, head.test_len) for part in head.parts], ignore_index=True)
@@ -139,23 +138,14 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Return the tables of the cell, and the known models with their sources."""
+    known = models.table().rename(columns={"context_len_tokens": "context_tokens"})
+    known.insert(7, "note", [model.note for model in models.MODELS.values()])
     found = values[cells(config)[0]]
-    models = [
-        {
-            **asdict(model),
-            "rotary_dim": model.rotated,
-            "train_len_tokens": model.trained_len,
-            "context_tokens": model.promised,
-        }
-        for model in MODELS.values()
-    ]
-    order = ["name", "base", "head_dim", "rotary_dim", "train_len_tokens", "context_tokens"]
-    known = pd.DataFrame(models)[[*order, "method", "note", "source"]]
     return {"pairs": found["pairs"], "scaling": found["scaling"], "models": known}
 
 
 def answer(tables: Tables) -> str:
-    """Count the roles of pairs and those that meet new angles, and name the factor on logits."""
+    """Count the roles of pairs and those that meet new angles."""
     pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
     counts = pairs["role"].value_counts()
     shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
@@ -180,14 +170,6 @@ def summary(tables: Tables) -> pd.DataFrame:
     pairs = tables["pairs"]
     count = min(12, len(pairs))
     rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
-    axis = ["axis"] if "axis" in pairs else []
-    columns = [
-        "pair",
-        *axis,
-        "wavelength_tokens",
-        "trained_rotations",
-        "role",
-        "weight",
-        "divided_by",
-    ]
-    return pairs.iloc[rows][[*columns, "unseen"]]
+    columns = ["wavelength_tokens", "trained_rotations", "role", "weight", "divided_by", "unseen"]
+    first = ["pair", "axis"] if "axis" in pairs else ["pair"]
+    return pairs.iloc[rows][first + columns]

@@ -1,13 +1,11 @@
 """Precision: the positions that a number format still distinguishes, and the cast that is wrong.
 
-Two position encodings are compared: one frequency (a single period), and the many frequencies of
-RoPE, each stored in several number formats, over a range of positions. Then every stage of a rotary
-implementation is rounded alone, in every format, and compared with float64. `--preset` and `--cast`
-do the same for a real or an imagined implementation.
+One frequency and the many frequencies of RoPE are stored in several number formats, over a range of
+positions. Then every stage of a rotary implementation is rounded alone, in every format, and
+compared with float64. `--preset` and `--cast` do the same for a whole implementation.
 
-It cannot show whether a model minds. An error of 0.01 rad in a fast pair may be harmless and one in
-a slow pair may not, or the other way round; that depends on what was learned. Roundings are
-modelled after the formats, not measured on hardware; kernels may fuse, and so round less often.
+It cannot show whether a model minds: that depends on what was learned. Roundings are modelled after
+the formats, not measured on hardware; kernels may fuse, and so round less often.
 """
 
 from typing import Annotated, Self
@@ -17,7 +15,7 @@ from pydantic import Field, model_validator
 from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
 from ropelab.runs.errors import unknown_name
 
-QUESTION = "Which positions can this number format still tell apart, and which cast is wrong?"
+QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
 CANNOT_SHOW = (
     "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
     "often than the stages modelled here."
@@ -82,7 +80,6 @@ class PrecisionConfig(Config):
 
     @property
     def rotated(self) -> int:
-        """The features that rotate."""
         return self.rotary_dim or self.head_dim
 
     @model_validator(mode="after")
@@ -97,13 +94,12 @@ class PrecisionConfig(Config):
             raise ValueError(
                 f"explain_pair must be below {self.rotated // 2}, got {self.explain_pair}"
             )
-        for kind, names, allowed in (
-            ("scheme", self.schemes, SCHEMES),
-            ("component", self.components, COMPONENTS),
-        ):
-            for name in names:
-                if name not in allowed:
-                    raise unknown_name(kind, name, allowed)
+        for name in self.schemes:
+            if name not in SCHEMES:
+                raise unknown_name("scheme", name, SCHEMES)
+        for name in self.components:
+            if name not in COMPONENTS:
+                raise unknown_name("component", name, COMPONENTS)
         only_one = set(self.schemes) == {"single"}
         if self.components and only_one and set(OF_ONE_FREQUENCY).isdisjoint(self.components):
             raise ValueError(

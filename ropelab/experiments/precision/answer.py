@@ -12,13 +12,12 @@ from ropelab.math.numerics.casts import STAGES
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.tables import Tables
 
+# Each scheme, and the component that is compared with the others'.
 TITLES = {
-    "single": "one frequency",
-    "rope": "many frequencies",
-    "sinusoidal": "the sinusoidal encoding",
+    "single": ("one frequency", "pair"),
+    "rope": ("many frequencies", "vector"),
+    "sinusoidal": ("the sinusoidal encoding", "vector"),
 }
-# The kinds of rows in `casts` that are an implementation.
-IMPLEMENTED = ("preset", "cast")
 # Whole numbers that are missing in some rows: read back from disk they are floats.
 WHOLE = (
     "first_collision_position",
@@ -32,22 +31,16 @@ ORDER = ("resolution", "collisions", "pairs", "scores", "score_margin", "casts",
 
 
 def check(config: PrecisionConfig) -> None:
-    """Refuse unknown formats, methods and casts, and methods that rotate no pair.
-
-    Raises:
-        InputError: with the nearest name.
-    """
+    """Raise InputError for unknown formats, methods, casts, and methods that rotate no pair."""
     spectrum_of(config)
     cells(config)
 
 
 def cells(config: PrecisionConfig) -> list[Cell]:
-    """Return a cell per scheme, per group of cast plans and per further length, and the drift."""
     return [*encoding_cells(config), *stage_cells(config)]
 
 
 def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Put the tables together; those without rows are left out."""
     parts: dict[str, list[pd.DataFrame]] = {}
     for cell in cells(config):
         for name, table in values[cell].items():
@@ -76,26 +69,38 @@ def summary(tables: Tables) -> pd.DataFrame:
     if "resolution" in tables:
         return _collisions(tables["resolution"])
     casts = tables["casts"]
-    plans = casts[casts["kind"].isin(IMPLEMENTED)]
-    if plans.empty:
-        plans = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
-    return pd.DataFrame(
-        {
-            "plan": plans["name"],
-            "worst_rad": plans["max_angle_error_rad"],
-            "wrong_from": plans["first_position_over_tolerance"],
-            "score_rms": plans["rms_score_error"],
-            "fix_first": pd.Series(
-                [_cure(casts, row)[0] for row in plans.to_dict("records")], plans.index, object
-            ),
-        }
-    ).reset_index(drop=True)
+    plans = _implementations(casts)
+    plans = _stages(casts) if plans.empty else plans
+    shown = {
+        "name": "plan",
+        "max_angle_error_rad": "worst_rad",
+        "first_position_over_tolerance": "wrong_from",
+        "rms_score_error": "score_rms",
+    }
+    cures = [_cure(casts, row)[0] for row in plans.to_dict("records")]
+    found = plans[list(shown)].rename(columns=shown).reset_index(drop=True)
+    return found.assign(fix_first=pd.Series(cures, dtype=object))
+
+
+def _implementations(casts: pd.DataFrame) -> pd.DataFrame:
+    return casts[casts["kind"].isin(["preset", "cast"])]
+
+
+def _stages(casts: pd.DataFrame) -> pd.DataFrame:
+    # bfloat16 is the format that people train in.
+    return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     """Rows: scheme and component; columns: formats; cells: share of neighbours that collide."""
+
+    def percent(share: float) -> str:
+        if share == 0:
+            return "none"
+        return f"{share:.1%}" if share >= 0.001 else f"{share:.1e}"
+
     share = resolution["adjacent_collisions"] / (resolution["positions"] - 1).clip(lower=1)
-    cells = resolution.assign(cell=[_percent(value) for value in share])
+    cells = resolution.assign(cell=share.map(percent))
     formats = [name for name in resolution["format"].unique() if name != "float64"]
     wide = cells.pivot(index=["scheme", "component"], columns="format", values="cell")[formats]
     # A pivot sorts its rows; the order of the config is restored.
@@ -103,18 +108,11 @@ def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
     return wide.reindex(order).add_prefix("collide in ").rename_axis(columns=None).reset_index()
 
 
-def _percent(share: float) -> str:
-    if share == 0:
-        return "none"
-    return f"{share:.1%}" if share >= 0.001 else f"{share:.1e}"
-
-
 def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
     """Say in which formats neighbours stay distinct, and where one frequency repeats."""
     coarse = [name for name in resolution["format"].unique() if name != "float64"]
     stay = []
-    for scheme, title in TITLES.items():
-        component = "pair" if scheme == "single" else "vector"
+    for scheme, (title, component) in TITLES.items():
         of = (resolution["scheme"] == scheme) & (resolution["component"] == component)
         rows = resolution[of & resolution["format"].isin(coarse)]
         if len(rows):
@@ -138,16 +136,9 @@ def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
 
 def _casts(casts: pd.DataFrame) -> str:
     """Say which implementations, or which stages in bfloat16, go wrong, and the cure."""
-    plans = casts[casts["kind"].isin(IMPLEMENTED)]
+    plans, wrong_from = _implementations(casts), "first_position_over_tolerance"
     if plans.empty:
-        # bfloat16 is the format that people train in.
-        stages = casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
-        bad = (
-            stages.set_index("stage")["first_position_over_tolerance"]
-            .dropna()
-            .astype(int)
-            .sort_values()
-        )
+        bad = _stages(casts).set_index("stage")[wrong_from].dropna().astype(int).sort_values()
         if bad.empty:
             return "in bfloat16 no stage alone is wrong by more than the tolerance in this range"
         order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())
@@ -157,16 +148,13 @@ def _casts(casts: pd.DataFrame) -> str:
             "only add noise that does not grow with the position"
         )
     found = []
-    wrong = plans.dropna(subset="first_position_over_tolerance").sort_values(
-        "first_position_over_tolerance"
-    )
+    wrong = plans.dropna(subset=wrong_from).sort_values(wrong_from)
     for row in wrong.head(1).to_dict("records"):
-        where = int(row["first_position_over_tolerance"])
-        found.append(f"angles go wrong in {row['name']} from position {where}")
+        found.append(f"angles go wrong in {row['name']} from position {int(row[wrong_from])}")
         found.append(_cure(casts, row)[1])
     if len(wrong) > 1:
         found.append(f"then in {_list(wrong['name'].tolist()[1:])}")
-    fine = plans[plans["first_position_over_tolerance"].isna()]
+    fine = plans[plans[wrong_from].isna()]
     if len(fine):
         within = f"(within {fine['max_angle_error_rad'].max():.2g} rad)"
         found.append(f"angles stay right in {_list(fine['name'].tolist())} {within}")

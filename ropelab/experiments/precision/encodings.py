@@ -1,10 +1,9 @@
 """Position encodings: which positions stay distinct when they are stored in each format."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from math import log2
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,15 @@ import pandas as pd
 from ropelab.experiments.precision import OF_ONE_FREQUENCY, PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
+from ropelab.math.numerics import encoding, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.distinct import distinct_among
-from ropelab.math.numerics.encoding import (
-    PositionEncoding,
-    distinct_positions,
-    first_repeat,
-    neighbour_steps,
-    whole_period,
-)
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, take_census
-from ropelab.math.numerics.scores import draw, sample_positions, score_steps, signals, unchanged
-from ropelab.runs.cell import Advance, Computation, Context, Needs
+from ropelab.runs.cell import Advance, Computation, Context, Needs, Tables
 from ropelab.runs.errors import InputError
-from ropelab.runs.stats import Interval, proportion_interval
-
-Tables = dict[str, pd.DataFrame]
+from ropelab.runs.stats import proportion_interval
 
 # Fields of the config: those of the rotary frequencies (some methods depend on the length of the
 # sequence), and those that decide the frequencies of each scheme.
@@ -48,6 +38,9 @@ SECONDS_PER_ANGLE = 2e-8
 SECONDS_PER_SCORE = 1e-7
 BYTES_PER_SCORE = 200.0
 
+# Most rows share a few counts, and an interval takes longer than all the rest of a row.
+share_interval = cache(proportion_interval)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Piece(Computation):
@@ -58,11 +51,9 @@ class Piece(Computation):
 
     @property
     def key(self) -> Mapping[str, Any]:
-        """All that the tables depend on."""
         return {**self.fields, **self.inputs}
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        """Apply the function to a config of those fields."""
         # Other fields have their defaults here, so that no table can depend on the config's. They
         # need not go together with these, so nothing is checked again.
         config = PrecisionConfig.model_construct(**self.fields)
@@ -70,25 +61,26 @@ class Piece(Computation):
             return self.function(config, advance=advance, **self.inputs)
 
 
-def fields(config: PrecisionConfig, *names: str) -> dict[str, Any]:
-    """Return some fields of a config in values that JSON knows."""
-    return config.model_dump(mode="json", include=set(names))
-
-
-def needs(seconds: float, memory: float, drawn: float = 0.0) -> Needs:
-    """Return the needs of a cell: bytes beside the libraries, and the pairs drawn for scores."""
-    return Needs(
+def piece(
+    config: PrecisionConfig,
+    names: Iterable[str],
+    *,
+    seconds: float,
+    memory: float = 0.0,
+    drawn: float = 0.0,
+    **about: Any,
+) -> Piece:
+    """Make a cell from the named fields; `memory`: bytes beside the libraries."""
+    needs = Needs(
         seconds=seconds + drawn * SECONDS_PER_SCORE,
         memory_bytes=int(LIBRARIES_BYTES + memory + drawn * BYTES_PER_SCORE),
     )
+    fields = config.model_dump(mode="json", include=set(names))
+    return Piece(fields=fields, needs=needs, **about)
 
 
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
-    """Return the frequencies of a scheme.
-
-    Raises:
-        InputError: the method is unknown, or rotates no pair.
-    """
+    """Return the frequencies of a scheme; InputError: the method is unknown or rotates no pair."""
     if scheme == "single":
         return Spectrum(np.array([2 * math.pi / config.period]))
     if scheme == "sinusoidal":
@@ -106,8 +98,13 @@ def formats_of(config: PrecisionConfig) -> list[str]:
 
 
 def drawn_scores(config: PrecisionConfig, pairs: float) -> float:
-    """Return how many pairs of features are drawn for scores at every power of two."""
-    return config.draws * pairs * log2(config.length)
+    """Count the pairs of features that are drawn for scores at every power of two."""
+    return config.draws * pairs * math.log2(config.length)
+
+
+def powers_below(length: int) -> np.ndarray:
+    """Return the powers of two below a length, as distances in float64."""
+    return 2.0 ** np.arange((length - 1).bit_length())
 
 
 def encoding_cells(config: PrecisionConfig) -> list[Piece]:
@@ -116,15 +113,17 @@ def encoding_cells(config: PrecisionConfig) -> list[Piece]:
     for scheme in config.schemes:
         pairs = {"single": 1, "rope": config.rotated // 2}.get(scheme, config.model_dim // 2)
         components = [c for c in config.components if scheme != "single" or c in OF_ONE_FREQUENCY]
-        seconds = config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE)
         held = 8 * min(config.length, HELD) * 2 * len(formats) + config.samples * pairs * 64
-        cell = Piece(
+        cell = piece(
+            config,
+            (*FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
             kind="precision-encoding",
             title=f"which positions collide, {scheme}",
             function=encoding_tables,
-            fields=fields(config, *FREQUENCIES[scheme], *SCORED, "tolerance", "samples"),
             inputs={"scheme": scheme, "components": components, "formats": formats},
-            needs=needs(seconds, held, drawn_scores(config, pairs)),
+            seconds=config.length * (SECONDS_PER_POSITION + pairs * SECONDS_PER_ANGLE),
+            memory=held,
+            drawn=drawn_scores(config, pairs),
         )
         found.append(cell)
     return found
@@ -140,41 +139,38 @@ def encoding_tables(
 ) -> Tables:
     """Return the tables of one scheme.
 
-    resolution: per component and format, how many positions collide.
-    collisions: the same by octaves of positions.
-    pairs, scores, signal: see `_pairs`, `_scores`, and the fields of `Signal`.
+    resolution: per component and format, how many positions collide; collisions: by octaves.
+    pairs, scores, score_margin: see `_pairs`, `_scores` and `ScoreMargin`.
     """
     spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in formats]
     offset, length = config.offset, config.length
     # Without the last position, whose neighbour is not in the range.
-    sampled = sample_positions(offset, max(length - 1, 1), config.samples)
+    sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
     resolution, collisions = [], []
     for component in components:
-        encoding = _encoding(spectrum, component)
+        encoded = _encoding(spectrum, component)
         counted = take_census(
-            encoding, stored, offset, length, lambda part: advance(part / len(components))
+            encoded, stored, offset, length, lambda part: advance(part / len(components))
         )
-        first, repeating = _repeating(encoding, offset, length)
+        first, repeating = _repeating(encoded, offset, length)
         for fmt, census in zip(stored, counted, strict=True):
-            key = {"format": fmt.name, "component": component}
-            steps = neighbour_steps(encoding, fmt, sampled)
+            key: dict[str, object] = {"format": fmt.name, "component": component}
+            steps = encoding.neighbour_steps(encoded, fmt, sampled)
             codes = census.distinct
             if repeating is not None:
-                codes = distinct_among(encoding, fmt, repeating)
-            resolution.append(
-                {
-                    **key,
-                    "pairs": len(encoding.pairs),
-                    "positions": census.positions,
-                    "distinct_codes": codes,
-                    "adjacent_collisions": census.adjacent_collisions,
-                    "first_collision_position": census.first_collision,
-                    "period_tokens": first,
-                    "median_step_ulp": float(np.median(steps)),
-                    "min_step_ulp": float(steps.min()),
-                    "status": _status(fmt, census, None if repeating is None else repeating.size),
-                }
-            )
+                codes = distinct_among(encoded, fmt, repeating)
+            row = {
+                "pairs": len(encoded.pairs),
+                "positions": census.positions,
+                "distinct_codes": codes,
+                "adjacent_collisions": census.adjacent_collisions,
+                "first_collision_position": census.first_collision,
+                "period_tokens": first,
+                "median_step_ulp": float(np.median(steps)),
+                "min_step_ulp": float(steps.min()),
+                "status": _status(fmt, census, None if repeating is None else repeating.size),
+            }
+            resolution.append(key | row)
             for start, stop, count in census.by_octave:
                 # The last position of the range has no neighbour in it.
                 neighbours = min(stop, offset + length - 1) - start
@@ -189,15 +185,13 @@ def encoding_tables(
                     collisions.append(key | octave)
     # Distance 0 too: a key that equals its query is where a score changes least.
     distances = np.append(0, powers_below(length))
-    found = signals(spectrum.inv_freq, stored, distances, config.draws, config.seed)
+    margins = scores.score_margins(spectrum.inv_freq, stored, distances, config.draws, config.seed)
     tables = {
         "resolution": pd.DataFrame(resolution),
         "collisions": pd.DataFrame(collisions),
         "pairs": _pairs(config, spectrum, stored),
         "scores": _scores(config, spectrum, stored),
-        "score_margin": pd.DataFrame(
-            [asdict(signal) | {"status": signal.status} for signal in found]
-        ),
+        "score_margin": pd.DataFrame(margins),
     }
     for table in tables.values():
         table.insert(0, "scheme", scheme)
@@ -205,39 +199,33 @@ def encoding_tables(
     return {name: table for name, table in tables.items() if len(table)}
 
 
-def _encoding(spectrum: Spectrum, component: str) -> PositionEncoding:
-    """Return one component of an encoding.
-
-    `cos`, `sin` and `pair` are taken of one pair: the slowest that rotates, which is comparable to
-    a single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
-    """
+def _encoding(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
+    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is comparable to a
+    # single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
     slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
     whole = component in ("vector", "score")
     pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
-    return PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
+    return encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
 
 
 def _repeating(
-    encoding: PositionEncoding, offset: int, length: int
+    encoded: encoding.PositionEncoding, offset: int, length: int
 ) -> tuple[int, np.ndarray] | tuple[None, None]:
-    """Return the first repetition within a range, and one position per distinct value.
-
-    By exact arithmetic; None where nothing repeats.
-    """
-    if len(encoding.pairs) > 1 or encoding.component not in OF_ONE_FREQUENCY:
+    """Return the first repetition in exact arithmetic, and one position per distinct value."""
+    if len(encoded.pairs) > 1 or encoded.component not in OF_ONE_FREQUENCY:
         return None, None
-    period = whole_period(float(encoding.chain.spectrum.inv_freq[encoding.pairs.start]))
+    theta = float(encoded.chain.spectrum.inv_freq[encoded.pairs.start])
+    period = encoding.whole_period(theta)
     if period is None or min(period, length) > HELD:  # too many to list
         return None, None
-    first = first_repeat(period, encoding.component)
+    first = encoding.first_repeat(period, encoded.component)
     if offset + length <= first:
         return None, None
-    found = distinct_positions(period, encoding.component, offset, length)
+    found = encoding.distinct_positions(period, encoded.component, offset, length)
     return (None, None) if len(found) == length else (first, found.astype(np.float64))
 
 
 def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
-    """Return the counts in words; `repeating`: the distinct values of an encoding that repeats."""
     neighbours = "neighbours collide" if census.adjacent_collisions else ""
     if repeating is None:
         if census.distinct == census.positions:
@@ -254,17 +242,15 @@ def _pairs(
 ) -> pd.DataFrame:
     """Return the spacing of stored angles per pair and format.
 
-    angle_step_rad: spacing of the format at the largest angle: finer differences of position are
-        lost if the angle is stored in this format.
-    token_step_ulp: how far one token moves the pair, in last places of a table value just below 1:
+    angle_step_rad: spacing of the format at the largest angle.
+    token_step_ulp: the pair's motion over one token, in last places of a table value just below 1:
         below one half, neighbours mostly share their (cos, sin).
-    period_tokens: the first position after 0 with the pair's encoding of 0, apart from
-        rounding; missing where there is none.
+    period_tokens: the first position after 0 with the pair's encoding of 0, apart from rounding.
     """
     theta = spectrum.inv_freq
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
-    returns = pd.array([whole_period(each) for each in theta.tolist()], dtype="Int64")
+    returns = [encoding.whole_period(each) for each in theta.tolist()]
     tables = []
     for fmt in formats:
         fits = angle <= fmt.largest
@@ -273,7 +259,7 @@ def _pairs(
             "pair": range(spectrum.pairs),
             "inv_freq_rad": theta,
             "wavelength_tokens": 2 * math.pi / np.where(rotates, theta, np.nan),
-            "period_tokens": returns,
+            "period_tokens": pd.array(returns, dtype="Int64"),
             "format": fmt.name,
             "angle_at_length_rad": angle,
             "angle_step_rad": step,
@@ -286,27 +272,21 @@ def _pairs(
     return pd.concat(tables)
 
 
-def powers_below(length: int) -> np.ndarray:
-    """Return the powers of two below a length, as distances in float64."""
-    return 2.0 ** np.arange((length - 1).bit_length())
-
-
 def _scores(
     config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
-    """Return how far an attention score moves when the distance grows by one token.
+    """Return the change of an attention score over one token of distance.
 
     In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
     interval, keep the same stored score.
     """
-    deltas = powers_below(config.length)
-    tables = []
+    deltas, tables = powers_below(config.length), []
     for alignment in ("random", "aligned"):
-        drawn = draw(config.draws, spectrum.pairs, alignment, config.seed)
-        here, there = score_steps(spectrum, drawn, deltas)
+        drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
+        here, there = scores.score_steps(spectrum, drawn, deltas)
         for fmt in formats:
-            counts = unchanged(here, there, fmt).sum(0).tolist()
-            shares = [_share(count, config.draws) for count in counts]
+            counts = (round_to(here, fmt) == round_to(there, fmt)).sum(0).tolist()
+            shares = [share_interval(count, config.draws) for count in counts]
             table = {
                 "format": fmt.name,
                 "alignment": alignment,
@@ -321,16 +301,11 @@ def _scores(
     return pd.concat(tables)
 
 
-@cache  # most rows share a few counts, and an interval takes longer than all the rest of a row
-def _share(successes: int, trials: int) -> Interval:
-    return proportion_interval(successes, trials)
-
-
 def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
-    """Return per format a position as asked for and as stored, and the stored values beside it.
+    """Return per format a position as given and as stored, and the stored values beside it.
 
-    The angle and cosine beside each are those that this position would really have, so the rows
-    show how far apart in angle the values are between which the format can choose.
+    The angle and cosine of each are exact, so they show how far apart the values are between which
+    the format can choose.
     """
     theta = float(spectrum_of(config).inv_freq[config.explain_pair])
     asked, rows = np.array(float(position)), []
@@ -342,16 +317,16 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
         candidates = {"asked": asked, "stored": stored, "below": below, "above": above}
         for what, value in candidates.items():
             known = bool(np.isfinite(value))
-            rows.append(
-                {
-                    "format": fmt.name,
-                    "what": what,
-                    "position": float(value) if known else None,
-                    "step_tokens": float(spacing(asked, fmt)) if known else None,
-                    "pair": config.explain_pair,
-                    "angle_rad": float(value) * theta if known else None,
-                    "cos": math.cos(value * theta) if known else None,
-                    "status": "ok" if known else "overflow",
-                }
-            )
+            angle = float(value) * theta
+            row = {
+                "format": fmt.name,
+                "what": what,
+                "position": float(value) if known else None,
+                "step_tokens": float(spacing(asked, fmt)) if known else None,
+                "pair": config.explain_pair,
+                "angle_rad": angle if known else None,
+                "cos": math.cos(angle) if known else None,
+                "status": "ok" if known else "overflow",
+            }
+            rows.append(row)
     return pd.DataFrame(rows)

@@ -1,25 +1,15 @@
 """Per-stage rounding: what each cast does to angles, tables, distinct positions and scores."""
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
-from ropelab.experiments.precision.encodings import (
-    ROTARY,
-    SCORED,
-    SECONDS_PER_SCORE,
-    Piece,
-    Tables,
-    drawn_scores,
-    fields,
-    formats_of,
-    needs,
-    powers_below,
-    spectrum_of,
-)
+from ropelab.experiments.precision import encodings as shared
+from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
     STRETCH,
     Worst,
@@ -27,27 +17,10 @@ from ropelab.math.numerics.angle_errors import (
     worst_by_octave,
     worst_table_error,
 )
-from ropelab.math.numerics.casts import (
-    PRESETS,
-    STAGES,
-    CastPlan,
-    alone,
-    everything,
-    parse_cast,
-    preset_named,
-)
+from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain
-from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.resolution import HELD, count_distinct
-from ropelab.math.numerics.scores import (
-    draw,
-    earlier_keys,
-    rms_error,
-    sample_positions,
-    scores,
-    shift_errors,
-)
-from ropelab.runs.cell import Advance
+from ropelab.runs.cell import Advance, Tables
 from ropelab.runs.stats import mean_interval
 
 STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -64,7 +37,7 @@ BYTES_PER_STRETCH = 130.0
 
 
 class Entry(NamedTuple):
-    """One row of the table `casts`.
+    """A row of the table `casts`.
 
     kind: 'stage' (one stage alone in one format), 'preset' or 'cast' (an implementation),
         'repair' (an implementation with one stage made exact).
@@ -80,15 +53,13 @@ class Entry(NamedTuple):
 def entries(config: PrecisionConfig) -> list[Entry]:
     """Return the implementations, each followed by itself with one stage at a time made exact.
 
-    With no implementation named, every stage alone in every format.
-
-    Raises:
-        InputError: a preset, stage or format does not exist.
+    With no implementation named, every stage alone in every format. InputError: an unknown preset,
+    stage or format.
     """
     named = implementations(config)
     if not named:
         return [
-            Entry("stage", f"{stage}={name}", alone(stage, FORMATS[name]), stage, name)
+            Entry("stage", f"{stage}={name}", parse_cast(f"{stage}={name}"), stage, name)
             for stage in STAGES
             for name in STAGE_FORMATS
         ]
@@ -108,10 +79,10 @@ def implementations(config: PrecisionConfig) -> dict[str, CastPlan]:
     return chosen | {cast.label: cast} if config.cast else chosen
 
 
-def stage_cells(config: PrecisionConfig) -> list[Piece]:
+def stage_cells(config: PrecisionConfig) -> list[shared.Piece]:
     """Return the cells of all cast plans, of further lengths in float32, and of the drift."""
     pairs = config.rotated / 2
-    drawn = drawn_scores(config, pairs)
+    drawn = shared.drawn_scores(config, pairs)
     stretch = BYTES_PER_STRETCH + BYTES_PER_BOUND * pairs
     # Plans with equal angles are in one cell, which computes these once.
     groups: dict[tuple[str, ...], dict[str, CastPlan]] = {}
@@ -123,59 +94,58 @@ def stage_cells(config: PrecisionConfig) -> list[Piece]:
         # Tables of exact angles, and exact tables, are counted without computing a cosine.
         slow = {plan.phase for plan in plans.values() if CastPlan() != plan.phase != plan.stored}
         each = len(plans) * SECONDS_PER_PLAN + len(slow) * SECONDS_PER_TABLE
-        held = 8 * min(config.length, HELD) * 4 + config.length / STRETCH * stretch
-        cell = Piece(
+        cell = shared.piece(
+            config,
+            (*shared.ROTARY, *shared.SCORED, "tolerance"),
             kind="precision-casts",
             title=f"which cast is wrong: {', '.join(stages) or 'after the cosine'}",
             function=measure_plans,
-            fields=fields(config, *ROTARY, *SCORED, "tolerance"),
             inputs={"plans": list(plans)},
-            needs=needs(config.length * pairs * each, held, drawn),
+            seconds=config.length * pairs * each,
+            memory=8 * min(config.length, HELD) * 4 + config.length / STRETCH * stretch,
+            drawn=drawn,
         )
         found.append(cell)
     # Further lengths say from where float32 is wrong; an implementation has an answer of its own.
     named = implementations(config)
     for length in () if named else config.long_lengths:
-        bounds = length / STRETCH
-        cell = Piece(
+        cell = shared.piece(
+            config,
+            (*shared.ROTARY, "tolerance"),
             kind="precision-long",
             title=f"float32 angles, {length} positions",
             function=measure_long,
-            fields=fields(config, *ROTARY, "tolerance"),
             inputs={"further": length},
-            needs=needs(bounds * pairs * SECONDS_PER_BOUND, bounds * stretch),
+            seconds=length / STRETCH * pairs * SECONDS_PER_BOUND,
+            memory=length / STRETCH * stretch,
         )
         found.append(cell)
-    shifted = named or _usual_plans(config)
-    drift = Piece(
+    # Without an implementation the scores are shifted in each format throughout, with float32
+    # angles and the rest in bfloat16, and with a rounded inv_freq, which this test cannot see.
+    usual = {f"all {name}": parse_cast(f"all={name}") for name in shared.formats_of(config)[1:]}
+    usual["transformers_llama"] = PRESETS["transformers_llama"].plan
+    usual["inv_freq=bfloat16"] = parse_cast("inv_freq=bfloat16")
+    shifted = named or usual
+    drift = shared.piece(
+        config,
+        (*shared.ROTARY, *shared.SCORED),
         kind="precision-drift",
         title="scores of shifted positions",
         function=measure_drift,
-        fields=fields(config, *ROTARY, *SCORED),
         inputs={"plans": [[name, plan.label] for name, plan in shifted.items()]},
-        needs=needs((len(shifted) - 1) * 3 * drawn * SECONDS_PER_SCORE, 0, 3 * drawn),
+        seconds=(len(shifted) - 1) * 3 * drawn * shared.SECONDS_PER_SCORE,
+        drawn=3 * drawn,
     )
     return [*found, drift]
 
 
-def _usual_plans(config: PrecisionConfig) -> dict[str, CastPlan]:
-    """Return the plans whose scores are shifted where no implementation is named.
-
-    Each format throughout, float32 angles with the rest in bfloat16, and a rounded inv_freq, which
-    this test cannot see.
-    """
-    everywhere = {f"all {name}": everything(FORMATS[name]) for name in formats_of(config)[1:]}
-    hidden, usual = alone("inv_freq", FORMATS["bfloat16"]), PRESETS["transformers_llama"]
-    return everywhere | {usual.name: usual.plan, hidden.label: hidden}
-
-
 def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Advance) -> Tables:
     """Return the errors of some cast plans: a row per plan, and `growth` per phase and octave."""
-    rope, offset, length = spectrum_of(config), config.offset, config.length
-    queries = sample_positions(offset, length, QUERIES)
-    keys = earlier_keys(queries, offset, config.seed)
-    drawn = draw(config.draws, rope.pairs, "random", config.seed)
-    exact = scores(Chain(CastPlan(), rope), drawn, queries, keys)
+    rope, offset, length = shared.spectrum_of(config), config.offset, config.length
+    queries = scores.sample_positions(offset, length, QUERIES)
+    keys = scores.earlier_keys(queries, offset, config.seed)
+    drawn = scores.draw(config.draws, rope.pairs, "random", config.seed)
+    exact = scores.scores(Chain(CastPlan(), rope), drawn, queries, keys)
     by_phase: dict[CastPlan, list[Chain]] = {}
     for plan in map(parse_cast, plans):
         by_phase.setdefault(plan.phase, []).append(Chain(plan, rope))
@@ -194,27 +164,27 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
             for octave in octaves
         ]
         angles = _angle_errors(chain, octaves, config.tolerance)
+        lost = math.isnan(angles["max_angle_error_rad"])
         stored = {member.plan.table: Chain(member.plan.stored, rope) for member in members}
         errors = {table: worst_table_error(each, octaves) for table, each in stored.items()}
         distinct = count_distinct(chain, list(stored), offset, length)
-        overflow = next((found.position for found in octaves if found.overflowed), None)
-        rows += [
-            {
+        for member in members:
+            found = scores.scores(member, drawn, queries, keys)
+            row = {
                 "plan": member.plan.label,
                 **angles,
                 "max_table_error": errors[member.plan.table],
                 "distinct_positions": distinct[member.plan.table],
-                "rms_score_error": rms_error(scores(member, drawn, queries, keys), exact),
-                "grows_with_position": grows(octaves),
-                "status": "ok" if overflow is None else f"overflows from position {overflow}",
+                "rms_score_error": scores.rms_error(found, exact),
+                "grows_with_position": _grows(octaves),
+                "status": f"overflows from position {angles['worst_position']}" if lost else "ok",
             }
-            for member in members
-        ]
+            rows.append(row)
         advance(len(members) / len(plans))
     return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth)}
 
 
-def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> dict[str, object]:
+def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> dict[str, Any]:
     """Return the columns about angles: the worst error, or the first overflow if there is one."""
     # An overflow is nan, which max would pass over or not, depending on its place.
     overflow = next((found for found in octaves if found.overflowed), None)
@@ -227,11 +197,8 @@ def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> d
     }
 
 
-def grows(octaves: Sequence[Worst]) -> bool:
-    """Return True if angle errors get worse with the position.
-
-    They are then more than twice those of the first octave that has any, or overflow.
-    """
+def _grows(octaves: Sequence[Worst]) -> bool:
+    """Return True if errors overflow, or exceed twice those of the first octave that has any."""
     errors = [found.error_rad for found in octaves if found.error_rad != 0]
     # `not ... <=`, for an overflow is nan.
     return bool(errors) and not max(errors) <= 2 * errors[0]
@@ -239,7 +206,7 @@ def grows(octaves: Sequence[Worst]) -> bool:
 
 def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> Tables:
     """Return one row: angles in float32 throughout at a further length, and nothing else."""
-    chain = Chain(everything(FORMATS["float32"]).phase, spectrum_of(config))
+    chain = Chain(parse_cast("all=float32").phase, shared.spectrum_of(config))
     octaves = worst_by_octave(chain, config.offset, further)
     row = {
         "kind": "long",
@@ -248,7 +215,7 @@ def measure_long(config: PrecisionConfig, *, further: int, advance: Advance) -> 
         "length": further,
         "offset": config.offset,
         **_angle_errors(chain, octaves, config.tolerance),
-        "grows_with_position": grows(octaves),
+        "grows_with_position": _grows(octaves),
         "status": "angles only",
     }
     advance(1)
@@ -259,31 +226,30 @@ def measure_drift(
     config: PrecisionConfig, *, plans: Sequence[tuple[str, str]], advance: Advance
 ) -> Tables:
     """Return the change of scores under shifts: exactly 0 without rounding."""
-    spectrum = spectrum_of(config)
-    shifts, deltas = powers_below(config.length), np.array([1.0, 8.0, 64.0])
+    spectrum = shared.spectrum_of(config)
+    shifts, deltas = shared.powers_below(config.length), np.array([1.0, 8.0, 64.0])
     rows = []
     for name, label in plans:
         chain = Chain(parse_cast(label), spectrum)
         for alignment in ("random", "aligned"):
-            drawn = draw(config.draws, spectrum.pairs, alignment, config.seed)
-            errors = shift_errors(chain, drawn, config.offset, deltas, shifts)
+            drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
+            errors = scores.shift_errors(chain, drawn, config.offset, deltas, shifts)
             # One number per draw: the deltas of a draw are not independent of each other.
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
                 mean = mean_interval(values)
-                rows.append(
-                    {
-                        "name": name,
-                        "plan": label,
-                        "alignment": alignment,
-                        "shift_tokens": int(shift),
-                        "draws": config.draws,
-                        "rms_score_change": mean.value,
-                        "ci_low": mean.low,
-                        "ci_high": mean.high,
-                        "status": "overflow" if np.isnan(mean.value) else "ok",
-                    }
-                )
+                row = {
+                    "name": name,
+                    "plan": label,
+                    "alignment": alignment,
+                    "shift_tokens": int(shift),
+                    "draws": config.draws,
+                    "rms_score_change": mean.value,
+                    "ci_low": mean.low,
+                    "ci_high": mean.high,
+                    "status": "overflow" if np.isnan(mean.value) else "ok",
+                }
+                rows.append(row)
         advance(1 / len(plans))
     return {"drift": pd.DataFrame(rows)}
 

@@ -8,7 +8,6 @@ comparisons     every scheme against the first one, place by place
 removed         the first scheme with a band taken away against itself
 """
 
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,7 @@ from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.math.frequencies import Geometry, wavelengths
 from ropelab.math.numerics.encoding import returns_after
 from ropelab.math.numerics.formats import format_named
-from ropelab.math.numerics.scores import signals
+from ropelab.math.numerics.scores import score_margins
 from ropelab.math.scaling import Scaling, Without
 from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.lm.trained import Training
@@ -132,7 +131,7 @@ def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
 
 
 def representable(config: SpectrumConfig) -> pd.DataFrame:
-    """Return a row per scheme, vectors and format: the fields of `Signal`, and its status."""
+    """Return a row per scheme, vectors and format: the fields of `ScoreMargin`, and its status."""
     # Those of a trained window, for the width of one head.
     distances = np.arange(config.train_len, dtype=np.float64)
     formats = [format_named(name) for name in FORMATS]
@@ -140,8 +139,8 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
         rows += [
-            {"scheme": label, **asdict(signal), "status": signal.status}
-            for signal in signals(inv_freq, formats, distances, config.draws, SEED)
+            {"scheme": label, **margin._asdict()}
+            for margin in score_margins(inv_freq, formats, distances, config.draws, SEED)
         ]
     return pd.DataFrame(rows)
 

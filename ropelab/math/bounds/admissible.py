@@ -1,12 +1,11 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
-The set is not an interval, but it has a last one: from the stable base on every base is admissible.
-That one is sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b
-through slabs and sorts every point into one of three kinds, by proof and not by sampling:
+The set is not an interval, but from the stable base on every base is in it. The stable base is
+sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b through
+slabs and sorts every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap
-  (``intervals.excluded_upto``). Where bases are far from admissible many positions do that, so a
-  cheap look at the most promising ones is enough; how they were found does not matter to the proof.
+  (``intervals.excluded_upto``); how they were found does not matter to the proof.
 * admissible: one scan of *all* positions at a slab's centre leaves a complete list of those that
   could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
 * edge: an interval no wider than ``EDGE`` in which a position's sign changes.
@@ -73,11 +72,9 @@ def certified_from(similarity: Similarity, context: int) -> float:
 
 @dataclass
 class Walk:
-    """One walk over the bases for one context.
+    """A walk over the bases for one context.
 
-    Attributes:
-        settled: (u, m): from u on, positions below m are known not to fail (from a shorter
-            context), so only longer ones are examined.
+    settled: (u, m): from u on, positions below m are known not to fail, from a shorter context.
     """
 
     similarity: Similarity
@@ -87,20 +84,19 @@ class Walk:
     def windows(self, start: float) -> Iterator[Window]:
         """Yield all admissible intervals of u from ``start`` on, ascending; the last ends at inf.
 
-        A window that contains ``start`` begins there. Where no base is certified from above
-        (fewer than three rotating pairs), the walk ends at b = 1e26.
+        Where no base is certified from above (fewer than three rotating pairs), it ends at 1e26.
         """
         return self._joined(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
-        """Return the first such interval, ending at inf if it is the last; None if none is."""
+        """Return the first such interval; None if there is none."""
         end = 0.0
         if not self.similarity.never_negative:
             end = certified_from(self.similarity, self.context)
         return next(self._joined(start, end, 0), None)
 
     def stable(self) -> float:
-        """Return the u from which on every base is admissible, sought from above; inf: none is."""
+        """Return the u from which on every base is admissible; inf: there is none."""
         if self.similarity.never_negative:
             return 0.0
         # Much faster than all windows: where few bases fail, most boxes are dropped while wide.
@@ -163,76 +159,69 @@ class Walk:
 
     def _pieces(self, start: float, top: float, held: int) -> Iterator[tuple[float, list[Window]]]:
         """Yield (how far the walk has come, admissible pieces since the last time), ascending."""
-        clear: list[Window] = []
-        left: list[Undecided] = []
-        threats = 0
-        for end, slab in self._slabs(start, top):
-            clear += slab.clear
-            left += slab.undecided
-            threats += sum(len(part.positions) for part in slab.undecided)
-            if threats >= held or end >= top:
-                clear += admissible(self.similarity, Undecided.joined(left)) if left else []
-                yield end, sorted(clear)
-                clear, left, threats = [], [], 0
-
-    def _slabs(self, start: float, top: float) -> Iterator[tuple[float, "_Slab"]]:
-        """Yield (end of the slab, its content), slab after slab from ``start`` to ``top``."""
-        u, pace = start, _Pace()
+        u, pace, slabs = start, _Pace(), _Slabs()
         while u < top:
             end = min(top, self._hunted(u, pace)) if pace.hunting else u
-            slab = _Slab()
             if end == u:
                 # A slab narrower than EDGE could not be bisected.
                 end = min(top, u + max(EDGE, pace.turns * self._turn(u, 1)))
-                width = self._resolve(slab, u, end, pace)
-                pace.learn(mostly_admissible=width > (end - u) / 2)
-            yield end, slab
+                width = self._resolve(slabs, u, end, pace)
+                pace.hunting = width <= (end - u) / 2
+                pace.turns *= 0.7 if pace.busy > 1 else 1.3 if pace.busy < 0.3 else 1
+                pace.turns = max(pace.turns, NARROWEST)
+                pace.busy = 0.0
             u = end
+            if slabs.threats >= held or u >= top:
+                if slabs.undecided:
+                    slabs.clear += admissible(self.similarity, Undecided.joined(slabs.undecided))
+                yield u, sorted(slabs.clear)
+                slabs = _Slabs()
 
     def _hunted(self, u: float, pace: "_Pace") -> float:
         """Return the end of the bases from u on that promising positions exclude; u if they do not.
 
-        Short positions are tried first, longer ones only where these exclude nothing.
+        Short positions are tried first: they exclude wider stretches.
         """
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
             tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))
             end = excluded_upto(self.similarity, tangents, u, centre)
             if end > u + LEAST * (centre - u):
-                # Shorter positions exclude wider stretches: preferred while they exclude any.
                 pace.share = max(1 / 64, pace.share * 0.98)
                 return end
             if pace.share == 1:
                 return u
             pace.share = min(1.0, pace.share * 1.2)
 
-    def _resolve(self, slab: "_Slab", low: float, high: float, pace: "_Pace") -> float:
-        """Put [low, high] into the slab: in few intervals, each with all that threatens it.
+    def _resolve(self, slabs: "_Slabs", low: float, high: float, pace: "_Pace") -> float:
+        """Add [low, high] to the slabs, in few intervals, each with all that threatens it.
 
         Returns the width of the intervals whose middle is admissible.
         """
         positions, lowest = self._threats(low, high)
         # Above this many threats, splitting the interval and scanning again is cheaper.
         too_many = 200 + self.context // 100
-        pace.saw(len(positions), too_many)
+        # Wide slabs take more halvings for the same list.
+        pace.busy = max(pace.busy, len(positions) * max(1.0, pace.turns / WIDE) / too_many)
         if not len(positions):
-            slab.clear.append((low, high))
+            slabs.clear.append((low, high))
         elif len(positions) <= too_many or high - low <= EDGE:
             fine = 1e-3 * self._turn(low, 1)
-            slab.undecided.append(Undecided.one(self.similarity, positions, low, high, fine))
+            slabs.undecided.append(Undecided.one(self.similarity, positions, low, high, fine))
+            slabs.threats += len(positions)
         # The lowest sums come first: where 24 do not exclude an interval, others hardly will.
         elif excluded(self.similarity, positions[:24], low, high):
             return 0.0
         else:
             middle = (low + high) / 2
-            below = self._resolve(slab, low, middle, pace)
-            return below + self._resolve(slab, middle, high, pace)
+            below = self._resolve(slabs, low, middle, pace)
+            return below + self._resolve(slabs, middle, high, pace)
         return high - low if lowest >= 0 else 0.0
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return every position that could have S < 0 somewhere in [low, high], lowest S first.
+        """Return every position that could fail in [low, high], lowest S in the middle first.
 
-        Also return the lowest S in the middle, 0 if none is negative.
+        Also return that lowest S, 0 if none is negative.
         """
         similarity = self.similarity
         # Within the interval S differs from its value in the middle by at most m * change.
@@ -250,34 +239,24 @@ class Walk:
 
 
 @dataclass
-class _Slab:
+class _Slabs:
     """The admissible pieces of a stretch of bases, and the intervals still to be bisected."""
 
     clear: list[Window] = field(default_factory=list)
     undecided: list[Undecided] = field(default_factory=list)
+    threats: int = 0  # positions in these
 
 
 @dataclass
 class _Pace:
-    """The state of a walk: hunt for excluding positions or not, and the width of the next slab."""
+    """The state of a walk."""
 
-    hunting: bool = True
+    hunting: bool = True  # for positions that exclude bases
     share: float = 1.0  # the part of the context in which positions are sought
     turns: float = 0.5  # the width of the next slab
     busy: float = 0.0  # the longest list of threats, relative to a convenient one
 
-    def saw(self, threats: int, too_many: int) -> None:
-        # Wide slabs take more halvings for the same list.
-        work = threats * max(1.0, self.turns / WIDE)
-        self.busy = max(self.busy, work / too_many)
-
-    def learn(self, mostly_admissible: bool) -> None:
-        self.hunting = not mostly_admissible
-        self.turns *= 0.7 if self.busy > 1 else 1.3 if self.busy < 0.3 else 1
-        self.turns = max(self.turns, NARROWEST)
-        self.busy = 0.0
-
 
 def _touch(first: Window, second: Window) -> bool:
-    """Return whether the second begins where the first ends, up to a few edges."""
+    # Up to a few edges.
     return second[0] - first[1] <= 4 * EDGE

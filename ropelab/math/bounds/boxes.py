@@ -4,9 +4,8 @@ A box is a run of positions times an interval of u = ln b. In it the angle of a 
 of its value phi at the centre, so its cosine is at least cos(min(|phi| + r, pi)), with phi brought
 to [-pi, pi]. A box in which these add up to 0 or more holds no failing base; any other is halved.
 
-In a wide box the fast pairs rotate by more than half a turn and count as -1. The sum of the slow
-ones outweighs that nearly everywhere where few bases fail, so that most boxes are dropped while
-they are wide: of 2^20 positions, at bases between 4e9 and 9e11, some 1e5 boxes are examined.
+In a wide box the fast pairs count as -1, which the sum of the slow ones outweighs nearly everywhere
+where few bases fail: most boxes are dropped while they are wide.
 """
 
 import math
@@ -38,13 +37,6 @@ class Boxes:
     run: int  # positions in each, a power of two so that halving ends at single positions
     width: float  # of each in u
 
-    @classmethod
-    def covering(cls, first: int, stop: int, low: float, high: float) -> "Boxes":
-        """Make boxes for the positions in [first, stop) and the bases in [low, high]."""
-        run = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
-        starts = np.arange(first, stop, run, dtype=np.float64)
-        return cls(starts, np.full(len(starts), low), run, high - low)
-
     def __len__(self) -> int:
         return len(self.first)
 
@@ -65,12 +57,13 @@ class Boxes:
 def threatened(
     similarity: Similarity, first: int, stop: int, low: float, high: float, most: float = math.inf
 ) -> Boxes | None:
-    """Return all single positions, in narrow intervals of bases, that could have S < 0.
+    """Return the positions in [first, stop), in narrow intervals of [low, high], that could fail.
 
-    Among the positions in [first, stop) and the bases in [low, high]. None where more than ``most``
-    boxes would have to be examined together.
+    None where more than ``most`` boxes would have to be examined together.
     """
-    boxes = Boxes.covering(first, stop, low, high)
+    length = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
+    starts = np.arange(first, stop, length, dtype=np.float64)
+    boxes = Boxes(starts, np.full(len(starts), low), length, high - low)
     while 0 < len(boxes) <= most:
         boxes = boxes.chosen(lowest_sums(similarity, boxes, stop) < 0)
         run, width = boxes.run, boxes.width
@@ -124,7 +117,7 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
 
 
 def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
-    """Return the intervals to be bisected, each with the single positions that threaten it.
+    """Return the intervals to be bisected, each with the positions that threaten it.
 
     ``fine``: the width in u below which float64 decides.
     """
@@ -139,6 +132,6 @@ def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
 
 
 def _spread(similarity: Similarity, u: float, stop: int, run: float, width: float) -> float:
-    """Add up over pairs the radians by which angles near ``stop`` differ from a box's centre."""
+    # Radians, added over pairs, by which angles near ``stop`` differ from a box's centre.
     distance = (run - 1) / 2 + stop * similarity.a * width / 2
     return float(np.minimum(math.pi, similarity.inv_freq(u) * distance).sum())

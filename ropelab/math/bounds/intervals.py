@@ -28,8 +28,7 @@ def value_and_slope(
 ) -> tuple[NDArray, NDArray]:
     """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
 
-    ``inv_freq`` has a row per position, or one for all. ``exact``: in float64, else within
-    ``similarity.single_error``.
+    ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
     """
     angle: NDArray = positions[:, None] * inv_freq
     if not exact:
@@ -39,26 +38,10 @@ def value_and_slope(
     return value, np.einsum("pi,pi->p", np.sin(angle), weight) * positions
 
 
-def half_width(low: Floats | float, high: Floats | float) -> Floats:
-    """Return half of high - low, rounded up."""
-    # By 1e-9 and a spacing, as a bound on a smaller interval would prove nothing at its ends.
-    return (high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high)
-
-
 def excluded(similarity: Similarity, positions: Floats, low: float, high: float) -> bool:
-    """Return whether some position has S < 0 in all of [low, high]."""
-    if not len(positions):
-        return False
-    inv_freq = similarity.inv_freq(np.array([(low + high) / 2]))
-    value, slope = value_and_slope(similarity, positions, inv_freq, exact=False)
-    half = half_width(low, high)
-    c1, c2 = similarity.curvature_bounds(np.array(low))
-    bent = positions * c1 + positions**2 * c2
-    steepest = positions * (similarity.a * inv_freq).sum()
-    radius = np.abs(slope) * half + bent * half**2 / 2
-    # The error of the value, and of each sine in the slope, which enters with its weight.
-    radius += similarity.single_error * (1 + steepest * half)
-    return bool((value + radius < 0).any())
+    """Return True if some position has S < 0 in all of [low, high]."""
+    _, highest = _ranges(similarity, Undecided.one(similarity, positions, low, high, fine=0.0))
+    return bool((highest < 0).any())
 
 
 @dataclass(frozen=True)
@@ -73,8 +56,7 @@ class Tangents:
 def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: float) -> float:
     """Return the largest u' such that every base from u to u' is excluded; u where there is none.
 
-    At ``centre`` >= u each position gives the stretches in which its S stays negative by Taylor's
-    theorem; those that follow on one another from u on are joined.
+    ``centre`` >= u. Stretches in which a position's S stays negative are joined from u on.
     """
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
@@ -107,11 +89,10 @@ def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: 
 class Undecided:
     """Intervals of ln b that are not decided yet, and the positions that could fail in them.
 
-    Attributes:
-        intervals: [6, intervals]: low, high, the width that counts, the width below which float64
-            decides, and the two curvature bounds that hold there.
-        positions: every position that threatens an interval.
-        owner: for each of these the number of the interval, ascending.
+    intervals: [6, intervals]: low, high, the width that counts, the width below which float64
+        decides, and the two curvature bounds that hold there.
+    positions: every position that threatens an interval.
+    owner: for each of these the number of the interval, ascending.
     """
 
     intervals: Floats
@@ -122,7 +103,6 @@ class Undecided:
     def one(
         cls, similarity: Similarity, positions: Floats, low: float, high: float, fine: float
     ) -> "Undecided":
-        """Make one interval with the positions that threaten it."""
         c1, c2 = similarity.curvature_bounds(np.array(low))
         intervals = np.array([[low], [high], [high - low], [fine], [float(c1)], [float(c2)]])
         return cls(intervals, positions, np.zeros(len(positions), dtype=np.intp))
@@ -140,7 +120,7 @@ class Undecided:
         )
 
     def halves(self, intervals: NDArray[np.bool_], pairs: NDArray[np.bool_]) -> "Undecided":
-        """Cut the chosen intervals in two, with the chosen positions threatening both halves."""
+        """Cut the chosen intervals in two, with the chosen positions in both halves."""
         chosen = self.intervals[:, intervals]
         count = chosen.shape[1]
         # Both halves inherit the curvature bounds of the lower end, which hold for all larger u.
@@ -156,7 +136,7 @@ class Undecided:
 
 
 def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
-    """Return all admissible pieces of the intervals, bisected until each is decided."""
+    """Return all admissible pieces of the intervals."""
     found: list[Window] = []
     # There are hundreds of thousands with a few positions each: a level is one pass over arrays.
     while undecided.intervals.size:
@@ -175,7 +155,7 @@ def admissible(similarity: Similarity, undecided: Undecided) -> list[Window]:
 
 
 def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Floats]:
-    """Bound S from below and above for every position over the interval that it threatens."""
+    """Bound S from below and above, for every position over its interval."""
     low, high, width, fine, c1, c2 = undecided.intervals
     m, owner = undecided.positions, undecided.owner
     # S changes by about 1e-3 in these, and float32 errors would keep many of them undecided.
@@ -198,7 +178,8 @@ def _ranges(similarity: Similarity, undecided: Undecided) -> tuple[Floats, Float
         # reduceat needs every interval to have a position, and owners to ascend.
         longest = np.maximum.reduceat(m, owner.searchsorted(np.arange(len(low))))
         error[exact] = similarity.rounding_error(longest[exact])
-    half = half_width(low, high)[owner]
+    # Rounded up, as a bound on a smaller interval would prove nothing at its ends.
+    half = ((high - low) * (0.5 * (1 + 1e-9)) + np.spacing(high))[owner]
     steepest = m * (similarity.a * inv_freq).sum(-1)[owner]
     bent = m * c1[owner] + m**2 * c2[owner]
     radius = np.abs(slope) * half + bent * half**2 / 2 + error[owner] * (1 + steepest * half)

@@ -1,7 +1,6 @@
 """Published least bases and the exact ones: Men et al. 2024 (arXiv:2405.14591), Su 2024."""
 
 import math
-from enum import StrEnum
 
 import pandas as pd
 
@@ -20,35 +19,16 @@ DIGITS = 2
 # The power law of arXiv:2405.14591, figure 1: base = factor * context^exponent.
 FIT_FACTOR, FIT_EXPONENT = 0.0424, 1.628
 
-COLUMNS = [
-    "context_tokens",
-    "exact_base",
-    "paper_base",
-    "times_exact",
-    "verdict",
-    "paper_fails_at_tokens",
-    "su_base",
-    "su_verdict",
-]
-
-
-class Printed(StrEnum):
-    """A printed bound beside the exact one."""
-
-    AGREES = "agrees"
-    LOOSE = "loose"
-
 
 def men_fit(context: int) -> float:
-    """Return 0.0424 L'^1.628, the fit through the paper's own values."""
+    """Return the base of the paper's own fit."""
     return FIT_FACTOR * context**FIT_EXPONENT
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
     """Compare the published bases with the exact ones, a row per context that both have.
 
-    ``times_exact``: the paper's over the exact one. ``verdict``, ``su_verdict``: `agrees` where the
-    exact value rounds to the printed one, else `loose`. Empty for heads other than HEAD_DIM.
+    ``verdict``, ``su_verdict``: agrees where the exact value rounds to the printed one, else loose.
     """
     exact = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
@@ -62,7 +42,9 @@ def judge(bound: pd.DataFrame) -> pd.DataFrame:
         ratio, verdict = men / exact[context], _compare(exact[context], men)
         su_verdict = _compare(exact[context], su)
         rows.append((context, exact[context], men, ratio, verdict, failing, su, su_verdict))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    columns = ["context_tokens", "exact_base", "paper_base", "times_exact", "verdict"]
+    columns += ["paper_fails_at_tokens", "su_base", "su_verdict"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
@@ -76,4 +58,4 @@ def exact_bases(bound: pd.DataFrame) -> dict[int, float]:
 def _compare(exact: float, printed: float) -> str:
     # By way of text, which gives the same float64 as the literals above.
     rounded = float(f"{exact:.{DIGITS - 1}e}")
-    return str(Printed.AGREES if rounded == printed else Printed.LOOSE)
+    return "agrees" if rounded == printed else "loose"

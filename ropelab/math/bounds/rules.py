@@ -1,7 +1,7 @@
 """The rules by which people choose a base, as their authors state them. All lengths in tokens.
 
-None of these is the exact bound (``Walk``); several contradict each other. d is the rotary width,
-b the trained base, L the trained length, L' the wanted one.
+None of these is the exact bound (``Walk``). d is the rotary width, b the trained base, L the
+trained length, L' the wanted one.
 """
 
 import math
@@ -15,11 +15,8 @@ CI_ZERO = 0.6165054856
 
 
 def su_asymptote(context: int) -> float:
-    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d, where the sum is an integral.
-
-    Source: Su, kexue.fm/archives/10122.
-    """
-    # The integral is (Ci(m) - Ci(m/b)) / ln b; it is at least 0 about where Ci(m/b) <= 0.
+    """Return L' / x0 with Ci(x0) = 0, the bound for infinite d (Su, kexue.fm/archives/10122)."""
+    # The sum becomes (Ci(m) - Ci(m/b)) / ln b, which is at least 0 about where Ci(m/b) <= 0.
     return context / CI_ZERO
 
 
@@ -36,10 +33,9 @@ def critical_dimension(geometry: Geometry) -> int:
 
 
 def critical_base(geometry: Geometry, context: int) -> float:
-    """Return b' = b^(log_{L/2pi}(L'/2pi)).
+    """Return b' = b^(log_{L/2pi}(L'/2pi)) (arXiv:2310.05209, theorem 2).
 
-    The pair that just completes a rotation in L then does so in L'. Source: arXiv:2310.05209,
-    theorem 2.
+    The pair that just completes a rotation in L then does so in L'.
     """
     # The same number as the logarithmic rule of koboldcpp (pull request 910).
     trained = math.log(geometry.trained_len / (2 * math.pi))
@@ -53,16 +49,13 @@ def critical_base(geometry: Geometry, context: int) -> float:
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
     """Return T_extra = 2 pi base^(d_c/d), the context that tuning at a larger ``base`` supports.
 
-    d_c is the critical dimension of the trained geometry. Source: arXiv:2310.05209, theorem 1.
+    Source: arXiv:2310.05209, theorem 1.
     """
     return 2 * math.pi * base ** (critical_dimension(geometry) / geometry.rotary_dim)
 
 
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
-    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens: they extrapolate when tuned.
-
-    Source: arXiv:2310.05209, theorem 3.
-    """
+    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens (arXiv:2310.05209, theorem 3)."""
     # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
     # this part of every cosine.
     T = geometry.trained_len
@@ -75,10 +68,7 @@ def ntk_aware(geometry: Geometry, context: int) -> float:
 
 
 def one_rotation_base(rotary_dim: int, context: int) -> float:
-    """Return (L'/2pi)^(d/(d-2)), at which the slowest pair rotates exactly once in ``context``.
-
-    Above it some pairs never show all their angles in training at that length.
-    """
+    """Return (L'/2pi)^(d/(d-2)), at which the slowest pair rotates exactly once in ``context``."""
     if rotary_dim < 4:
         return math.inf  # a single pair rotates by a radian per token, whatever the base
     return float((context / (2 * math.pi)) ** (rotary_dim / (rotary_dim - 2)))

@@ -1,9 +1,8 @@
 """S(m, b) = unrotated + sum_i cos(m b^(-a_i)), and how fast it can change.
 
 Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key equal to the
-query stands out from a random key, m tokens away, by an amount proportional to this sum: where it
-is negative, attention prefers a random token to the right one. Pair i has a_i = 2 i / rotary_dim;
-a feature pair that does not rotate (partial rotary, p-RoPE) contributes cos 0 = 1.
+query is preferred to a random key, m tokens away, by an amount proportional to this sum. Pair i has
+a_i = 2 i / rotary_dim; a feature pair that does not rotate contributes cos 0 = 1.
 
 Everything here is a function of u = ln b, in which pairs move at comparable speeds.
 """
@@ -31,9 +30,8 @@ SINGLE_ERROR = 1e-6
 class Similarity:
     """The sum of cosines of one head.
 
-    Attributes:
-        exponents: a_i of the pairs that rotate, in [0, 1).
-        unrotated: how many pairs do not.
+    exponents: a_i of the pairs that rotate, in [0, 1).
+    unrotated: how many pairs do not.
     """
 
     exponents: tuple[float, ...]
@@ -50,7 +48,7 @@ class Similarity:
         """Make the sum for a head of ``head_dim`` features of which ``rotary_dim`` rotate.
 
         ``kept`` < 1 is p-RoPE: only the int(kept * pairs) fastest pairs rotate. ``dropped`` names
-        single pairs that do not. Raises InputError where these contradict each other.
+        single pairs that do not. InputError where these contradict each other.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         if head_dim < 2 or head_dim % 2:
@@ -69,7 +67,6 @@ class Similarity:
 
     @property
     def never_negative(self) -> bool:
-        """True if S >= 0 for every base."""
         # Each pair that does not rotate makes up for the -1 of one that does.
         return self.unrotated >= len(self.exponents)
 
@@ -109,18 +106,17 @@ class Similarity:
 
     @property
     def single_error(self) -> float:
-        """The bound on the error of S where cosines are computed in float32."""
+        """Bound the error of S where cosines are computed in float32."""
         return (len(self.exponents) + 1) * SINGLE_ERROR
 
 
 @dataclass(frozen=True)
 class Fixed(Similarity):
-    """The sum for the frequencies of any scaling plan, radians per token, independent of u."""
+    """The sum for the frequencies of a scaling plan, radians per token, at every base."""
 
     frequencies: tuple[float, ...] = ()
 
     def inv_freq(self, u: Floats | float) -> Floats:
-        # The same row at every u, so that scans at any base use the given frequencies.
         found = np.array(self.frequencies, dtype=np.float64)
         return np.broadcast_to(found, (*np.shape(u), len(found)))
 

@@ -29,7 +29,7 @@ HIGHEST = 3.0
 
 
 def scan(similarity: Similarity, u: float, start: int, stop: int) -> Singles:
-    """Return S at every position in [start, stop), within ``similarity.single_error``."""
+    """Return S at every position in [start, stop), in float32."""
     count = stop - start
     # A square grid needs the fewest cosines.
     columns = max(1, math.isqrt(count))
@@ -51,11 +51,8 @@ def block_sums(
     Within ``similarity.single_error``. With ``first_pair`` > 0 the faster pairs are left out.
     """
     inv_freq = similarity.inv_freq(u)[first_pair:]
-    left = _angles(starts, inv_freq)
-    right = _angles(step * np.arange(columns, dtype=np.float64), inv_freq)
-    tall = np.concatenate((np.cos(left), -np.sin(left)), axis=1)
-    wide = np.concatenate((np.cos(right), np.sin(right)), axis=1)
-    sums: Singles = tall @ wide.T
+    cos, sin, wide = _grids(starts, step * np.arange(columns, dtype=np.float64), inv_freq)
+    sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     sums += np.float32(similarity.unrotated)
     return sums
 
@@ -68,13 +65,17 @@ def block_tangents(
     S within ``similarity.single_error``, the other within that times ``similarity.slope_bound(u)``.
     """
     inv_freq = similarity.inv_freq(u)
-    left, right = _angles(starts, inv_freq), _angles(np.arange(columns, dtype=np.float64), inv_freq)
-    cos, sin, wide = np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), 1).T
+    cos, sin, wide = _grids(starts, np.arange(columns, dtype=np.float64), inv_freq)
     # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the caller knows.
     weight = (similarity.a * inv_freq).astype(np.float32)
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
     slopes: Singles = np.concatenate((sin * weight, cos * weight), axis=1) @ wide
     return sums + np.float32(similarity.unrotated), slopes
+
+
+def _grids(starts: Floats, steps: Floats, inv_freq: Floats) -> tuple[Singles, Singles, Singles]:
+    left, right = (wrapped(np.multiply.outer(each, inv_freq)) for each in (starts, steps))
+    return np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), axis=1).T
 
 
 def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -86,8 +87,7 @@ def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
     """Return the smallest position below ``length`` where S < 0, decided in float64, or None.
 
-    Sums that float64 does not distinguish from zero (|S| below ``rounding_error``) count as not
-    negative.
+    Sums within ``rounding_error`` of zero count as not negative.
     """
     u = math.log(base)
     rounding = similarity.rounding_error(length)
@@ -105,7 +105,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
 
 
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
-    """Return the position below ``length`` with the smallest S, and S there (float32 accuracy)."""
+    """Return the position below ``length`` with the smallest S, and S there in float32."""
     found = (0, math.inf)
     for low, high in blocks(0, length):
         sums = scan(similarity, math.log(base), low, high)
@@ -143,11 +143,6 @@ def _slow_sums(
 
 
 def _lowest(sums: Singles, count: int) -> NDArray[np.intp]:
-    """Return the indices of the ``count`` lowest sums, in no order."""
     if len(sums) <= count:
         return np.arange(len(sums))
     return np.argpartition(sums, count)[:count]
-
-
-def _angles(positions: Floats, inv_freq: Floats) -> Singles:
-    return wrapped(np.multiply.outer(positions, inv_freq))

@@ -1,14 +1,12 @@
 """The worst errors of angles and tables over a range of positions, without visiting most of them.
 
-The supremum over positions has no closed form: the rounding of m * theta_i hops about. But it has a
-bound that grows with m (half a last place per rounding), so blocks of positions are visited from
-the far end, the pair with the largest bound first, and blocks whose bound is below the worst error
-so far are left out. The result is that of a visit to every position and pair, with one exception:
-half a turn is the worst possible, so an error beyond LOST_RAD ends the search and is reported.
+The rounding of m * theta_i has no closed form, but a bound that grows with m (half a last place per
+rounding). So blocks of positions are visited from the far end, the pair with the largest bound
+first, and blocks whose bound is below the worst error so far are left out. The result is that of a
+visit to every position and pair, but an error beyond LOST_RAD, nearly half a turn, ends the search.
 
 A cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2); rounding to the
-format of the table adds at most half a last place below 1. So for tables, too, stretches of
-positions and pairs are visited from the largest bound down.
+format of the table adds at most half a last place below 1. So tables are searched in the same way.
 """
 
 import math
@@ -49,7 +47,6 @@ class Worst:
 
     @property
     def overflowed(self) -> bool:
-        """True if something became infinite or not a number."""
         return math.isnan(self.error_rad)
 
 
@@ -86,13 +83,9 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
 
 
 def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> int | None:
-    """Return the first position where a wrapped error exceeds the tolerance; None: nowhere.
+    """Return the first position where a wrapped error exceeds the tolerance, or overflows.
 
-    A position that overflows counts.
-
-    Args:
-        found: the worst errors of consecutive ranges, as worst_by_octave gives them.
-        tolerance_rad: below LOST_RAD.
+    found: the worst errors of consecutive ranges; tolerance_rad: below LOST_RAD.
     """
     for octave in found:
         if octave.error_rad <= tolerance_rad:
@@ -106,7 +99,6 @@ def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> 
 
 
 def first_overflow(chain: Chain, offset: int, length: int) -> int | None:
-    """Return the first position with a stored angle that is not finite; None: nowhere."""
     # Stored angles grow with the position, so bisection finds it.
     if not _lost(chain, offset + length - 1).any():
         return None
@@ -157,7 +149,7 @@ def _searched(chain: Chain, start: int, stop: int) -> Worst:
 def _improved(
     best: Worst, chain: Chain, stretch: tuple[int, int], pairs: Bool[np.ndarray, " pairs"]
 ) -> Worst:
-    """Return the worst of `best` and some pairs of a stretch; stop where nothing can get worse."""
+    """Return the worst of `best` and some pairs of a stretch."""
     count = int(pairs.sum())
     for low, high in blocks(*stretch, BLOCK // count) if count else ():
         if best.error_rad >= LOST_RAD:

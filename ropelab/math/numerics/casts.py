@@ -1,7 +1,6 @@
 """Cast plans: which number format each stage of a rotary implementation rounds to.
 
-A rotary implementation is a chain of six stages, and a bug report about precision is nearly always
-one of them in the wrong format:
+A rotary implementation has six stages, and most reports of lost precision are about one of them:
 
     position   m, as it enters the product
     inv_freq   theta_i, as it is stored
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
+from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, unknown_name
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
@@ -33,10 +33,7 @@ Frequencies = Literal["exact", "float32_pow"]
 # product: m * theta_i. recurrence: start at m, multiply by base^(-2/d) from pair to pair, each
 # product rounded to the format of the angle (ggml's `theta *= theta_scale`).
 Angles = Literal["product", "recurrence"]
-RULES: dict[str, tuple[str, ...]] = {
-    "frequencies": get_args(Frequencies),
-    "angles": get_args(Angles),
-}
+RULES = {"frequencies": get_args(Frequencies), "angles": get_args(Angles)}
 
 EXACT = FORMATS["float64"]
 
@@ -84,32 +81,18 @@ class CastPlan:
 
     def repaired(self, name: str) -> "CastPlan":
         """Return the same plan with one stage or rule made exact."""
-        changes: dict[str, Any] = {name: getattr(CastPlan(), name)}
-        return replace(self, **changes)
-
-
-def alone(stage: Stage, fmt: FloatFormat) -> CastPlan:
-    """Return the plan in which everything is exact but one stage."""
-    values: dict[str, Any] = {stage: fmt}
-    return CastPlan(**values)
-
-
-def everything(fmt: FloatFormat) -> CastPlan:
-    """Return the plan with every stage in one format, frequencies exact before they are rounded."""
-    values: dict[str, Any] = dict.fromkeys(STAGES, fmt)
-    return CastPlan(**values)
+        return replace(self, **{name: getattr(CastPlan(), name)})
 
 
 def parse_cast(text: str) -> CastPlan:
     """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts win.
 
-    Raises:
-        InputError: an unknown stage, format or rule, with the nearest one; a part without '='.
+    Raises InputError: an unknown stage, format or rule, with the nearest; a part without '='.
     """
     if text == EXACT.name:  # the label of the exact plan
         return CastPlan()
     values: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in split_list(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(f"cannot read cast '{part}': write stage=format, such as angle=tf32")
@@ -144,7 +127,6 @@ PRESETS = {
 
 
 def preset_named(name: str) -> Preset:
-    """Return the preset of that name; InputError with the nearest name if there is none."""
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS)
     return PRESETS[name]

@@ -15,6 +15,11 @@ _FLOAT32 = FORMATS["float32"]
 # Numbers worked on at once: small enough for the cache.
 BLOCK = 1 << 15
 
+Positions = Float[np.ndarray, " n"]
+PerPair = Float[np.ndarray, "pairs n"]
+Chosen = np.ndarray | slice
+ALL = slice(None)
+
 
 def octaves(start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Cut [start, stop) at the powers of two; 0 belongs to the octave of 1."""
@@ -29,18 +34,18 @@ def blocks(start: int, stop: int, size: int = BLOCK) -> Iterator[tuple[int, int]
     return ((at, min(at + size, stop)) for at in range(start, stop, size))
 
 
-def span(start: int, stop: int) -> Float[np.ndarray, " n"]:
+def span(start: int, stop: int) -> Positions:
     """Return the positions start .. stop - 1 in float64."""
     return np.arange(start, stop, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The frequencies of a position encoding, radians per token, and the spacing they come from.
+    """The frequencies of a position encoding, radians per token, and their unscaled spacing.
 
-    inv_freq:  after any scaling method (float64).
-    base, rotary_dim:  of the unscaled frequencies base^(-2i/rotary_dim); None for a single
-        frequency, and then both rules of a plan mean 'rounded once'.
+    inv_freq: after any scaling method (float64).
+    base, rotary_dim: of base^(-2i/rotary_dim); None for a single frequency, which both rules of a
+        plan then round once.
     """
 
     inv_freq: Float[np.ndarray, "pairs"]
@@ -49,7 +54,6 @@ class Spectrum:
 
     @property
     def pairs(self) -> int:
-        """The number of frequencies."""
         return self.inv_freq.size
 
     @cached_property
@@ -58,16 +62,10 @@ class Spectrum:
         assert self.rotary_dim is not None
         return np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
 
-    @cached_property
-    def scaling(self) -> Float[np.ndarray, "pairs"]:
-        """Scaled frequency over unscaled frequency; 1 where nothing was scaled."""
-        assert self.base is not None
-        return self.inv_freq * np.power(self.base, self.exponents)
-
 
 @dataclass(frozen=True)
 class Chain:
-    """One plan on one spectrum. Positions are whole numbers in float64; pairs are indices."""
+    """A plan on a spectrum. Positions are whole numbers in float64; pairs are indices."""
 
     plan: CastPlan
     spectrum: Spectrum
@@ -89,43 +87,39 @@ class Chain:
 
     @property
     def recurrent(self) -> bool:
-        """True if angles go from pair to pair instead of being products."""
         return self.plan.angles == "recurrence" and self.spectrum.base is not None
 
-    def positions(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    def positions(self, positions: Positions) -> Positions:
         """Return the positions as stored."""
         return round_to(positions, self.plan.position)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def angles(
-        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
-    ) -> Float[np.ndarray, "pairs n"]:
+    def angles(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
         """Return the angles as stored, in radians, not reduced to a turn."""
         stored = self.positions(positions)
         if self.recurrent:
             return self._recurrence(stored)[pairs]
         return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
 
-    def _recurrence(self, stored: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        assert self.spectrum.base is not None and self.spectrum.rotary_dim is not None
+    def _recurrence(self, stored: Positions) -> PerPair:
+        spectrum = self.spectrum
+        assert spectrum.base is not None and spectrum.rotary_dim is not None
         # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method comes last.
-        exact = self.spectrum.base ** (-2 / self.spectrum.rotary_dim)
+        exact = spectrum.base ** (-2 / spectrum.rotary_dim)
         scale = round_to(np.array(exact), self.plan.inv_freq)
         angles = [round_to(stored, self.plan.angle)]
-        for _ in range(self.spectrum.pairs - 1):
+        for _ in range(spectrum.pairs - 1):
             angles.append(round_to(angles[-1] * scale, self.plan.angle))
         unscaled = np.stack(angles)
-        factor = self.spectrum.scaling[:, None]
+        factor = (spectrum.inv_freq * np.power(spectrum.base, spectrum.exponents))[:, None]
         # A factor of 1 is not applied; it comes out as 1 up to the noise of two powers.
         return np.where(
             np.abs(factor - 1) < 1e-14, unscaled, round_to(unscaled * factor, self.plan.angle)
         )
 
     @np.errstate(invalid="ignore", over="ignore")
-    def angle_errors(
-        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
-    ) -> Float[np.ndarray, "pairs n"]:
-        """Return stored angle minus m * theta_i in radians, not wrapped; not finite on overflow."""
+    def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
+        """Return stored angle minus m * theta_i in radians, not wrapped; not finite: overflow."""
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
             return self.angles(positions)[pairs] - exact * positions
@@ -141,29 +135,22 @@ class Chain:
         return error
 
     @np.errstate(invalid="ignore", over="ignore")
-    def table(
-        self, positions: Float[np.ndarray, " n"], pairs: np.ndarray | slice = slice(None)
-    ) -> tuple[Float[np.ndarray, "pairs n"], Float[np.ndarray, "pairs n"]]:
+    def table(self, positions: Positions, pairs: Chosen = ALL) -> tuple[PerPair, PerPair]:
         """Return cos and sin as stored."""
         angles, table = self.angles(positions, pairs), self.plan.table
         return round_to(np.cos(angles), table), round_to(np.sin(angles), table)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def error_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        """Bound the angle errors of each pair at all positions up to m.
-
-        Nondecreasing in m; infinite where something overflows or no bound is known.
-        """
+    def error_bounds(self, positions: Positions) -> PerPair:
+        """Bound the angle errors of each pair at all positions up to m; infinite: unknown."""
         skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
         # The margin covers what float64 loses in computing the bound itself.
         return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
 
     @np.errstate(invalid="ignore", over="ignore")
-    def rounding_bounds(self, positions: Float[np.ndarray, " n"]) -> Float[np.ndarray, "pairs n"]:
-        """Bound the distance from m times the stored frequency in the same way.
-
-        It is half a last place for every rounding; for the recurrence no bound is known.
-        """
+    def rounding_bounds(self, positions: Positions) -> PerPair:
+        """Bound the distance from m times the stored frequency in the same way."""
+        # Half a last place for every rounding; for the recurrence no bound is known.
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)

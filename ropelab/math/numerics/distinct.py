@@ -2,16 +2,16 @@
 
 A proof (`proves_distinct`): two positions D apart with the same stored cos and sin in every pair
 would have both points of the circle in one rounding cell, so D * theta_i (theta_i as stored) would
-be nearly a number of whole turns in every pair. Each D is tried against one pair after the other
-until it is excluded. If no D is left, no two positions collide, whatever the offset.
+be nearly a number of whole turns in every pair. If each D is excluded by some pair, no two
+positions collide, whatever the offset.
 
-Steps (`count_angles`): a stored angle grows with the position in steps, one at every value midway
-between two values of the format. Coarse formats have few such values, so the positions next to them
-are found by division and computed exactly; all others store the same as the one before them.
+Steps (`count_angles`): a stored angle grows with the position in steps, at the midpoints between
+two values of the format. Coarse formats have few, so the positions next to them are found by
+division; all others store the same as the one before them.
 
-Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Different
-hashes prove different encodings. Positions with equal hashes are hashed again with more pairs,
-until they part or no pair is left; the rest is compared number by number.
+Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Positions
+with equal hashes are hashed again with more pairs, until they part or no pair is left; the rest is
+compared number by number.
 """
 
 import math
@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ropelab.math.numerics.angle_errors import wrapped
-from ropelab.math.numerics.chain import BLOCK, Chain, blocks, span
+from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, span
 from ropelab.math.numerics.encoding import PositionEncoding
 from ropelab.math.numerics.formats import FloatFormat, round_to
 
@@ -35,7 +35,7 @@ WORTH = 2
 def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int) -> bool:
     """Return True if all positions offset .. offset + length - 1 provably differ when stored.
 
-    False proves nothing. Only encodings that store both cos and sin can be judged this way.
+    False proves nothing; it is returned for all encodings that do not store both cos and sin.
     """
     if encoding.component not in ("pair", "vector"):
         return False
@@ -49,7 +49,7 @@ def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, l
     diagonal = 2 * math.asin(min(cell / 2, 1.0))
     # The uncertainty of float64 itself in D * theta, in cos and in sin.
     own = last * theta * 2.0**-50 + 2.0**-50
-    # How far D * theta may be from whole turns if two encodings are equal.
+    # The largest distance of D * theta from whole turns if two encodings are equal.
     near = (diagonal + 2 * errors + own).tolist()
     for start, stop in blocks(1, length):
         left = span(start, stop)
@@ -63,10 +63,7 @@ def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, l
 
 
 def count_angles(chain: Chain, offset: int, length: int) -> int | None:
-    """Return the number of different rows of stored angles among `length` positions.
-
-    None where a visit to every position is needed, or quicker.
-    """
+    """Count the different rows of stored angles; None where visiting all is quicker."""
     fmt, last = chain.plan.angle, offset + length - 1
     if chain.recurrent or chain.plan.position.precision < 53 or fmt.precision > COARSE:
         return None
@@ -91,7 +88,7 @@ def count_angles(chain: Chain, offset: int, length: int) -> int | None:
     return 1 + np.unique(np.concatenate(changes)).size
 
 
-def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Float[np.ndarray, " n"]:
+def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Positions:
     """Return, ascending, the midpoints of neighbouring values from `smallest` to `largest`."""
     # Some beyond either end are among them: whole binades are listed.
     step = 2.0 ** (1 - fmt.precision)
@@ -112,9 +109,7 @@ def keys_of(
     return (round_to(values, fmt) + 0.0).view(np.int64)  # + 0.0 makes -0 and 0 one number
 
 
-def distinct_among(
-    encoding: PositionEncoding, fmt: FloatFormat, positions: Float[np.ndarray, " n"]
-) -> int:
+def distinct_among(encoding: PositionEncoding, fmt: FloatFormat, positions: Positions) -> int:
     """Count the distinct stored encodings of a few positions, by sorting them."""
     keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
     ordered = keys[:, np.lexsort(keys)]
@@ -141,7 +136,7 @@ def count_equal_hashes(
     encoding: PositionEncoding,
     fmt: FloatFormat,
     hashes: Integers,
-    positions: Float[np.ndarray, " n"],
+    positions: Positions,
 ) -> int:
     """Count the distinct encodings among positions whose leading pairs hash to `hashes`."""
     lead = encoding.leading(fmt)
@@ -177,9 +172,7 @@ def count_equal_hashes(
     return distinct + (np.unique(different, axis=1).shape[1] if different.size else 0)
 
 
-def _repeated(
-    hashes: Integers, positions: Float[np.ndarray, " n"]
-) -> tuple[Integers, Float[np.ndarray, " n"]]:
+def _repeated(hashes: Integers, positions: Positions) -> tuple[Integers, Positions]:
     """Return those whose hash occurs more than once, sorted by hash."""
     order = np.argsort(hashes)
     hashes = hashes[order]

@@ -1,9 +1,8 @@
 """A position encoding: the numbers that represent a position before they are stored.
 
-Also when these repeat, in exact arithmetic. A pair whose period is a fraction p/q of tokens is back
-at its start after p tokens, and not before. A frequency that is an algebraic number, as every power
-of a rational base is, has a period that no fraction equals (pi would be algebraic otherwise): such
-a pair never repeats.
+Also their repetitions in exact arithmetic. A pair whose period is a fraction p/q of tokens is back
+at its start after p tokens. A power of a rational base is an algebraic number, so the period of
+such a frequency equals no fraction (pi would be algebraic otherwise), and its pair never repeats.
 """
 
 import math
@@ -14,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float, Int
 
-from ropelab.math.numerics.chain import Chain
+from ropelab.math.numerics.chain import Chain, Positions
 from ropelab.math.numerics.formats import FloatFormat, spacing
 
 _TRIG: dict[str, tuple[Callable[[np.ndarray], np.ndarray], ...]] = {
@@ -34,10 +33,9 @@ BY_CHANCE = 1e-6
 class PositionEncoding:
     """The numbers that represent a position.
 
-    component: cos or sin alone; both of them ('pair' and 'vector', the same thing with one pair and
-        with many); 'score', the mean of cos over the pairs, which is the attention score of aligned
-        unit vectors at that distance; 'angle', the stored angles themselves: different angles are
-        different points of the circle, so an unrounded table need not be computed to be judged.
+    component: cos or sin; both ('pair' with one pair, 'vector' with many); 'score', the mean of cos
+        over the pairs, which is the attention score of aligned unit vectors at that distance;
+        'angle', the stored angles, which tell as much as an unrounded table.
     pairs: the pairs of the chain that belong to it.
     """
 
@@ -46,13 +44,8 @@ class PositionEncoding:
     pairs: range
 
     @np.errstate(invalid="ignore", over="ignore")
-    def values(
-        self, positions: Float[np.ndarray, " n"], pairs: range
-    ) -> Float[np.ndarray, "features n"]:
-        """Return the numbers of some pairs at some positions, pair by pair, in float64.
-
-        They are not rounded yet. A score is one number for all pairs, not available for some.
-        """
+    def values(self, positions: Positions, pairs: range) -> Float[np.ndarray, "features n"]:
+        """Return the numbers of some pairs, pair by pair, in float64, not rounded yet."""
         if self.component == "score":
             # Pair after pair, so that no more than one row is held.
             rows = (np.cos(self.chain.angles(positions, slice(i, i + 1))[0]) for i in pairs)
@@ -65,33 +58,32 @@ class PositionEncoding:
 
     @property
     def per_pair(self) -> int:
-        """The count of numbers that a pair contributes; 0: they are one number together."""
+        """Numbers that a pair contributes; 0: they are one number together."""
         return 0 if self.component == "score" else len(_TRIG.get(self.component, (None,)))
 
     @property
     def single(self) -> bool:
-        """True if the encoding is one number only."""
         return self.per_pair == 0 or len(self.pairs) * self.per_pair == 1
 
     def packs(self, fmt: FloatFormat) -> bool:
-        """Return True if all of it has at most 64 bits: one number, or two of up to 32 bits."""
+        """Return True if it has at most 64 bits: one number, or two of up to 32 bits."""
         two = len(self.pairs) * self.per_pair == 2
         return self.single or (two and fmt.precision <= 24)
 
     def leading(self, fmt: FloatFormat) -> range:
-        """Return the pairs to compare first: enough bits to part most positions, and no more."""
+        """Return the pairs to compare first: enough bits to separate most positions."""
         if self.component == "score":
             return self.pairs
         return self.pairs[: -(-48 // (fmt.precision + 2))]
 
 
 def neighbour_steps(
-    encoding: PositionEncoding, fmt: FloatFormat, positions: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """Return how far an encoding moves from m to m+1, in units of the last place of `fmt`.
+    encoding: PositionEncoding, fmt: FloatFormat, positions: Positions
+) -> Positions:
+    """Return the largest change of a number from m to m+1, in units of the last place of `fmt`.
 
-    For each number |x(m+1) - x(m)| before rounding, over the spacing of the format at the larger of
-    the two; of all numbers the largest. Below one half, neighbours mostly collide.
+    The change is before rounding; the spacing is that at the larger of the two. Below one half,
+    neighbours mostly collide.
     """
     here, there = (encoding.values(m, encoding.pairs) for m in (positions, positions + 1))
     unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
@@ -99,7 +91,7 @@ def neighbour_steps(
 
 
 def whole_period(theta: float) -> int | None:
-    """Return after how many whole tokens a pair of a frequency is back at its start; None: never.
+    """Return the whole tokens after which a pair is back at its start; None: never.
 
     >>> [whole_period(2 * math.pi / period) for period in (360, 62.5)], whole_period(1.0)
     ([360, 125], None)
@@ -119,7 +111,7 @@ def whole_period(theta: float) -> int | None:
 
 
 def returns_after(inv_freq: Iterable[float]) -> int | None:
-    """Return the first position after 0 at which all pairs are as they are at 0; None: never.
+    """Return the first position after 0 with all pairs as at position 0; None: never.
 
     >>> returns_after([2 * math.pi / 10, 2 * math.pi / 25]), returns_after([1.0])
     (50, None)
@@ -133,11 +125,9 @@ def returns_after(inv_freq: Iterable[float]) -> int | None:
 
 
 def first_repeat(period: int, component: str) -> int:
-    """Return the first position that repeats an earlier one, for a pair of that whole period.
-
-    Within a period cos alone has at m the value that it has at p - m, and sin alone, where p is
-    even, the value at p/2 - m. (For a period p/q too: q and p have no common factor.)
-    """
+    """Return the first position that repeats an earlier one, for a pair of that whole period."""
+    # Within a period p cos alone has at m the value that it has at p - m, and sin alone, where p is
+    # even, the value at p/2 - m. (For a period p/q too: q and p have no common factor.)
     if component == "cos":
         return period // 2 + 1
     if component == "sin" and period % 2 == 0:

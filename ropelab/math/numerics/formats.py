@@ -1,8 +1,6 @@
 """Floating-point formats as records of independent facts, and exact rounding to them.
 
-A format is four facts: precision, exponent width, whether it has infinities, what overflow does.
-Everything else follows. Values of every format here are float64 values too, so a rounded array
-stays a float64 array and nothing is lost by looking at it.
+Values of every format here are float64 values too, so a rounded array stays a float64 array.
 """
 
 import math
@@ -23,13 +21,12 @@ _HALF = 1 << (_FRACTION_BITS - 1)
 class FloatFormat:
     """A binary floating-point format with IEEE layout: sign, biased exponent, fraction, subnormals.
 
-    precision:      significant bits p, the implicit one included.
-    exponent_bits:  width of the exponent field; the bias is 2^(exponent_bits-1) - 1.
-    has_infinity:   True: the top exponent is reserved for infinity and NaN (IEEE 754).
-                    False: only its last code is NaN, the others are numbers (the 'fn' of
-                    arXiv:2209.05433 and the OCP FP8 specification).
-    saturating:     True: values beyond the largest become the largest, infinity included.
-                    False: they become infinity, or NaN where there is none.
+    precision: significant bits p, the implicit one included.
+    exponent_bits: width of the exponent field; the bias is 2^(exponent_bits-1) - 1.
+    has_infinity: the top exponent is reserved for infinity and NaN (IEEE 754); else only its last
+        code is NaN (the 'fn' of arXiv:2209.05433 and the OCP FP8 specification).
+    saturating: values beyond the largest become the largest, infinity included; else they become
+        infinity, or NaN where there is none.
     """
 
     name: str
@@ -40,13 +37,13 @@ class FloatFormat:
 
     @cached_property
     def max_exponent(self) -> int:
-        """e of the largest finite value, written 1.f * 2^e."""
+        # e of the largest finite value, written 1.f * 2^e.
         bias: int = 2 ** (self.exponent_bits - 1) - 1
         return bias if self.has_infinity else bias + 1
 
     @cached_property
     def min_exponent(self) -> int:
-        """e of the smallest normal value 2^e."""
+        # e of the smallest normal value 2^e.
         return 2 - 2 ** (self.exponent_bits - 1)
 
     @cached_property
@@ -56,23 +53,12 @@ class FloatFormat:
 
     @cached_property
     def largest(self) -> float:
-        """The largest finite value."""
         missing = 1 if self.has_infinity else 2
         return math.ldexp(2.0 - missing * self.epsilon, self.max_exponent)
 
-    @property
-    def smallest_normal(self) -> float:
-        """The smallest positive value with full precision."""
-        return math.ldexp(1.0, self.min_exponent)
-
-    @property
-    def smallest_subnormal(self) -> float:
-        """The smallest positive value, and the spacing of the values around zero."""
-        return math.ldexp(1.0, self.min_exponent + 1 - self.precision)
-
     @cached_property
     def overflow(self) -> float:
-        """The result of rounding a positive value beyond the largest."""
+        """The rounded value of a positive number beyond the largest."""
         if self.saturating:
             return self.largest
         return math.inf if self.has_infinity else math.nan
@@ -96,7 +82,6 @@ FORMATS: dict[str, FloatFormat] = {f.name: f for f in (*_IEEE, *_FP8, *_SATURATI
 
 
 def format_named(name: str) -> FloatFormat:
-    """Return the format of that name; InputError with the nearest name if there is none."""
     if name not in FORMATS:
         raise unknown_name("format", name, FORMATS)
     return FORMATS[name]
@@ -105,9 +90,8 @@ def format_named(name: str) -> FloatFormat:
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
     """Round float64 values to the nearest value of `fmt`, ties to even, once.
 
-    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow.
-
-    Raises TypeError if x is not float64. The result may share memory with x (float64 to float64).
+    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. The result may share
+    memory with x.
     """
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
@@ -131,10 +115,7 @@ def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray,
 
 
 def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
-    """Return the unit in the last place of `fmt` at x: the step between values near |x|.
-
-    At zero and among subnormals it is the smallest subnormal. No meaning for infinities and NaN.
-    """
+    """Return the unit in the last place of `fmt` at x; around zero, the smallest subnormal."""
     if fmt.precision == 53:
         return np.nextafter(np.abs(x), math.inf) - np.abs(x)
     bits = _binade(x, fmt)
@@ -143,10 +124,7 @@ def spacing(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, 
 
 
 def _binade(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Int[np.ndarray, "..."]:
-    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)).
-
-    e is clamped to run from the smallest normal to one above the largest finite value.
-    """
+    """Return the bits (int64) of 2^e for |x| in [2^e, 2^(e+1)), e within what `fmt` rounds."""
     bits = np.bitwise_and(x.view(np.int64), _EXPONENT_FIELD, out=np.empty(x.shape, np.int64))
     lowest, highest = (
         (e + 1023) << _FRACTION_BITS for e in (fmt.min_exponent, fmt.max_exponent + 1)

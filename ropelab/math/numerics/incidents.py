@@ -20,7 +20,7 @@ from ropelab.math.numerics.resolution import Census, take_census
 
 
 def agrees(printed: str, ours: float) -> bool:
-    """Return True if ours rounds to a printed number, to within half of its last digit.
+    """Return True if ours rounds to a printed number, within half of its last digit.
 
     >>> agrees("1045", 1044.6), agrees("1045.0", 1044.6)
     (True, False)
@@ -47,18 +47,15 @@ class Incident:
 
     @property
     def chain(self) -> Chain:
-        """The frequencies under the casts of the report."""
         return Chain(parse_cast(self.cast), self.exact.spectrum)
 
     @property
     def exact(self) -> Chain:
-        """The frequencies without any cast."""
         frequencies = inverse_frequencies(self.rotary_dim, self.base)
         return Chain(CastPlan(), Spectrum(frequencies, self.base, self.rotary_dim))
 
     @property
     def positions(self) -> np.ndarray:
-        """The positions offset .. offset + length - 1."""
         return span(self.offset, self.offset + self.length)
 
 
@@ -101,7 +98,7 @@ MEASURES: dict[str, Callable[..., float]] = {
 
 
 def incidents() -> pd.DataFrame:
-    """Return a row per printed number, ours beside it; takes about 0.04 s."""
+    """Return a row per printed number, ours beside it (0.04 s)."""
     rows = []
     for incident in INCIDENTS:
         for row in incident.printed:

@@ -1,7 +1,6 @@
 """The positions that stay distinct: colliding neighbours and distinct encodings, exactly.
 
-Two positions collide when all the stored numbers of their encodings are equal. Positions are
-streamed, so memory does not grow with the length.
+Two positions collide when all the stored numbers of their encodings are equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ropelab.math.numerics.casts import EXACT
-from ropelab.math.numerics.chain import BLOCK, Chain, blocks, octaves, span
+from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
 from ropelab.math.numerics.distinct import (
     count_angles,
     count_equal_hashes,
@@ -26,13 +25,12 @@ from ropelab.math.numerics.formats import FloatFormat
 HELD = 1 << 24
 
 Advance = Callable[[float], object]
-Floats = Float[np.ndarray, "n"]
 Keys = Int[np.ndarray, "features n"]
 
 
 @dataclass(frozen=True)
 class Census:
-    """The counts of one encoding in one format over one range of positions.
+    """The counts of an encoding in a format over a range of positions.
 
     adjacent_collisions: positions m that collide with m+1, both in the range.
     first_collision: the smallest such m, None if there is none.
@@ -55,13 +53,11 @@ def take_census(
     held: int = HELD,
     neighbours: bool = True,
 ) -> list[Census]:
-    """Count collisions and distinct encodings for every format in which these may be stored.
+    """Count collisions and distinct encodings for every format.
 
-    Args:
-        offset, length: the positions offset .. offset + length - 1.
-        advance: called with the share of the work done since the last call; they add up to 1.
-        held: at most about this many hashes are held at once, per format.
-        neighbours: if False, collisions are not counted (0), only distinct encodings: quicker.
+    advance: called with the share of the work done since the last call; they add up to 1.
+    held: at most about this many hashes are held at once, per format.
+    neighbours: if False, collisions are not counted (0), only distinct encodings: quicker.
     """
     stop = offset + length
     edges = [*(start for start, _ in octaves(offset, stop)), stop]
@@ -130,16 +126,15 @@ class _Counter:
     rising: bool = True
     falling: bool = True
     hashes: list[Int[np.ndarray, " n"]] = field(default_factory=list)
-    positions: list[Floats] = field(default_factory=list)
+    positions: list[Positions] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.collisions = np.zeros(len(self.edges) - 1, dtype=np.int64)
 
     def census(self) -> Census:
-        """Return the counts."""
         length, collisions = self.edges[-1] - self.edges[0], self.collisions.tolist()
-        # Rounding keeps the order of numbers, so of a monotone number only neighbours can be equal;
-        # stored angles only ever grow with the position.
+        # Rounding keeps order, so of a monotone number only neighbours can be equal; stored angles
+        # only ever grow with the position.
         monotone = self.encoding.single and (self.rising or self.falling)
         distinct = self.hashed
         if self.proved:
@@ -155,8 +150,8 @@ class _Counter:
         count = max(len(self.encoding.leading(self.fmt)) * self.encoding.per_pair, 1)
         return keys_of(values[:count], self.fmt)
 
-    def compare(self, positions: Floats, keys: Keys, number: Floats) -> None:
-        """Note which positions but the last collide with the next; `number`: before rounding."""
+    def compare(self, positions: Positions, keys: Keys, number: Positions) -> None:
+        """Count the positions that collide with the next; `number`: before rounding."""
         encoding = self.encoding
         if encoding.single and (self.rising or self.falling):
             self.rising &= bool((number[1:] >= number[:-1]).all())
@@ -186,15 +181,14 @@ class _Counter:
             self.first_collision = int(colliding[0])
         self.collisions += np.diff(np.searchsorted(colliding, self.edges))
 
-    def hold(self, positions: Floats, keys: Keys, share: int, shares: int) -> None:
-        """Hash some positions and keep those of a share."""
+    def hold(self, positions: Positions, keys: Keys, share: int, shares: int) -> None:
         packs = self.encoding.packs(self.fmt)
         if packs and len(keys) == 2:
             halves = keys.view(np.float64).astype(np.float32).view(np.uint32).astype(np.int64)
             keys = ((halves[0] << 32) | halves[1])[None]
         hashes = mixed(keys)
-        # An encoding that certainly equals the one before is left out. Hashes are certain where
-        # they lose nothing; elsewhere only equal stored positions are.
+        # Leave out those that certainly equal the one before: by hashes that lose nothing, else by
+        # stored positions.
         decides = hashes if packs else self.encoding.chain.positions(positions).view(np.int64)
         wanted = np.append(True, decides[1:] != decides[:-1])
         if shares > 1:
@@ -204,7 +198,6 @@ class _Counter:
             self.positions.append(positions[wanted])
 
     def close_share(self) -> None:
-        """Count the distinct encodings among those that are held, and forget them."""
         if not self.hashes:
             return
         hashes = np.concatenate(self.hashes)

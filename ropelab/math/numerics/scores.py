@@ -4,63 +4,55 @@ Queries and keys are drawn from a standard normal distribution and rounded to bf
 activations are, so that their own rounding is not part of the error; a score of two such vectors
 divided by sqrt(d) has variance 1. `aligned` draws use the same vector for query and key.
 
-A score of query and key at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d),
-with a_i the dot product and b_i the cross product of their features in pair i. One token on it
-changes by
+A score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot
+product and b_i the cross product of the features in pair i. One token on it changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
 which is computed so, without cancellation. For vectors of length sqrt(d) it is at most
 sqrt(d) max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
-
-The format decides whether the change survives when the score is stored. Softmax decides its worth:
-of two keys that differ only by one token of distance, one gets exp(change) times the weight of the
-other.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from ropelab.math.numerics.casts import CastPlan
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, Positions, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 
 Alignment = Literal["random", "aligned"]
 Vectors = Literal["aligned at 0", "aligned", "random", "largest"]
+Features = tuple[np.ndarray, np.ndarray]
 Scores = Float[np.ndarray, "draws distances"]
 
 
-def sample_positions(offset: int, length: int, samples: int) -> Float[np.ndarray, " n"]:
+def sample_positions(offset: int, length: int, samples: int) -> Positions:
     """Return evenly spaced whole positions, the first and the last among them; all, if few."""
     if length <= samples:
         return span(offset, offset + length)
     return np.unique(np.round(np.linspace(0, length - 1, samples))) + offset
 
 
-def earlier_keys(
-    queries: Float[np.ndarray, " n"], offset: int, seed: int
-) -> Float[np.ndarray, " n"]:
-    """Return for every query a key before it, at a distance log-uniform from 1 to the largest."""
+def earlier_keys(queries: Positions, offset: int, seed: int) -> Positions:
+    """Return a key before every query, at a distance log-uniform from 1 to the largest."""
     share = np.random.default_rng(seed).random(queries.shape)
     farthest = np.maximum(queries - offset, 1)
     return np.maximum(queries - np.round(farthest**share), offset)
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Query and key pairs: features (x1, x2) of every pair, unrotated, [draws, pairs, 1]."""
+class Draws(NamedTuple):
+    """Queries and keys: features (x1, x2) of every pair, unrotated, [draws, pairs, 1]."""
 
-    query: tuple[np.ndarray, np.ndarray]
-    key: tuple[np.ndarray, np.ndarray]
+    query: Features
+    key: Features
 
 
 def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
-    """Return `count` random queries and keys; the same seed gives the same ones."""
+    """Return `count` random queries and keys."""
     features = np.random.default_rng(seed).standard_normal((4, count, pairs, 1))
     a, b, c, d = round_to(features, FORMATS["bfloat16"])
     return Draws((a, b), (a, b) if alignment == "aligned" else (c, d))
@@ -70,8 +62,8 @@ def draw(count: int, pairs: int, alignment: Alignment, seed: int) -> Draws:
 def scores(
     chain: Chain,
     draws: Draws,
-    query_positions: Float[np.ndarray, " n"],
-    key_positions: Float[np.ndarray, " n"],
+    query_positions: Positions,
+    key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
     """Rotate every drawn query to the one position and its key to the other, and multiply.
 
@@ -85,7 +77,7 @@ def scores(
 
 
 def _rotated(
-    chain: Chain, features: tuple[np.ndarray, np.ndarray], positions: Float[np.ndarray, " n"]
+    chain: Chain, features: Features, positions: Positions
 ) -> tuple[Float[np.ndarray, "draws pairs n"], Float[np.ndarray, "draws pairs n"]]:
     cos, sin = chain.table(positions)
     first, second = features
@@ -108,8 +100,7 @@ def shift_errors(
 ) -> Float[np.ndarray, "shifts draws deltas"]:
     """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
 
-    In exact arithmetic this is 0: a score depends on the distance only. A wrong but consistent
-    frequency passes this test; only a comparison with exact scores finds it.
+    Exactly 0 but for rounding. A wrong but consistent frequency is not seen here.
     """
     keys = np.repeat(start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1)
     table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
@@ -118,7 +109,7 @@ def shift_errors(
 
 
 def score_steps(
-    spectrum: Spectrum, draws: Draws, deltas: Float[np.ndarray, " n"]
+    spectrum: Spectrum, draws: Draws, deltas: Positions
 ) -> tuple[Float[np.ndarray, "draws n"], Float[np.ndarray, "draws n"]]:
     """Return the exact scores at distance delta and at delta + 1."""
     exact = Chain(CastPlan(), spectrum)
@@ -126,29 +117,19 @@ def score_steps(
     return scores(exact, draws, deltas, zero), scores(exact, draws, deltas + 1, zero)
 
 
-def unchanged(
-    here: Float[np.ndarray, "..."], there: Float[np.ndarray, "..."], fmt: FloatFormat
-) -> Bool[np.ndarray, "..."]:
-    """Return where both scores are the same number once stored."""
-    return round_to(here, fmt) == round_to(there, fmt)
-
-
 @np.errstate(invalid="ignore", over="ignore")
 def rms_error(rounded: Scores, exact: Scores) -> float:
-    """Return the RMS error, in standard deviations of the scores; nan: overflow."""
+    """Return the RMS error; nan: overflow."""
     return float(np.sqrt(np.mean((rounded - exact) ** 2)))
 
 
-@dataclass(frozen=True)
-class Signal:
-    """The change of a score over one token in one number format; medians over draws and distances.
+class ScoreMargin(NamedTuple):
+    """The change of a score over one token in one format; medians over draws and distances.
 
     vectors: `aligned`: the query is the key; `aligned at 0`: so, from distance 0 to 1; `random`:
         independent; `largest`: the two vectors of length sqrt(d) whose score changes most.
     score_step: the size of the change, in nats (scores are what softmax exponentiates).
-    rounding: the largest error of storing such a score: half the spacing of the format there. For
-        `largest` that of the largest score of the two vectors, sqrt(d).
-    step_to_rounding: the one over the other.
+    rounding: half the spacing of the format at the score; for `largest` at sqrt(d).
     unchanged_fraction: of draws and distances whose stored score stays the same number.
     weight_change: exp(score_step) - 1, by which share one of two neighbours outweighs the other.
     """
@@ -160,26 +141,20 @@ class Signal:
     step_to_rounding: float
     unchanged_fraction: float
     weight_change: float
-
-    @property
-    def status(self) -> str:
-        if self.unchanged_fraction == 1:
-            return "every score stays equal"
-        return "above the rounding" if self.step_to_rounding > 1 else "below the rounding"
+    status: str
 
 
-def signals(
+def score_margins(
     inv_freq: Float[np.ndarray, " pairs"],
     formats: Sequence[FloatFormat],
     distances: Float[np.ndarray, " distances"],
     count: int,
     seed: int,
-) -> Iterator[Signal]:
-    """Yield the signals of some frequencies, by vectors and format.
+) -> Iterator[ScoreMargin]:
+    """Yield the margins of some frequencies, by vectors and format.
 
-    Args:
-        distances: whole numbers of tokens, from each of which one more is taken.
-        count: how many queries and keys are drawn.
+    distances: whole numbers of tokens, from each of which one more is taken.
+    count: queries and keys that are drawn.
     """
     found: list[tuple[Vectors, Scores, Scores, Scores]] = []
     wanted: dict[Vectors, Float[np.ndarray, distances]]
@@ -195,14 +170,18 @@ def signals(
         size = float(np.median(np.abs(step)))
         for fmt in formats:
             rounding = spacing(scale, fmt) / 2
-            yield Signal(
+            ratio = float(np.median(np.abs(step) / rounding))
+            stays = float((round_to(score, fmt) == round_to(score + step, fmt)).mean())
+            margin = "above the rounding" if ratio > 1 else "below the rounding"
+            yield ScoreMargin(
                 vectors,
                 fmt.name,
                 score_step=size,
                 rounding=float(np.median(rounding)),
-                step_to_rounding=float(np.median(np.abs(step) / rounding)),
-                unchanged_fraction=float(unchanged(score, score + step, fmt).mean()),
+                step_to_rounding=ratio,
+                unchanged_fraction=stays,
                 weight_change=math.expm1(size),
+                status="every score stays equal" if stays == 1 else margin,
             )
 
 

@@ -1,6 +1,6 @@
 """Scaling methods: each makes the frequencies to use from a geometry and a length.
 
-All of them by name: ropelab.math.methods.
+By name: ropelab.math.methods.
 """
 
 from ropelab.math.scaling.by_parts import Llama3, NtkByParts, Yarn, YarnPaper

@@ -1,8 +1,8 @@
 """Methods that keep fast pairs, interpolate slow ones, and blend in between.
 
-Two different ramps go by the name of YaRN. The paper's is linear in rotations r_i = L/lambda_i
-(``yarn_paper``); every runtime's is linear in the pair index (``yarn``). They share their ends, up
-to rounding to whole pairs, and differ by up to 3x in single frequencies between them.
+Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the paper
+(``yarn_paper``), linear in the pair index in every runtime (``yarn``). Up to rounding to whole
+pairs they share their ends; single frequencies between these differ by up to 3x.
 """
 
 import math
@@ -24,44 +24,10 @@ def blend(
     return kept * inv_freq + (1 - kept) * inv_freq / stretch
 
 
-def ramp_in_rotations(geometry: Geometry, slow: float, fast: float) -> Float[np.ndarray, " pairs"]:
-    """Return the weight kept, clip((r_i - slow) / (fast - slow), 0, 1).
-
-    r_i: rotations in the trained length. Source: arXiv:2309.00071, eq. 17-18.
-    """
-    r = rotations(geometry.inv_freq, geometry.trained_len)
-    return np.clip((r - slow) / (fast - slow), 0, 1)
-
-
 def pair_with_rotations(geometry: Geometry, r: float) -> float:
-    """Return the (fractional) pair index that makes ``r`` rotations in the trained length.
-
-    d ln(L / (2 pi r)) / (2 ln base), the inverse of rotations().
-    """
+    """Return d ln(L / (2 pi r)) / (2 ln base), the pair index with r rotations in training."""
     d, base, length = geometry.rotary_dim, geometry.base, geometry.trained_len
     return d * math.log(length / (r * 2 * math.pi)) / (2 * math.log(base))
-
-
-def coded_ramp_range(
-    geometry: Geometry, beta_fast: float, beta_slow: float, truncate: bool
-) -> tuple[float, float]:
-    """Return the runtimes' first and last pair index of the ramp, whole when ``truncate``."""
-    low = pair_with_rotations(geometry, beta_fast)
-    high = pair_with_rotations(geometry, beta_slow)
-    if truncate:
-        low, high = math.floor(low), math.ceil(high)
-    # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp counts pairs.
-    return max(low, 0), min(high, geometry.rotary_dim - 1)
-
-
-def ramp_in_pairs(geometry: Geometry, low: float, high: float) -> Float[np.ndarray, " pairs"]:
-    """Return the weight kept, 1 - clip((i - low) / (high - low), 0, 1).
-
-    Source: jquesnelle/yarn, LlamaYaRNScaledRotaryEmbedding; transformers rope type 'yarn'.
-    """
-    width = high - low if high != low else 0.001  # the runtimes' guard
-    index = np.arange(geometry.pairs, dtype=np.float64)
-    return 1 - np.clip((index - low) / width, 0, 1)
 
 
 def magnitude(factor: float, mscale: float = 1.0) -> float:
@@ -70,25 +36,37 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NtkByParts(Stretching):
-    """theta' = (1 - g) theta/factor + g theta, g = clip((r - alpha)/(beta - alpha), 0, 1)."""
+class _RotationsRamp(Stretching):
+    """theta' = (1 - g) theta/factor + g theta, g = clip((r - slow)/(fast - slow), 0, 1)."""
+
+    # The parameters that hold slow and fast, in rotations within the trained length.
+    ends: ClassVar[tuple[str, str]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_order(self, *self.ends)
+
+    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
+        slow, fast = (getattr(self, end) for end in self.ends)
+        r = rotations(geometry.inv_freq, geometry.trained_len)
+        kept = np.clip((r - slow) / (fast - slow), 0, 1)
+        return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
+
+    def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
+        slow, fast = (pair_with_rotations(geometry, getattr(self, end)) for end in self.ends)
+        return fast, slow
+
+
+@dataclass(frozen=True, kw_only=True)
+class NtkByParts(_RotationsRamp):
+    """Pairs blended by their rotations, between ``alpha`` and ``beta``."""
 
     alpha: float = 1.0
     beta: float = 32.0
 
     name: ClassVar[str] = "ntk_by_parts"
     source: ClassVar[str] = "bloc97 2023; arXiv:2309.00071, eq. 17-20"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_order(self.name, "alpha", self.alpha, "beta", self.beta)
-
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        kept = ramp_in_rotations(geometry, self.alpha, self.beta)
-        return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
-
-    def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        return pair_with_rotations(geometry, self.beta), pair_with_rotations(geometry, self.alpha)
+    ends: ClassVar[tuple[str, str]] = ("alpha", "beta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +89,7 @@ class YarnPaper(NtkByParts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Llama3(Stretching):
+class Llama3(_RotationsRamp):
     """lambda < L/high_freq_factor kept, > L/low_freq_factor divided by factor, between: blended."""
 
     low_freq_factor: float = 1.0
@@ -121,26 +99,13 @@ class Llama3(Stretching):
     source: ClassVar[str] = (
         "Llama 3.1 reference code, apply_scaling; transformers rope type 'llama3'"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        low, high = self.low_freq_factor, self.high_freq_factor
-        _check_order(self.name, "low_freq_factor", low, "high_freq_factor", high)
-
-    def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
-        # With r = L/lambda the reference code's blend is the ramp of NTK-by-parts between these
-        # factors, 1 and 4 by default, without an attention factor.
-        kept = ramp_in_rotations(geometry, self.low_freq_factor, self.high_freq_factor)
-        return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
-
-    def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        fast, slow = self.high_freq_factor, self.low_freq_factor
-        return pair_with_rotations(geometry, fast), pair_with_rotations(geometry, slow)
+    # With r = L/lambda the blend of the reference code is the ramp of NTK-by-parts.
+    ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CodedRamp(Scaling):
-    """Parameters and frequencies of the ramp as the runtimes code it."""
+    """The ramp of jquesnelle/yarn (LlamaYaRNScaledRotaryEmbedding) and the runtimes."""
 
     beta_fast: float = 32.0
     beta_slow: float = 1.0
@@ -149,13 +114,20 @@ class _CodedRamp(Scaling):
     def __post_init__(self) -> None:
         # Kimi-K2 has both at 1: a step, which every runtime accepts.
         if not self.beta_slow == self.beta_fast > 0:
-            _check_order(self.name, "beta_slow", self.beta_slow, "beta_fast", self.beta_fast)
+            _check_order(self, "beta_slow", "beta_fast")
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
-        return coded_ramp_range(geometry, self.beta_fast, self.beta_slow, self.truncate)
+        low, high = (pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow))
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        # d - 1 and not d/2 - 1: the runtimes' clamp counts features although the ramp counts pairs.
+        return max(low, 0), min(high, geometry.rotary_dim - 1)
 
     def ramped(self, geometry: Geometry, stretch: float) -> Float[np.ndarray, " pairs"]:
-        kept = ramp_in_pairs(geometry, *self.ramp_range(geometry))
+        low, high = self.ramp_range(geometry)
+        width = high - low if high != low else 0.001  # the runtimes' guard
+        index = np.arange(geometry.pairs, dtype=np.float64)
+        kept = 1 - np.clip((index - low) / width, 0, 1)
         return blend(geometry.inv_freq, kept, stretch)
 
 
@@ -163,9 +135,8 @@ class _CodedRamp(Scaling):
 class Yarn(_CodedRamp, Stretching):
     """YaRN as in the runtimes: the ramp is linear in the pair index.
 
-    The attention factor is, in this order: ``attention_factor`` when given;
-    (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1) when both are given and not 0;
-    0.1 ln f + 1.
+    The attention factor is ``attention_factor`` when given; else, where both are given and not 0,
+    (0.1 mscale ln f + 1) / (0.1 mscale_all_dim ln f + 1); else 0.1 ln f + 1.
     """
 
     attention_factor: float | None = None
@@ -184,7 +155,7 @@ class Yarn(_CodedRamp, Stretching):
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)
 
     def attention(self, stretch: float) -> float:
-        """Return the factor on cos and sin at a stretch."""
+        """Return the factor on cos and sin."""
         if self.attention_factor is not None:
             return self.attention_factor
         # By truth value as in transformers, where 0 counts as not given.
@@ -215,9 +186,10 @@ class DynamicYarn(_CodedRamp):
         return RopePlan(self.ramped(geometry, stretch), magnitude(stretch), stretch)
 
 
-def _check_order(method: str, low_name: str, low: float, high_name: str, high: float) -> None:
+def _check_order(method: Scaling, low_name: str, high_name: str) -> None:
+    low, high = getattr(method, low_name), getattr(method, high_name)
     if not (math.isfinite(high) and 0 < low < high):
         raise InputError(
-            f"{method}: needs 0 < {low_name} < {high_name}, "
+            f"{method.name}: needs 0 < {low_name} < {high_name}, "
             f"not {low_name}={low:g}, {high_name}={high:g}"
         )

@@ -1,7 +1,6 @@
 """Methods that act on single pairs: drop, taper, round or divide them, or choose their frequencies.
 
-One, Spaced and Without test the use of many frequencies, in training or by removing a band; none
-of them is meant for a longer context.
+One, Spaced and Without test the use of many frequencies; none is meant for a longer context.
 """
 
 import math
@@ -68,8 +67,8 @@ class Proportional(PRope):
 class Clipped(Scaling):
     """The last ``n`` pairs times (1 + cos(pi k/(n-1)))/2, k = 0..n-1: a Hann taper ("CoPE").
 
-    ``n`` = 0 means every pair that makes less than one rotation in the trained length. The first of
-    the n keeps its frequency, so n = 1 changes nothing, as in the authors' code.
+    ``n`` = 0: every pair that makes less than one rotation in the trained length. The first of the
+    n keeps its frequency, so n = 1 changes nothing, as in the authors' code.
     """
 
     n: int = 0
@@ -93,8 +92,8 @@ class Clipped(Scaling):
 class Resonance(Scaling):
     """Wavelengths rounded to whole tokens, theta' = 2 pi / round(2 pi / theta), after ``inner``.
 
-    A pair that rotates once per n tokens then repeats its angles exactly, so that positions beyond
-    the trained length bring no new ones. ``inner`` is the method whose frequencies are rounded.
+    A pair that rotates once per n tokens repeats its angles exactly, so that positions beyond the
+    trained length bring no new ones.
     """
 
     inner: Scaling = _PLAIN
@@ -113,9 +112,9 @@ class Resonance(Scaling):
 class LongRope(Scaling):
     """theta'_i = theta_i / long_factor_i beyond the trained length, / short_factor_i up to it.
 
-    The factors are the result of a search and come from a config; an empty ``short_factor`` is all
-    ones. cos and sin are multiplied, at every length, by ``attention_factor`` when given, else by
-    sqrt(1 + ln(factor) / ln(L)), where ``factor`` is the longest context over the trained length.
+    The factors are found by a search; an empty ``short_factor`` is all ones. cos and sin are
+    multiplied, at every length, by ``attention_factor`` when given, else by sqrt(1 + ln(factor) /
+    ln(L)), where ``factor`` is the longest context over the trained length.
     """
 
     long_factor: tuple[float, ...] = ()
@@ -155,7 +154,7 @@ class LongRope(Scaling):
         return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
 
     def attention(self, trained_len: int) -> float:
-        """Return the factor on cos and sin, the same below and beyond the trained length."""
+        """Return the factor on cos and sin."""
         if self.attention_factor is not None:
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
@@ -204,7 +203,7 @@ class Spaced(Scaling):
             )
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        """Return the plan; InputError if the geometry has fewer pairs than frequencies."""
+        """Return the plan; InputError if there are fewer pairs than frequencies."""
         if self.n > geometry.pairs:
             raise InputError(
                 f"spaced: n must be at most {geometry.pairs}, the number of pairs, not {self.n}"
@@ -234,20 +233,15 @@ class Without(Scaling):
             raise unknown_name("band", self.band, BANDS)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        plan = self.inner.plan(geometry, length)
+        plan, third = self.inner.plan(geometry, length), BANDS.index(self.band)
+        start, stop = (round(geometry.pairs * end / len(BANDS)) for end in (third, third + 1))
         kept = plan.inv_freq.copy()
-        kept[band_of(geometry.pairs, self.band)] = 0.0
+        kept[start:stop] = 0.0
         return RopePlan(kept, plan.attention_factor, plan.stretch)
 
 
-def band_of(pairs: int, band: str) -> slice:
-    """Return the pairs of a band, which are in the order of their frequencies."""
-    third = BANDS.index(band)
-    return slice(round(pairs * third / len(BANDS)), round(pairs * (third + 1) / len(BANDS)))
-
-
 def check_period(method: str, parameter: str, value: float) -> None:
-    """Raise InputError unless a period is a finite number of tokens above 2."""
+    """Raise InputError unless a period is finite and above 2 tokens."""
     # A rotation by half a turn or more per token looks like one in the other direction.
     if not (math.isfinite(value) and value > 2):
         raise InputError(f"{method}: {parameter} must be a number of tokens above 2, not {value:g}")

@@ -29,10 +29,9 @@ ROUNDING = 1e-11
 class RopePlan:
     """The whole effect of a scaling method: one frequency per pair and one factor.
 
-    Attributes:
-        inv_freq: radians per token, float64; 0 for a pair that no longer rotates.
-        attention_factor: factor on cos and sin.
-        stretch: divisor of a fully interpolated pair; 1 where no pair is interpolated.
+    inv_freq: radians per token, float64; 0 for a pair that no longer rotates.
+    attention_factor: factor on cos and sin.
+    stretch: divisor of a fully interpolated pair; 1 where no pair is interpolated.
     """
 
     inv_freq: Float[np.ndarray, " pairs"]
@@ -41,7 +40,6 @@ class RopePlan:
 
     @property
     def logit_multiplier(self) -> float:
-        """The factor on every logit of rotated features."""
         return self.attention_factor**2
 
 
@@ -49,15 +47,13 @@ class RopePlan:
 class Scaling:
     """A way to run a model beyond its trained length by changing frequencies.
 
-    A subclass holds only its own parameters, is checked when built (InputError), and turns a
-    geometry and a length into a RopePlan.
+    A subclass holds its own parameters as fields and is checked when built (InputError).
 
-    Attributes:
-        name: as users type it.
-        source: paper or code that the method comes from.
-        factor_means: the meaning of its ``factor``, empty if it has none.
-        default_factors: multiples of test length over trained length, each of which is a factor
-            where none is given; empty: its own default, as for methods that follow the length.
+    name: as users type it.
+    source: paper or code that the method comes from.
+    factor_means: the meaning of its ``factor``, empty if it has none.
+    default_factors: multiples of test length over trained length, each a factor where none is
+        given; empty: its own default, as for methods that follow the length.
     """
 
     name: ClassVar[str]
@@ -73,10 +69,7 @@ class Scaling:
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
-        """Return the first and last pair index of the blend, None for a method without a blend.
-
-        Fractional where the ramp is not cut at whole pairs.
-        """
+        """Return the first and last pair index of the blend, perhaps fractional; None: no blend."""
         return None
 
     @property
@@ -106,14 +99,8 @@ class Stretching(Scaling):
         # Exactly the unscaled frequencies, which some formulas reach only up to rounding. An
         # attention factor that was given explicitly holds here too.
         if stretch == 1:
-            return RopePlan(geometry.inv_freq, self.given_attention_factor or 1.0)
+            return RopePlan(geometry.inv_freq, getattr(self, "attention_factor", None) or 1.0)
         return self.stretched(geometry, stretch)
-
-    @property
-    def given_attention_factor(self) -> float | None:
-        """The attention factor that the user gave, which holds at every stretch; None: computed."""
-        given: float | None = getattr(self, "attention_factor", None)
-        return given
 
     def stretch(self, geometry: Geometry, length: int) -> float:
         """Return the current stretch; dynamic methods let it follow ``length``."""
@@ -125,13 +112,11 @@ class Stretching(Scaling):
 
 
 def check_factor(method: str, factor: float) -> None:
-    """Raise InputError unless ``factor`` is a finite number of at least 1."""
     if not (math.isfinite(factor) and factor >= 1):
         raise InputError(f"{method}: factor must be a number of at least 1, not {factor:g}")
 
 
 def check_attention_factor(method: str, value: float | None) -> None:
-    """Raise InputError unless ``value`` is None (computed) or a positive number to be squared."""
     if value is not None and not 0 < value <= LARGEST_ATTENTION_FACTOR:
         raise InputError(
             f"{method}: attention_factor must be a positive number up to "
@@ -140,11 +125,10 @@ def check_attention_factor(method: str, value: float | None) -> None:
 
 
 def roles(plan: RopePlan, geometry: Geometry) -> list[str]:
-    """Name the effect on each pair, derived from the plan, so that it is the same for every method.
+    """Name the effect on each pair, in the same way for every method.
 
     ``kept``: unchanged. ``interpolated``: divided by the full stretch. ``ramp``: between the two.
-    ``dropped``: no longer rotates. ``moved``: changed to something outside that range, as when
-    wavelengths are rounded or factors searched.
+    ``dropped``: no longer rotates. ``moved``: outside that range, as when wavelengths are rounded.
     """
     interpolated = 1 / plan.stretch
 

@@ -48,8 +48,7 @@ class NtkAware(Stretching):
 class DynamicNtk(NtkAware):
     """NTK-aware with factor * length/L - (factor - 1) as its factor, L = trained length.
 
-    The identity up to L. With ``factor`` 1 it follows length / L; hence here, as in the runtimes,
-    factor 1 is not the identity beyond the trained length.
+    The identity up to L; beyond it, as in the runtimes, also factor 1 stretches, by length / L.
     """
 
     name: ClassVar[str] = "dynamic_ntk"
@@ -85,8 +84,7 @@ class AdjustedBase(Scaling):
 def ntk_base(geometry: Geometry, factor: float) -> float:
     """Return base * factor^(d/(d-2)), which divides the slowest of d/2 frequencies by ``factor``.
 
-    Undefined for a single pair (d = 2), whose frequency is 1 whatever the base, and where float64
-    has no such number: InputError.
+    InputError for a single pair, which ignores the base, and for a base beyond float64.
     """
     d = geometry.rotary_dim
     if d < 4:

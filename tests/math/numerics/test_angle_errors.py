@@ -13,13 +13,13 @@ from ropelab.math.numerics.angle_errors import (
     worst_by_octave,
     wrapped,
 )
-from ropelab.math.numerics.casts import PRESETS, STAGES, alone, everything, parse_cast
+from ropelab.math.numerics.casts import PRESETS, STAGES, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
 
 PLANS = {
-    **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:3] for f in list(FORMATS)[1:]},
-    **{f"all {name}": everything(fmt) for name, fmt in list(FORMATS.items())[1:]},
+    **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:3] for f in list(FORMATS)[1:]},
+    **{f"all {name}": parse_cast(f"all={name}") for name in list(FORMATS)[1:]},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
 
@@ -62,7 +62,7 @@ def test_the_first_bad_position_is_the_first(name):
     ("length", "expected"), [(2**17, 7.8e-3), (2**20, 6.2e-2), (10_000_000, 0.8)]
 )
 def test_known_phase_errors_of_the_float32_chain(length, expected):
-    found = worst(Chain(everything(FORMATS["float32"]), rope(128, 1e4)), 0, length)
+    found = worst(Chain(parse_cast("all=float32"), rope(128, 1e4)), 0, length)
     assert found.error_rad == pytest.approx(expected, rel=0.01)
     assert found.pair == 1
 
@@ -76,7 +76,7 @@ def test_the_worst_octave_is_the_worst_of_the_range():
 
 
 def test_float16_positions_overflow_where_the_format_ends():
-    found = worst(Chain(alone("position", FORMATS["float16"]), rope()), 0, 131072)
+    found = worst(Chain(parse_cast("position=float16"), rope()), 0, 131072)
     assert found.overflowed
     assert found.position == 65520
 

@@ -7,8 +7,6 @@ from ropelab.math.numerics.casts import (
     PRESETS,
     STAGES,
     CastPlan,
-    alone,
-    everything,
     parse_cast,
     preset_named,
 )
@@ -28,9 +26,9 @@ def test_all_sets_every_stage_and_later_parts_win():
     assert all(getattr(plan, stage) == FORMATS["bfloat16"] for stage in STAGES[1:])
 
 
-def test_alone_and_everything_differ_from_exact_in_what_they_name():
-    assert alone("angle", FORMATS["tf32"]).inexact() == [("angle", FORMATS["tf32"])]
-    assert [name for name, _ in everything(FORMATS["float16"]).inexact()] == list(STAGES)
+def test_a_plan_differs_from_exact_in_what_it_names():
+    assert parse_cast("angle=tf32").inexact() == [("angle", FORMATS["tf32"])]
+    assert [name for name, _ in parse_cast("all=float16").inexact()] == list(STAGES)
     assert CastPlan().inexact() == []
     assert CastPlan().label == "float64"
 
@@ -43,7 +41,7 @@ def test_repairing_every_stage_and_rule_gives_the_exact_plan():
 
 
 def test_phase_and_stored_keep_what_decides_angles_and_tables():
-    plan = everything(FORMATS["bfloat16"])
+    plan = parse_cast("all=bfloat16")
     assert (plan.phase.angle, plan.phase.table) == (FORMATS["bfloat16"], EXACT)
     assert (plan.stored.table, plan.stored.rotation) == (FORMATS["bfloat16"], EXACT)
 

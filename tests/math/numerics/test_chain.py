@@ -7,7 +7,7 @@ import torch
 
 from ropelab.math.frequencies import Geometry, inverse_frequencies
 from ropelab.math.methods import parse_scaling
-from ropelab.math.numerics.casts import PRESETS, CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.scalar_rounding import round_scalar
@@ -33,7 +33,7 @@ def test_the_exact_chain_is_the_definition_to_many_digits():
 
 def test_float32_angles_are_those_of_torch_bit_for_bit():
     spectrum = rope()
-    ours = Chain(everything(FORMATS["float32"]), spectrum).angles(POSITIONS)
+    ours = Chain(parse_cast("all=float32"), spectrum).angles(POSITIONS)
     inv_freq, positions = map(torch.from_numpy, (spectrum.inv_freq, POSITIONS))
     theirs = inv_freq.float()[:, None] * positions.float()
     np.testing.assert_array_equal(ours, theirs.double())
@@ -41,7 +41,7 @@ def test_float32_angles_are_those_of_torch_bit_for_bit():
 
 def test_an_all_bfloat16_cache_is_that_of_torch_bit_for_bit():
     spectrum = rope()
-    chain = Chain(everything(FORMATS["bfloat16"]), spectrum)
+    chain = Chain(parse_cast("all=bfloat16"), spectrum)
     inv_freq, positions = map(torch.from_numpy, (spectrum.inv_freq, POSITIONS))
     angles = inv_freq.bfloat16()[:, None] * positions.bfloat16()
     np.testing.assert_array_equal(chain.angles(POSITIONS), angles.double())
@@ -53,7 +53,7 @@ def test_an_all_bfloat16_cache_is_that_of_torch_bit_for_bit():
 @pytest.mark.parametrize("name", ["tf32", "float16", "float8_e4m3fn"])
 def test_angles_equal_the_scalar_specification(name):
     fmt, spectrum = FORMATS[name], rope(8, 500.0)
-    ours = Chain(everything(fmt), spectrum).angles(span(0, 300))
+    ours = Chain(parse_cast(f"all={name}"), spectrum).angles(span(0, 300))
     for pair, theta in enumerate(spectrum.inv_freq.tolist()):
         for m in range(300):
             product = round_scalar(float(m), fmt) * round_scalar(theta, fmt)
@@ -108,14 +108,14 @@ def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
 
 
 def test_the_pair_of_frequency_one_has_no_error_in_float32():
-    chain = Chain(everything(FORMATS["float32"]), rope(128, 1e4))
+    chain = Chain(parse_cast("all=float32"), rope(128, 1e4))
     assert chain.angle_errors(span(2**24 - 1000, 2**24 + 1))[0].any() == 0
 
 
 def test_a_single_frequency_is_rounded_once_whatever_the_rules():
     spectrum = Spectrum(np.array([2 * np.pi / 1e6]))
     with_rules = parse_cast("inv_freq=float32,frequencies=float32_pow,angles=recurrence")
-    plain = alone("inv_freq", FORMATS["float32"])
+    plain = parse_cast("inv_freq=float32")
     np.testing.assert_array_equal(
         Chain(with_rules, spectrum).angles(POSITIONS), Chain(plain, spectrum).angles(POSITIONS)
     )

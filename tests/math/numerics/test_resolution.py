@@ -7,7 +7,7 @@ import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics import distinct
-from ropelab.math.numerics.casts import EXACT, CastPlan, alone, everything, parse_cast
+from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
@@ -40,16 +40,14 @@ ENCODINGS = {
     "rope score": PositionEncoding(Chain(CastPlan(), rope()), "score", range(8)),
     "two slow pairs": PositionEncoding(Chain(CastPlan(), rope()), "vector", range(6, 8)),
     "bfloat16 positions": PositionEncoding(
-        Chain(alone("position", FORMATS["bfloat16"]), rope()), "vector", range(8)
+        Chain(parse_cast("position=bfloat16"), rope()), "vector", range(8)
     ),
     "bfloat16 angles": PositionEncoding(
-        Chain(alone("angle", FORMATS["bfloat16"]), rope()), "vector", range(8)
+        Chain(parse_cast("angle=bfloat16"), rope()), "vector", range(8)
     ),
-    "all bfloat16": PositionEncoding(
-        Chain(everything(FORMATS["bfloat16"]), rope()), "vector", range(8)
-    ),
+    "all bfloat16": PositionEncoding(Chain(parse_cast("all=bfloat16"), rope()), "vector", range(8)),
     "float8 inv_freq": PositionEncoding(
-        Chain(alone("inv_freq", FORMATS["float8_e5m2"]), rope()), "vector", range(8)
+        Chain(parse_cast("inv_freq=float8_e5m2"), rope()), "vector", range(8)
     ),
 }
 
@@ -77,7 +75,7 @@ def test_streaming_in_shares_changes_nothing(name):
 @pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_distinct_angles_are_counted_by_their_runs(stage, name):
-    chain = Chain(alone(stage, FORMATS[name]), rope())
+    chain = Chain(parse_cast(f"{stage}={name}"), rope())
     encoding = PositionEncoding(chain, "angle", range(8))
     census = take_census(encoding, [FORMATS["float64"]], 0, 3000)[0]
     table = chain.angles(span(0, 3000)).view(np.int64)  # bits: nan is one value
@@ -88,7 +86,7 @@ def test_distinct_angles_are_counted_by_their_runs(stage, name):
 @pytest.mark.parametrize(("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)])
 @pytest.mark.parametrize("base", [1e4, 30.0])
 def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset, length, base):
-    chain = Chain(alone("angle", FORMATS[name]), rope(base=base))
+    chain = Chain(parse_cast(f"angle={name}"), rope(base=base))
     table = chain.angles(span(offset, offset + length)).view(np.int64)
     expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
     assert count_angles(chain, offset, length) in (None, expected)
@@ -96,7 +94,7 @@ def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset,
 
 
 def test_coarse_angles_are_counted_by_their_steps():
-    chain = Chain(alone("angle", FORMATS["bfloat16"]), rope(64, 1e6))
+    chain = Chain(parse_cast("angle=bfloat16"), rope(64, 1e6))
     assert count_angles(chain, 0, 131072) is not None
     assert count_angles(Chain(CastPlan(), rope()), 0, 1000) is None
 
@@ -145,7 +143,7 @@ def test_neighbour_steps_are_differences_in_last_places():
 
 
 def test_progress_adds_up_to_one():
-    told = []
+    told: list[float] = []
     take_census(ENCODINGS["single cos"], FOUND, 0, 3000, told.append, held=1000)
     take_census(ENCODINGS["rope vector"], FOUND[:1], 0, 3000, told.append)
     assert sum(told) == pytest.approx(2)

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics.casts import CastPlan, alone, parse_cast
+from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
     draw,
     earlier_keys,
@@ -74,7 +73,7 @@ def test_shifts_show_rounded_positions_but_not_a_rounded_frequency():
     shifts = np.array([16.0, 4096.0])
     errors = {
         stage: shift_errors(
-            Chain(alone(stage, FORMATS["bfloat16"]), spectrum), draws, 0, deltas, shifts
+            Chain(parse_cast(f"{stage}=bfloat16"), spectrum), draws, 0, deltas, shifts
         )
         for stage in ("inv_freq", "position")
     }
@@ -83,7 +82,7 @@ def test_shifts_show_rounded_positions_but_not_a_rounded_frequency():
     assert np.abs(errors["position"][1]).max() > 0.01
     exact, rounded = (
         scores(Chain(plan, spectrum), draws, QUERIES, KEYS)
-        for plan in (CastPlan(), alone("inv_freq", FORMATS["bfloat16"]))
+        for plan in (CastPlan(), parse_cast("inv_freq=bfloat16"))
     )
     assert rms_error(rounded, exact) > 0.01
 

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
-from ropelab.math.numerics.scores import draw, largest_step, score_and_step, score_steps, signals
+from ropelab.math.numerics.scores import (
+    draw,
+    largest_step,
+    score_and_step,
+    score_margins,
+    score_steps,
+)
 
 DISTANCES = np.array([0.0, 1.0, 7.0, 100.0])
 SLOW = np.full(16, 2 * math.pi / 1e6)
@@ -22,8 +28,8 @@ FOUND = ("float32", "float16", "bfloat16")
 
 
 def told(inv_freq, count=50):
-    """The signals by vectors and format."""
-    found = signals(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, count, seed=0)
+    """The margins by vectors and format."""
+    found = score_margins(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, count, seed=0)
     return {(signal.vectors, signal.format): signal for signal in found}
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import WITHIN, worst_by_octave, worst_table_error
-from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, alone, everything
+from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
 
 PLANS = {
-    **{f"{s}={f}": alone(s, FORMATS[f]) for s in STAGES[:4] for f in list(FORMATS)[1:]},
-    **{f"all {name}": everything(fmt) for name, fmt in FORMATS.items()},
+    **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:4] for f in list(FORMATS)[1:]},
+    **{f"all {name}": parse_cast(f"all={name}") for name in FORMATS},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
 
@@ -51,7 +51,7 @@ def test_without_rounding_nothing_is_off():
 @pytest.mark.parametrize("fmt", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
     half = FORMATS[fmt].epsilon / 4
-    assert (1 - WITHIN) * half <= searched(alone("table", FORMATS[fmt]), rope(), 0, 1 << 20) <= half
+    assert (1 - WITHIN) * half <= searched(parse_cast(f"table={fmt}"), rope(), 0, 1 << 20) <= half
 
 
 def test_few_cosines_are_computed(monkeypatch):
