@@ -33,7 +33,7 @@ def run(**values: Any) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def tables():
+def tables() -> dict[str, pd.DataFrame]:
     return run(context=("1k", "2k", "4k"), base=1e4, train_len="1k")
 
 

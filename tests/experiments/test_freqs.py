@@ -25,7 +25,7 @@ def tables_of(**values: Any) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def llama2():
+def llama2() -> dict[str, pd.DataFrame]:
     return tables_of(method="yarn", factor=16)
 
 

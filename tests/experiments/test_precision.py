@@ -26,6 +26,8 @@ from ropelab.show.figures.style import use_style
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ROPE_128 = Spectrum(inverse_frequencies(128, 1e4), 1e4, 128)
+# cos and sin of every pair and position.
+Stored = tuple[np.ndarray, np.ndarray]
 SMALL: dict[str, Any] = {"length": 2048, "long_lengths": (4096,), "samples": 64, "draws": 4}
 
 
@@ -38,7 +40,7 @@ def tables_of(**values: Any) -> dict[str, pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def small():
+def small() -> dict[str, pd.DataFrame]:
     return tables_of(explain=1857)
 
 
@@ -260,17 +262,17 @@ def test_bad_input_gets_one_clear_line(values, message):
     assert "\n" not in str(caught.value)
 
 
-def live_tables(module, positions):
+def live_tables(module: Any, positions: torch.Tensor) -> Stored:
     """cos and sin as transformers' own module hands them to a bfloat16 model."""
     cos, sin = module(torch.empty(1, dtype=torch.bfloat16), positions[None])
     half = cos.shape[-1] // 2
     return cos[0, :, :half].T.double().numpy(), sin[0, :, :half].T.double().numpy()
 
 
-def errors(tables, exact):
+def errors(tables: Stored, exact: Stored) -> tuple[float, float]:
     """The largest error of a stored cos or sin, and the largest angle to the exact (cos, sin)."""
     angles = np.arctan2(tables[1], tables[0]) - np.arctan2(exact[1], exact[0])
-    return np.abs(np.stack(tables) - np.stack(exact)).max(), wrapped(angles).max()
+    return float(np.abs(np.stack(tables) - np.stack(exact)).max()), float(wrapped(angles).max())
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,9 @@ HEADS = st.builds(
 )
 
 
-def windows(similarity, context, start=0.0):
-    return [
-        (math.exp(a), math.exp(min(b, 700))) for a, b in Walk(similarity, context).windows(start)
-    ]
+def windows(similarity: Similarity, context: int) -> list[tuple[float, float]]:
+    found = Walk(similarity, context).windows(0.0)
+    return [(math.exp(a), math.exp(min(b, 700))) for a, b in found]
 
 
 def smallest_base(similarity: Similarity, context: int, start: float) -> float:
@@ -39,7 +38,7 @@ def smallest_base(similarity: Similarity, context: int, start: float) -> float:
     return math.exp(found[0])
 
 
-def brute(similarity, context, bases):
+def brute(similarity: Similarity, context: int, bases: np.ndarray) -> np.ndarray:
     """Which bases are admissible: every position for every base, in float64."""
     positions = np.arange(context, dtype=np.float64)
     return np.array([similarity.at(positions, math.log(b)).min() >= 0 for b in bases])

@@ -1,6 +1,7 @@
 """Known models are possible, sourced, their methods run, and transformers agrees with them."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ DEFAULTS = {
 }
 
 
-def rope_of(config):
+def rope_of(config: Any) -> dict[str, Any]:
     """theta, the rotated share of a head and the scaling: one dict since transformers 5."""
     rope = getattr(config, "rope_parameters", None)
     if rope is None:
@@ -74,7 +75,7 @@ def rope_of(config):
     return rope.get("full_attention", rope)
 
 
-def head_of(config):
+def head_of(config: Any) -> int:
     """Features of a query head."""
     if hasattr(config, "qk_nope_head_dim"):
         return config.qk_nope_head_dim + config.qk_rope_head_dim
@@ -82,7 +83,7 @@ def head_of(config):
     return given or config.hidden_size // config.num_attention_heads
 
 
-def rotated_of(config):
+def rotated_of(config: Any) -> int:
     """Rotated features of a query head."""
     whole = getattr(config, "qk_rope_head_dim", None) or head_of(config)
     return round(whole * rope_of(config).get("partial_rotary_factor", 1))

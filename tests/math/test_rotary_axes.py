@@ -8,15 +8,18 @@ from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbeddin
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 
 from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.models import Layout
 from ropelab.math.rotary import axis_of_pairs
 
 POSITIONS = np.random.default_rng(0).integers(0, 100, (3, 7))
 """Time, height and width of seven tokens."""
 
 
-def angles(layout, sections, positions=POSITIONS, base=10000.0):
+def angles(
+    layout: Layout, sections: tuple[int, ...], positions: np.ndarray = POSITIONS
+) -> np.ndarray:
     """Of every token and pair, for shared frequencies."""
-    inv_freq = np.asarray(inverse_frequencies(2 * sum(sections), base))
+    inv_freq = np.asarray(inverse_frequencies(2 * sum(sections), 10000.0))
     return positions[axis_of_pairs(layout, sections)].T * inv_freq
 
 

@@ -39,7 +39,9 @@ NEEDED = {
 }
 
 
-def inv_freq(text, geometry, length=None, factor=None):
+def inv_freq(
+    text: str, geometry: Geometry, length: int = 0, factor: float | None = None
+) -> np.ndarray:
     return parse_scaling(text, factor).plan(geometry, length or geometry.trained_len).inv_freq
 
 

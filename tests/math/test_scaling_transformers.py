@@ -25,6 +25,7 @@ from ropelab.math.scaling import (
     LongRope,
     PositionInterpolation,
     Proportional,
+    Scaling,
     Yarn,
 )
 
@@ -44,7 +45,9 @@ class WideTorch:
         return getattr(torch, name)
 
 
-def theirs(geometry, rope_type, length, wide, **values):
+def theirs(
+    geometry: Geometry, rope_type: str, length: int | None, wide: bool, **values: Any
+) -> tuple[torch.Tensor, float]:
     parameters = {"rope_type": rope_type, "rope_theta": geometry.base, **values}
     if rope_type in ("yarn", "longrope", "llama3"):
         parameters["original_max_position_embeddings"] = geometry.trained_len
@@ -59,7 +62,16 @@ def theirs(geometry, rope_type, length, wide, **values):
         return modeling_rope_utils.ROPE_INIT_FUNCTIONS[rope_type](config, "cpu", seq_len=length)
 
 
-def compare(scaling, geometry, rope_type, length=None, slack=0.0, wide=1e-12, base=None, **values):
+def compare(
+    scaling: Scaling,
+    geometry: Geometry,
+    rope_type: str,
+    length: int | None = None,
+    slack: float = 0.0,
+    wide: float = 1e-12,
+    base: float = 0.0,
+    **values: Any,
+) -> None:
     """Ours against theirs: relative difference ``wide`` in float64, and a few units as shipped."""
     plan = scaling.plan(geometry, length or geometry.trained_len)
     shipped = (2 + slack + 0.5 * math.log(base or geometry.base)) * ULP
@@ -85,7 +97,7 @@ def test_dynamic(dim, base, trained, factor, longer):
     compare(scaling, geometry, "dynamic", length, base=effective, factor=factor)
 
 
-def yarn_slack(scaling, geometry):
+def yarn_slack(scaling: Yarn, geometry: Geometry) -> float:
     """Units that their float32 ramp may add.
 
     The weight is 1 - (i - low) / width: half a unit each for low as float32, the difference, the

@@ -29,35 +29,25 @@ class BaseConfig(Config):
     context: Counts = Field((32768,), description="context lengths in tokens, such as 1k,32k")
     model: str = Field("", description="take unset options from this model (names: ropelab models)")
     head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
-        None, description="rotated features, if not all (partial rotary)"
-    )
-    kept: Real = Field(
-        1.0, gt=0, le=1, description="share of the pairs that rotate, fastest first (p-RoPE)"
-    )
+    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
+    kept: Real = Field(1.0, gt=0, le=1, description="share of the pairs that rotate (p-RoPE)")
     dropped: Annotated[tuple[Natural, ...], AsList] = Field(
         (), description="single pairs that do not rotate, by number"
     )
     base: Base | None = Field(None, description="a base to judge, with its first failing position")
-    method: str = Field(
-        "unscaled", description="scaling method under which it is judged, such as llama3(factor=8)"
-    )
+    method: str = Field("unscaled", description="its scaling method, such as llama3(factor=8)")
     train_base: Base = Field(10000.0, description="base that the extension rules start from")
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.
-    train_len: Count = Field(
-        4096, ge=7, description="trained length in tokens that they and the method start from"
-    )
+    train_len: Count = Field(4096, ge=7, description="trained length in tokens")
     test_len: Count | None = Field(
-        None, ge=2, description="length in tokens to extend to, if not the context"
+        None, ge=2, description="tokens to extend to, if not the context"
     )
     windows_up_to: Natural = Field(
         32768,
         description="longest context for which all windows are searched, not only the first and "
         "the last (of a head of 16 features or more); the time grows with its square",
     )
-    formats: Names = Field(
-        ("float32", "bfloat16", "float16"), description="number formats to judge the base by"
-    )
+    formats: Names = Field(("float32", "bfloat16", "float16"), description="number formats")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,19 +57,19 @@ class BaseConfig(Config):
         filled = dict(values)
         if filled.get("test_len") is not None:
             filled.setdefault("context", (filled["test_len"],))
-        if not filled.get("model"):
-            return filled
-        model = model_named(str(filled["model"]))
-        known = {
-            "head_dim": model.head_dim,
-            "rotary_dim": model.rotary_dim,
-            "base": model.base,
-            "method": model.method,
-            "train_base": model.base,
-            "train_len": model.trained_len,
-            "context": (model.promised,),
-        }
-        return known | filled
+        if filled.get("model"):
+            model = model_named(str(filled["model"]))
+            known = {
+                "head_dim": model.head_dim,
+                "rotary_dim": model.rotary_dim,
+                "base": model.base,
+                "method": model.method,
+                "train_base": model.base,
+                "train_len": model.trained_len,
+                "context": (model.promised,),
+            }
+            filled = known | filled
+        return filled
 
     @field_validator("context")
     @classmethod

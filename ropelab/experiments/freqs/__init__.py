@@ -28,17 +28,12 @@ class FreqsConfig(Config):
     model: str = Field("", description="take unset options from this model (names: ropelab models)")
     base: Base = Field(10000.0, description="base of the frequencies")
     head_dim: EvenCount = Field(128, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
-        None, description="rotated features, if not all (partial rotary)"
-    )
+    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
     train_len: Count = Field(4096, ge=2, description="trained length in tokens")
-    test_len: Count | None = Field(
-        None, description="length to look at in tokens, if not factor times the trained one"
-    )
+    test_len: Count | None = Field(None, description="tokens, if not factor times the trained ones")
     method: str = Field(
         "yarn",
-        description="method with its parameters, such as yarn(beta_fast=16): "
-        f"{', '.join(FREQUENCIES)}",
+        description=f"method, such as yarn(beta_fast=16): {', '.join(FREQUENCIES)}",
     )
     factor: Real = Field(
         4.0,
@@ -47,9 +42,7 @@ class FreqsConfig(Config):
         "(table: ropelab methods), unless given among their parameters",
     )
     sections: Annotated[tuple[Count, ...], AsSequence] = Field(
-        (),
-        description="pairs that read each axis of a position (images, videos), such as 16,24,24 "
-        "for time, height and width; empty: text",
+        (), description="pairs per axis of a position, such as 16,24,24 for time, height and width"
     )
     layout: Layout = Field(
         "mrope",

@@ -1,8 +1,7 @@
 """Every pair of a head under a scaling method: tables, answer and short table."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,7 @@ SECONDS_PER_PAIR = 4e-5
 ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A head under a method at one length in tokens.
 
     parts: every geometry of the head and its scaled frequencies; one, unless axial.

@@ -12,7 +12,17 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ropelab.runs.config import AsList, Base, Config, Count, EvenCount, Names, Natural, Positive
+from ropelab.runs.config import (
+    LARGEST,
+    AsList,
+    Base,
+    Config,
+    Count,
+    EvenCount,
+    Names,
+    Natural,
+    Positive,
+)
 from ropelab.runs.errors import unknown_name
 
 QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
@@ -28,10 +38,6 @@ SCHEMES = ("single", "rope", "sinusoidal")
 COMPONENTS = ("cos", "sin", "pair", "vector", "score")
 # One frequency has no vector beside its pair, and the score of its aligned vectors is its cosine.
 OF_ONE_FREQUENCY = ("cos", "sin", "pair")
-# Positions beyond this are not exact in float64, the reference.
-LARGEST_POSITION = 2**53
-
-Lengths = Annotated[tuple[Count, ...], AsList]
 
 
 class PrecisionConfig(Config):
@@ -39,38 +45,21 @@ class PrecisionConfig(Config):
 
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")
-    rotary_dim: EvenCount | None = Field(
-        None, description="features that rotate, if not all (partial rotary)"
-    )
+    rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
     method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
-    train_len: Count = Field(
-        8192, ge=2, description="trained length in tokens that the scaling method starts from"
-    )
-    model_dim: EvenCount = Field(
-        512, description="width of the sinusoidal encoding (its base: 10000)"
-    )
+    train_len: Count = Field(8192, ge=2, description="trained length in tokens, for the method")
+    model_dim: EvenCount = Field(512, description="width of the sinusoidal encoding (base 10000)")
     period: Positive = Field(1e6, description="period of the single frequency, in tokens")
     length: Count = Field(131072, ge=2, description="number of positions")
     offset: Natural = Field(0, description="first position")
-    schemes: Names = Field(
-        ("single", "rope"), description="position encodings: single, rope, sinusoidal"
-    )
-    components: Names = Field(
-        COMPONENTS,
-        description="components of an encoding to compare: cos, sin, pair, vector, score",
-    )
+    schemes: Names = Field(("single", "rope"), description="encodings: single, rope, sinusoidal")
+    components: Names = Field(COMPONENTS, description="of them: cos, sin, pair, vector, score")
     formats: Names = Field(("float32", "float16", "bfloat16"), description="formats beside float64")
-    cast: str = Field(
-        "",
-        description="casts of one implementation, such as inv_freq=bfloat16,table=float16",
-    )
+    cast: str = Field("", description="casts, such as inv_freq=bfloat16,table=float16")
     preset: Names = Field((), description="casts of real implementations, by name, or all")
-    tolerance: Positive = Field(
-        0.01, lt=3.14, description="angle error that counts as wrong, in radians"
-    )
-    long_lengths: Lengths = Field(
-        (1048576, 10_000_000),
-        description="further lengths to which float32 angles are followed",
+    tolerance: Positive = Field(0.01, lt=3.14, description="largest right angle error, in radians")
+    long_lengths: Annotated[tuple[Count, ...], AsList] = Field(
+        (1048576, 10_000_000), description="further lengths for float32 angles"
     )
     explain: Natural | None = Field(None, description="a position to explain, format by format")
     explain_pair: Natural = Field(0, description="the pair in which it is explained")
@@ -88,7 +77,7 @@ class PrecisionConfig(Config):
             raise ValueError(
                 f"rotary_dim must be at most head_dim ({self.head_dim}), got {self.rotary_dim}"
             )
-        if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST_POSITION:
+        if self.offset + max(self.length, *self.long_lengths, 1) > LARGEST:
             raise ValueError("positions must stay below 2^53, where float64 is still exact")
         if self.explain_pair >= self.rotated // 2:
             raise ValueError(

@@ -65,7 +65,6 @@ def answer(tables: Tables) -> str:
 
 
 def summary(tables: Tables) -> pd.DataFrame:
-    """Return the collisions per component and format; without encodings, the casts."""
     if "resolution" in tables:
         return _collisions(tables["resolution"])
     casts = tables["casts"]
@@ -92,7 +91,7 @@ def _stages(casts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
-    """Rows: scheme and component; columns: formats; cells: share of neighbours that collide."""
+    """Return the share of neighbours that collide, with a column per format."""
 
     def percent(share: float) -> str:
         if share == 0:
@@ -135,7 +134,7 @@ def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
 
 
 def _casts(casts: pd.DataFrame) -> str:
-    """Say which implementations, or which stages in bfloat16, go wrong, and the cure."""
+    """Name the implementations, or stages in bfloat16, that go wrong, and the cure."""
     plans, wrong_from = _implementations(casts), "first_position_over_tolerance"
     if plans.empty:
         bad = _stages(casts).set_index("stage")[wrong_from].dropna().astype(int).sort_values()

@@ -35,12 +35,9 @@ class PRope(Scaling):
             raise InputError(f"{self.name}: p must be between 0 and 1, not {self.p:g}")
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        return RopePlan(self._fastest(geometry))
-
-    def _fastest(self, geometry: Geometry) -> Float[np.ndarray, " pairs"]:
         # Unlike partial rotary (a smaller rotary_dim), this keeps the spacing of the whole width.
         count = int(self.p * geometry.rotary_dim // 2)
-        return np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0)
+        return RopePlan(np.where(np.arange(geometry.pairs) < count, geometry.inv_freq, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +57,8 @@ class Proportional(PRope):
         check_factor(self.name, self.factor)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        return RopePlan(self._fastest(geometry) / self.factor, stretch=self.factor)
+        kept = super().plan(geometry, length).inv_freq
+        return RopePlan(kept / self.factor, stretch=self.factor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ Three factors act on the logits, each with one name throughout:
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -156,15 +156,8 @@ def kept_weights(plan: RopePlan, geometry: Geometry) -> Float[np.ndarray, " pair
     return np.where(np.abs(weight - snapped) < ROUNDING, snapped, weight)
 
 
-class Named(Protocol):
-    """A dataclass whose fields are the parameters of a method with that name."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    name: ClassVar[str]
-
-
-def as_typed(method: Named) -> str:
-    """Write a method as a user would type it, parameters at their defaults left out."""
+def as_typed(method: Any) -> str:
+    """Write a method, a dataclass with a name, as a user would type it, without defaults."""
     changed = [
         f"{field.name}={parameter_text(getattr(method, field.name))}"
         for field in fields(method)

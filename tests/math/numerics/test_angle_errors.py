@@ -24,7 +24,7 @@ PLANS = {
 }
 
 
-def rope(rotary_dim=64, base=1e6):
+def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
     return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 

@@ -15,7 +15,7 @@ from tests.math.numerics.scalar_rounding import round_scalar
 POSITIONS = np.array([0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64)
 
 
-def rope(rotary_dim=64, base=1e6):
+def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
     return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 

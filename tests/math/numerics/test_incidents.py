@@ -2,6 +2,7 @@
 
 import math
 
+import pandas as pd
 import pytest
 
 from ropelab.math.numerics.incidents import INCIDENTS, agrees, incidents
@@ -20,7 +21,7 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def measured():
+def measured() -> pd.DataFrame:
     return incidents()
 
 
@@ -30,7 +31,7 @@ def test_nine_incidents_print_nineteen_numbers(measured):
     assert measured["source"].str.startswith("https://github.com/").all()
 
 
-@pytest.mark.parametrize("source", sorted({incident.source for incident in INCIDENTS}))
+@pytest.mark.parametrize("source", sorted({incident["source"] for incident in INCIDENTS}))
 def test_an_incident_is_reproduced_or_its_report_corrected(source, measured):
     found = measured[measured["source"] == source].set_index("measure")
     wrong = found[found["verdict"] == "differs"]["ours"].to_dict()

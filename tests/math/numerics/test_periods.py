@@ -21,7 +21,7 @@ COMPONENTS = ("cos", "sin", "pair")
 HALF = Fraction(1, 2)
 
 
-def exact(position, period, component):
+def exact(position: int, period: Fraction, component: str) -> Fraction:
     """The angle in turns, up to the difference that the component does not see."""
     turns = (position / period) % 1
     if component == "cos":

@@ -11,7 +11,7 @@ from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
-from ropelab.math.numerics.formats import FORMATS, round_to, spacing
+from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
 from ropelab.math.numerics.resolution import count_distinct, take_census
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
@@ -19,11 +19,13 @@ FOUND = [FORMATS[name] for name in NAMES]
 SINGLE = Spectrum(np.array([2 * math.pi / 3000]))
 
 
-def rope(rotary_dim=16, base=1e4):
+def rope(rotary_dim: int = 16, base: float = 1e4) -> Spectrum:
     return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
-def naive(encoding, fmt, offset, length):
+def naive(
+    encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int
+) -> tuple[int, np.ndarray]:
     """Distinct encodings and the neighbours that collide, from the whole table at once."""
     table = round_to(encoding.values(span(offset, offset + length), encoding.pairs), fmt) + 0.0
     adjacent = (table[:, 1:] == table[:, :-1]).all(0)

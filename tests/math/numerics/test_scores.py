@@ -9,6 +9,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.scores import (
+    Features,
     draw,
     earlier_keys,
     rms_error,
@@ -24,11 +25,11 @@ QUERIES = np.array([3.0, 500.0, 100_000.0])
 KEYS = np.array([1.0, 0.0, 99_000.0])
 
 
-def rope(rotary_dim=64, base=1e6):
+def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
     return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
-def vectors(features):
+def vectors(features: Features) -> torch.Tensor:
     """(x1, x2) of every pair as vectors of the half layout, [draws, 1, width]."""
     return torch.from_numpy(np.concatenate(features, axis=1).swapaxes(1, 2))
 

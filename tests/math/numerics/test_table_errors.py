@@ -18,11 +18,11 @@ PLANS = {
 }
 
 
-def rope(rotary_dim=32, base=1e6):
+def rope(rotary_dim: int = 32, base: float = 1e6) -> Spectrum:
     return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
-def searched(plan, spectrum, offset, length):
+def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> float:
     octaves = worst_by_octave(Chain(plan.phase, spectrum), offset, length)
     return worst_table_error(Chain(plan.stored, spectrum), octaves)
 

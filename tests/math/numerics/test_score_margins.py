@@ -14,6 +14,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.chain import Spectrum
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.numerics.scores import (
+    ScoreMargin,
     draw,
     largest_step,
     score_and_step,
@@ -27,13 +28,13 @@ ROPE = inverse_frequencies(32, 1e4)
 FOUND = ("float32", "float16", "bfloat16")
 
 
-def told(inv_freq, count=50):
+def margins(inv_freq: np.ndarray) -> dict[tuple[str, str], ScoreMargin]:
     """The margins by vectors and format."""
-    found = score_margins(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, count, seed=0)
+    found = score_margins(inv_freq, [FORMATS[name] for name in FOUND], DISTANCES, 50, seed=0)
     return {(signal.vectors, signal.format): signal for signal in found}
 
 
-def rotations(inv_freq, distance):
+def rotations(inv_freq: np.ndarray, distance: float) -> np.ndarray:
     """The rotation of a whole head by a distance, as a matrix."""
     angles = inv_freq * distance
     blocks = [
@@ -85,7 +86,7 @@ def test_the_largest_step_is_a_singular_value_and_no_draw_exceeds_it(thetas, dis
 
 
 def test_where_the_key_is_the_query_one_slow_frequency_changes_no_float32_score():
-    slow, rope = told(SLOW), told(ROPE)
+    slow, rope = margins(SLOW), margins(ROPE)
     aligned = slow["aligned at 0", "float32"]
     assert aligned.unchanged_fraction == 1
     assert aligned.status == "every score stays equal"
@@ -98,13 +99,13 @@ def test_where_the_key_is_the_query_one_slow_frequency_changes_no_float32_score(
 
 
 def test_without_a_frequency_nothing_changes():
-    for signal in told(np.zeros(16)).values():
+    for signal in margins(np.zeros(16)).values():
         assert (signal.score_step, signal.weight_change) == (0, 0)
         assert signal.status == "every score stays equal"
 
 
 def test_softmax_gives_the_neighbour_that_much_more():
-    for signal in told(ROPE).values():
+    for signal in margins(ROPE).values():
         weights = torch.softmax(torch.tensor([0.3, 0.3 + signal.score_step]).double(), 0)
         assert float(weights[1] / weights[0]) - 1 == pytest.approx(signal.weight_change, rel=1e-6)
 
@@ -113,4 +114,4 @@ def test_the_rounding_is_what_storing_a_score_costs_at_most():
     score, _ = score_and_step(ROPE, draw(50, 16, "random", seed=0), DISTANCES)
     stored = torch.from_numpy(score).bfloat16().double().numpy()
     error = np.median(np.abs(stored - score))
-    assert 0.2 < error / told(ROPE)["random", "bfloat16"].rounding < 1
+    assert 0.2 < error / margins(ROPE)["random", "bfloat16"].rounding < 1
