@@ -55,10 +55,7 @@ class Geometry:
 
 
 def inverse_frequencies(rotary_dim: int, base: float) -> Float[np.ndarray, " pairs"]:
-    """Return theta_i = base^(-2 i / rotary_dim), i = 0 .. rotary_dim/2 - 1; radians per token.
-
-    Raises InputError for an impossible width or base. Source: arXiv:2104.09864, eq. 15.
-    """
+    """Return theta_i = base^(-2 i / rotary_dim) in radians per token (arXiv:2104.09864, eq. 15)."""
     check_rotary_dim(rotary_dim)
     check_base(base)
     # In float64, although model code computes it in float32: that rounding is a subject of study.

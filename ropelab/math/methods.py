@@ -62,10 +62,7 @@ def canonical(name: str) -> str:
 
 
 def scaling_class(name: str) -> "type[Scaling]":
-    """Return the class of a scaling method, by its name or an alias.
-
-    Raises InputError: unknown (with the nearest name), or not a change of frequencies alone.
-    """
+    """Return the class of a scaling method, by its name or an alias."""
     key = canonical(name)
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")

@@ -27,10 +27,7 @@ AXES = {1: ("position",), 2: ("height", "width"), 3: ("time", "height", "width")
 def cos_sin(
     positions: Shaped[np.ndarray, " tokens"], plan: RopePlan
 ) -> tuple[Float[np.ndarray, "tokens pairs"], Float[np.ndarray, "tokens pairs"]]:
-    """Return cos(m theta_i) and sin(m theta_i) in float64 for every position m and pair i.
-
-    Without ``plan.attention_factor``: the code that rotates applies it once.
-    """
+    """Return cos(m theta_i) and sin(m theta_i) in float64, without ``plan.attention_factor``."""
     # Integer positions are exact up to 2^53; the angle's relative error is about 2^-52.
     angle = positions.astype(np.float64)[:, None] * plan.inv_freq
     return np.cos(angle), np.sin(angle)

@@ -39,9 +39,7 @@ class BaseConfig(Config):
     train_base: Base = Field(10000.0, description="base that the extension rules start from")
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.
     train_len: Count = Field(4096, ge=7, description="trained length in tokens")
-    test_len: Count | None = Field(
-        None, ge=2, description="tokens to extend to, if not the context"
-    )
+    test_len: Count | None = Field(None, ge=2, description="tokens to extend to, else the context")
     windows_up_to: Natural = Field(
         32768,
         description="longest context for which all windows are searched, not only the first and "

@@ -15,9 +15,8 @@ from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics import encoding, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
-from ropelab.math.numerics.distinct import distinct_among
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
-from ropelab.math.numerics.resolution import HELD, Census, take_census
+from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
 from ropelab.runs.cell import Advance, Computation, Context, Needs, Tables
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval

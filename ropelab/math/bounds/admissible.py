@@ -82,10 +82,7 @@ class Walk:
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
-        """Yield all admissible intervals of u from ``start`` on, ascending; the last ends at inf.
-
-        Where no base is certified from above (fewer than three rotating pairs), it ends at 1e26.
-        """
+        """Yield all admissible intervals of u from ``start`` on; the last ends at inf."""
         return self._joined(start, self.stable(), HELD)
 
     def first(self, start: float) -> Window | None:
@@ -135,10 +132,7 @@ class Walk:
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
     def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
-        """Yield admissible intervals from ``start`` on; from ``end`` on all are (inf: unknown).
-
-        With ``held`` = 0 each is yielded as early as possible, at a higher total cost.
-        """
+        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0: as early as possible."""
         window: Window | None = None
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
@@ -178,10 +172,7 @@ class Walk:
                 slabs = _Slabs()
 
     def _hunted(self, u: float, pace: "_Pace") -> float:
-        """Return the end of the bases from u on that promising positions exclude; u if they do not.
-
-        Short positions are tried first: they exclude wider stretches.
-        """
+        """Return the end of the bases from u on that promising positions exclude; u: none are."""
         while True:
             centre = u + AHEAD * self._turn(u, pace.share)
             tangents = promising(self.similarity, centre, max(2, round(pace.share * self.context)))

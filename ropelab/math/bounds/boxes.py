@@ -117,10 +117,7 @@ def _lowest_cosines(phi: Floats, grown: Floats, along: Floats) -> Singles:
 
 
 def intervals(similarity: Similarity, boxes: Boxes, fine: float) -> Undecided:
-    """Return the intervals to be bisected, each with the positions that threaten it.
-
-    ``fine``: the width in u below which float64 decides.
-    """
+    """Return the intervals to be bisected, by float64 where narrower than ``fine``."""
     # ``Undecided`` needs its positions grouped by interval.
     order = np.argsort(boxes.low, kind="stable")
     lows, owner = np.unique(boxes.low[order], return_inverse=True)

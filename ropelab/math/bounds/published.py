@@ -26,10 +26,7 @@ def men_fit(context: int) -> float:
 
 
 def judge(bound: pd.DataFrame) -> pd.DataFrame:
-    """Compare the published bases with the exact ones, a row per context that both have.
-
-    ``verdict``, ``su_verdict``: agrees where the exact value rounds to the printed one, else loose.
-    """
+    """Compare the published bases with the exact ones, a row per context that both have."""
     exact = exact_bases(bound)
     similarity = Similarity.of_head(HEAD_DIM)
     rows = []

@@ -1,7 +1,8 @@
 """The rules by which people choose a base, as their authors state them. All lengths in tokens.
 
 None of these is the exact bound (``Walk``). d is the rotary width, b the trained base, L the
-trained length, L' the wanted one.
+trained length, L' the wanted one. Critical dimension and base, T_extra and small bases: Liu et al.
+2023, arXiv:2310.05209, theorems 1 to 3.
 """
 
 import math
@@ -21,10 +22,7 @@ def su_asymptote(context: int) -> float:
 
 
 def critical_dimension(geometry: Geometry) -> int:
-    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), the features that rotate fully in training.
-
-    Source: Liu et al. 2023, arXiv:2310.05209, theorem 1.
-    """
+    """Return d_c = 2 ceil((d/2) log_b(L / 2 pi)), the features that rotate fully in training."""
     d, b, length = geometry.rotary_dim, geometry.base, geometry.trained_len
     # Within 2 pi tokens not even the fastest pair completes a rotation.
     if length <= 2 * math.pi:
@@ -33,10 +31,7 @@ def critical_dimension(geometry: Geometry) -> int:
 
 
 def critical_base(geometry: Geometry, context: int) -> float:
-    """Return b' = b^(log_{L/2pi}(L'/2pi)) (arXiv:2310.05209, theorem 2).
-
-    The pair that just completes a rotation in L then does so in L'.
-    """
+    """Return b^(log_{L/2pi}(L'/2pi)); the pair that just rotates once in L then does so in L'."""
     # The same number as the logarithmic rule of koboldcpp (pull request 910).
     trained = math.log(geometry.trained_len / (2 * math.pi))
     if trained <= 0:
@@ -47,15 +42,12 @@ def critical_base(geometry: Geometry, context: int) -> float:
 
 
 def extrapolation_limit(geometry: Geometry, base: float) -> float:
-    """Return T_extra = 2 pi base^(d_c/d), the context that tuning at a larger ``base`` supports.
-
-    Source: arXiv:2310.05209, theorem 1.
-    """
+    """Return T_extra = 2 pi base^(d_c/d), the context that tuning at a larger ``base`` supports."""
     return 2 * math.pi * base ** (critical_dimension(geometry) / geometry.rotary_dim)
 
 
 def small_bases(geometry: Geometry) -> tuple[float, float, float]:
-    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens (arXiv:2310.05209, theorem 3)."""
+    """Return 2 T/pi, T/pi and T/(2 pi) for T trained tokens, which extrapolate when tuned."""
     # With them the slowest pair's angle reaches pi/2, pi or 2 pi within T, so that tuning has seen
     # this part of every cosine.
     T = geometry.trained_len

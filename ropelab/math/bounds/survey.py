@@ -85,10 +85,7 @@ def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
-    """Return the smallest position below ``length`` where S < 0, decided in float64, or None.
-
-    Sums within ``rounding_error`` of zero count as not negative.
-    """
+    """Return the smallest position where S < 0 beyond float64's own error, or None."""
     u = math.log(base)
     rounding = similarity.rounding_error(length)
     for low, high in blocks(0, length):

@@ -83,10 +83,7 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
 
 
 def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> int | None:
-    """Return the first position where a wrapped error exceeds the tolerance, or overflows.
-
-    found: the worst errors of consecutive ranges; tolerance_rad: below LOST_RAD.
-    """
+    """Return the first position of some ranges with an error beyond the tolerance, or overflow."""
     for octave in found:
         if octave.error_rad <= tolerance_rad:
             continue

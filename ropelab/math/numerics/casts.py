@@ -85,10 +85,7 @@ class CastPlan:
 
 
 def parse_cast(text: str) -> CastPlan:
-    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts win.
-
-    Raises InputError: an unknown stage, format or rule, with the nearest; a part without '='.
-    """
+    """Read `inv_freq=bfloat16,table=float16`; `all=...` sets every stage, later parts win."""
     if text == EXACT.name:  # the label of the exact plan
         return CastPlan()
     values: dict[str, Any] = {}

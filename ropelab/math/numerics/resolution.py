@@ -1,31 +1,45 @@
 """The positions that stay distinct: colliding neighbours and distinct encodings, exactly.
 
-Two positions collide when all the stored numbers of their encodings are equal.
+Two positions collide when all the stored numbers of their encodings are equal. Distinct encodings
+are counted in one of three ways.
+
+A proof (`proves_distinct`): two positions D apart with the same stored cos and sin in every pair
+would have both points of the circle in one rounding cell, so D * theta_i (theta_i as stored) would
+be nearly a number of whole turns in every pair. If each D is excluded by some pair, no two
+positions collide, whatever the offset.
+
+Steps (`count_angles`): a stored angle grows with the position in steps, at the midpoints between
+two values of the format. Coarse formats have few, so the positions next to them are found by
+division; all others store the same as the one before them.
+
+Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Positions
+with equal hashes are hashed again with more pairs, until they part or no pair is left; the rest is
+compared number by number.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from ropelab.math.numerics.angle_errors import wrapped
 from ropelab.math.numerics.casts import EXACT
 from ropelab.math.numerics.chain import BLOCK, Chain, Positions, blocks, octaves, span
-from ropelab.math.numerics.distinct import (
-    count_angles,
-    count_equal_hashes,
-    keys_of,
-    mixed,
-    proves_distinct,
-)
 from ropelab.math.numerics.encoding import PositionEncoding
-from ropelab.math.numerics.formats import FloatFormat
+from ropelab.math.numerics.formats import FloatFormat, round_to
 
 # Hashes held at once, 8 bytes each; a longer range is streamed several times, a share each.
 HELD = 1 << 24
+# Bits of precision up to which a format has few enough values to list them.
+COARSE = 11
+# Candidates are visited where they are fewer than all positions of all pairs over this.
+WORTH = 2
 
 Advance = Callable[[float], object]
 Keys = Int[np.ndarray, "features n"]
+Integers = Int[np.ndarray, "n"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,7 @@ class _Counter:
     hashed: int = 0
     rising: bool = True
     falling: bool = True
-    hashes: list[Int[np.ndarray, " n"]] = field(default_factory=list)
+    hashes: list[Integers] = field(default_factory=list)
     positions: list[Positions] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -209,3 +223,152 @@ class _Counter:
             positions = np.concatenate(self.positions)
             self.positions.clear()
             self.hashed += count_equal_hashes(self.encoding, self.fmt, hashes, positions)
+
+
+def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int) -> bool:
+    """Return True if all positions offset .. offset + length - 1 provably differ when stored.
+
+    False proves nothing; it is returned for all encodings that do not store both cos and sin.
+    """
+    if encoding.component not in ("pair", "vector"):
+        return False
+    chain, last = encoding.chain, offset + length - 1
+    pairs = slice(encoding.pairs.start, encoding.pairs.stop)
+    theta = chain.inv_freq[pairs]
+    errors = chain.rounding_bounds(np.array([last], dtype=np.float64))[pairs, 0]
+    # Numbers up to 1 that round to the same value are at most one spacing below 1 apart, so a cell
+    # is a square of that side, and its diagonal the longest chord.
+    cell = math.sqrt(2) * fmt.epsilon / 2
+    diagonal = 2 * math.asin(min(cell / 2, 1.0))
+    # The uncertainty of float64 itself in D * theta, in cos and in sin.
+    own = last * theta * 2.0**-50 + 2.0**-50
+    # The largest distance of D * theta from whole turns if two encodings are equal.
+    near = (diagonal + 2 * errors + own).tolist()
+    for start, stop in blocks(1, length):
+        left = span(start, stop)
+        for frequency, bound in zip(theta, near, strict=True):
+            left = left[wrapped(left * frequency) <= bound]
+            if not left.size:
+                break
+        if left.size:
+            return False
+    return True
+
+
+def count_angles(chain: Chain, offset: int, length: int) -> int | None:
+    """Count the different rows of stored angles; None where visiting all is quicker."""
+    fmt, last = chain.plan.angle, offset + length - 1
+    if chain.recurrent or chain.plan.position.precision < 53 or fmt.precision > COARSE:
+        return None
+    rotating = chain.inv_freq[chain.inv_freq > 0]
+    if not (rotating.size and np.isfinite(chain.inv_freq).all()):
+        return None
+    midway = midway_values(fmt, float(rotating.min()), float(rotating.max()) * (last + 1))
+    if 3 * WORTH * int(np.searchsorted(midway, rotating * last).sum()) > length * rotating.size:
+        return None
+    changes = [np.empty(0)]
+    for pair in np.flatnonzero(chain.inv_freq).tolist():
+        theta = float(chain.inv_freq[pair])
+        low, high = np.searchsorted(midway, [theta * (offset - 1), theta * (last + 1)])
+        # The quotient may be off by a rounding, so the positions beside it are tried too.
+        near = np.floor(midway[low:high] / theta)
+        places = np.unique(np.concatenate((near - 1, near, near + 1)))
+        places = places[(places >= offset) & (places < last)]
+        pairs = slice(pair, pair + 1)
+        # Compared by their bits, for nan equals nan there.
+        here, there = (chain.angles(m, pairs)[0].view(np.int64) for m in (places, places + 1))
+        changes.append(places[here != there])
+    return 1 + np.unique(np.concatenate(changes)).size
+
+
+def midway_values(fmt: FloatFormat, smallest: float, largest: float) -> Positions:
+    """Return, ascending, the midpoints of neighbouring values from `smallest` to `largest`."""
+    # Some beyond either end are among them: whole binades are listed.
+    step = 2.0 ** (1 - fmt.precision)
+    fractions = np.arange(2 ** (fmt.precision - 1)) * step + step / 2
+    lowest = max(fmt.min_exponent, math.floor(math.log2(smallest)) - 1)
+    highest = min(fmt.max_exponent, math.ceil(math.log2(largest)))
+    exponents = np.arange(lowest, highest + 1)[:, None]
+    normal = np.ldexp(1 + fractions, exponents).ravel()
+    if lowest > fmt.min_exponent:
+        return normal
+    return np.concatenate((np.ldexp(fractions, fmt.min_exponent), normal))
+
+
+def keys_of(values: Float[np.ndarray, "features n"], fmt: FloatFormat) -> Keys:
+    """Return the stored numbers as integers that are equal exactly when the numbers are."""
+    return (round_to(values, fmt) + 0.0).view(np.int64)  # + 0.0 makes -0 and 0 one number
+
+
+def distinct_among(encoding: PositionEncoding, fmt: FloatFormat, positions: Positions) -> int:
+    """Count the distinct stored encodings of a few positions, by sorting them."""
+    keys = keys_of(encoding.values(positions, encoding.pairs), fmt)
+    ordered = keys[:, np.lexsort(keys)]
+    return 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(0).sum())
+
+
+def mixed(keys: Keys, seed: Integers | None = None) -> Integers:
+    """Return a 64-bit hash of every column; a single number is hashed without loss."""
+    state = np.zeros_like(keys[0]) if seed is None else seed.copy()
+    # Every step is invertible: multiplication by an odd number, and xor with the upper half, which
+    # must be shifted without its sign: with it x and ~x would become one. The odd numbers are those
+    # of Fibonacci hashing (2^64 over the golden ratio) and splitmix64, as signed ones.
+    for row in keys:
+        state ^= row
+        state *= -0x61C8864680B583EB
+        state ^= (state.view(np.uint64) >> np.uint64(32)).view(np.int64)
+    state *= -0x40A7B892E31B1A47
+    return state
+
+
+def count_equal_hashes(
+    encoding: PositionEncoding,
+    fmt: FloatFormat,
+    hashes: Integers,
+    positions: Positions,
+) -> int:
+    """Count the distinct encodings among positions whose leading pairs hash to `hashes`."""
+    lead = encoding.leading(fmt)
+    rest = encoding.pairs[len(lead) :]
+    distinct = hashes.size
+    hashes, positions = _repeated(hashes, positions)
+    distinct -= hashes.size
+    while rest and hashes.size:
+        pairs, rest = rest[: len(lead)], rest[len(lead) :]
+        parts = [
+            mixed(keys_of(encoding.values(positions[low:high], pairs), fmt), hashes[low:high])
+            for low, high in blocks(0, hashes.size, BLOCK // len(pairs))
+        ]
+        hashes = np.concatenate(parts)
+        distinct += hashes.size
+        hashes, positions = _repeated(hashes, positions)
+        distinct -= hashes.size
+    if not hashes.size:
+        return distinct
+    first = np.append(True, hashes[1:] != hashes[:-1])
+    distinct += int(first.sum())
+    # Each is compared with the first of its hash; those that differ from it although their hashes
+    # are equal (chance: 2^-64 for two positions) are counted by comparing them all.
+    leaders = positions[np.flatnonzero(first)[first.cumsum() - 1]]
+    strangers = []
+    for low, high in blocks(0, hashes.size, BLOCK // len(encoding.pairs)):
+        here, there = (
+            keys_of(encoding.values(each[low:high], encoding.pairs), fmt)
+            for each in (positions, leaders)
+        )
+        strangers.append(here[:, (here != there).any(0)])
+    different = np.concatenate(strangers, axis=1)
+    return distinct + (np.unique(different, axis=1).shape[1] if different.size else 0)
+
+
+def _repeated(hashes: Integers, positions: Positions) -> tuple[Integers, Positions]:
+    """Return those whose hash occurs more than once, sorted by hash."""
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    equal = hashes[1:] == hashes[:-1]
+    if not equal.any():
+        return hashes[:0], positions[:0]
+    repeated = np.zeros(hashes.size, dtype=bool)
+    repeated[1:] |= equal
+    repeated[:-1] |= equal
+    return hashes[repeated], positions[order[repeated]]

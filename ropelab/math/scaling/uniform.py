@@ -82,10 +82,7 @@ class AdjustedBase(Scaling):
 
 
 def ntk_base(geometry: Geometry, factor: float) -> float:
-    """Return base * factor^(d/(d-2)), which divides the slowest of d/2 frequencies by ``factor``.
-
-    InputError for a single pair, which ignores the base, and for a base beyond float64.
-    """
+    """Return base * factor^(d/(d-2)), by which the slowest frequency is divided by ``factor``."""
     d = geometry.rotary_dim
     if d < 4:
         raise InputError(

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.numerics import distinct
+from ropelab.math.numerics import resolution
 from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
-from ropelab.math.numerics.distinct import count_angles, proves_distinct
 from ropelab.math.numerics.encoding import PositionEncoding, neighbour_steps
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, round_to, spacing
-from ropelab.math.numerics.resolution import count_distinct, take_census
+from ropelab.math.numerics.resolution import (
+    count_angles,
+    count_distinct,
+    proves_distinct,
+    take_census,
+)
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 FOUND = [FORMATS[name] for name in NAMES]
@@ -103,13 +107,13 @@ def test_coarse_angles_are_counted_by_their_steps():
 
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
     encoding = ENCODINGS["rope vector"]
-    monkeypatch.setattr(distinct, "mixed", lambda keys, seed=None: np.zeros_like(keys[0]))
+    monkeypatch.setattr(resolution, "mixed", lambda keys, seed=None: np.zeros_like(keys[0]))
     positions = span(0, 500)
     same_hash = np.zeros(500, dtype=np.int64)
     for name in ("float16", "float8_e5m2"):
         expected, _ = naive(encoding, FORMATS[name], 0, 500)
         assert (
-            distinct.count_equal_hashes(encoding, FORMATS[name], same_hash, positions) == expected
+            resolution.count_equal_hashes(encoding, FORMATS[name], same_hash, positions) == expected
         )
 
 
@@ -158,4 +162,4 @@ def test_a_single_number_is_hashed_without_loss():
     inverse = pow(odd, -1, 2**64)
     partners = np.array([(~(int(key) * odd) * inverse) % 2**64 for key in keys], dtype=np.uint64)
     both = np.concatenate([keys, partners.view(np.int64)])
-    assert np.unique(distinct.mixed(both[None])).size == np.unique(both).size == 2000
+    assert np.unique(resolution.mixed(both[None])).size == np.unique(both).size == 2000
