@@ -132,7 +132,7 @@ class Walk:
         return 1 / (share * self.context * self.similarity.slope_typical(u) + 1e-9)
 
     def _joined(self, start: float, end: float, held: int) -> Iterator[Window]:
-        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0: as early as possible."""
+        """Yield admissible intervals; from ``end`` on all are. ``held`` = 0: soonest."""
         window: Window | None = None
         # Where no base is certified below b = e^60 = 1e26, the walk ends there.
         for reached, pieces in self._pieces(start, min(end, 60.0), held):
