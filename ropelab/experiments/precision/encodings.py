@@ -17,9 +17,10 @@ from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
-from ropelab.runs.cell import Advance, Computation, Context, Needs, Tables
+from ropelab.runs.cell import Advance, Computation, Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval
+from ropelab.runs.tables import Tables
 
 # Fields of the config: those of the rotary frequencies (some methods depend on the length of the
 # sequence), and those that decide the frequencies of each scheme.

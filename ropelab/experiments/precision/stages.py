@@ -20,8 +20,9 @@ from ropelab.math.numerics.angle_errors import (
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast, preset_named
 from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.resolution import HELD, count_distinct
-from ropelab.runs.cell import Advance, Tables
+from ropelab.runs.cell import Advance
 from ropelab.runs.stats import mean_interval
+from ropelab.runs.tables import Tables
 
 STAGE_FORMATS = ("float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 # Query positions at which score errors are measured.
