@@ -34,7 +34,6 @@ class Audit:
 
     @cached_property
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """The tables runtimes, keys, pairs, context, precision and findings."""
         import pandas as pd
 
         return {name: pd.DataFrame(rows) for name, rows in self.rows.items()}
@@ -61,9 +60,6 @@ def audit(
         length: the length to look at in tokens, the claimed one if None.
         dtype: the model's number format, the file's own if empty.
         flags: flags of the server.
-    Raises:
-        InputError: an unreadable source, an unknown runtime, format or flag, or a configuration
-            that no runtime makes sense of.
     """
     settings = parse_flags(flags) if isinstance(flags, str) else flags
     document = load(source) if isinstance(source, str) else source

@@ -46,7 +46,7 @@ PROBES = (
 
 @dataclass(frozen=True)
 class Check:
-    """The answer, whether something is wrong, the advice, and a row per cast plan."""
+    """The answer, the advice, and the distance of each cast plan's tables from the observed."""
 
     answer: str
     wrong: bool
@@ -55,7 +55,6 @@ class Check:
 
     @cached_property
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """``casts``: distance of every cast plan's tables from the observed ones."""
         import pandas as pd
 
         return {"casts": pd.DataFrame(list(self.casts))}
@@ -63,18 +62,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Expected:
-    """The rotation that a configuration asks for, while ``length`` tokens are in the context.
-
-    ``others``: the specs of the same file in other runtimes.
-    """
+    """The rotation that a configuration asks for while ``length`` tokens are in the context."""
 
     spec: RopeSpec
     length: int
-    others: Mapping[str, RopeSpec]
+    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
 
     @property
     def inv_freq(self) -> Pairs:
-        """Radians per token."""
         return self.spec.inv_freq(self.length)
 
 
@@ -94,8 +89,6 @@ def check(
         length: tokens in the context, the claimed length if None.
         dtype: the format that a folder's module is asked for.
         tolerance: radians that a phase may be off.
-    Raises:
-        InputError: the target or its configuration cannot be loaded.
     """
     source = config or target
     if not config and not Path(target).is_dir():
@@ -103,10 +96,8 @@ def check(
     document = load(source)
     if document.kind == "gguf":
         raise InputError("--config wants a config.json, not a GGUF file")
+    spec = registry.reference(source, document.config)
     readings = {n: registry.read(r, document.config) for n, r in registry.RUNTIMES.items()}
-    spec = readings[registry.REFERENCE].main
-    if spec is None:
-        raise InputError(f"{source}: {readings[registry.REFERENCE].problem}")
     mains = {name: reading.main for name, reading in readings.items()}
     others = {n: s for n, s in mains.items() if s and s.rotary_dim == spec.rotary_dim}
     expected = Expected(spec, length or spec.length, others)
@@ -122,8 +113,7 @@ def check(
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     """Return the first thing that is wrong, in the order of the stages."""
     if not observed.finite:
-        answer = "tables hold numbers that are not finite"
-        return Check(answer, True, "see how they are made")
+        return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec = expected.spec
     wanted = "half" if spec.pairing == "half" else "adjacent"
     if observed.partner not in ("unknown", wanted):
@@ -146,14 +136,13 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
         within = f"within {tolerance:g} rad up to position {observed.positions.max()}"
         return Check(f"{within}; nearest to {best}", False, casts=tuple(rows))
     first = int(observed.positions[beyond].min())
-    answer = (
-        f"{best}: off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
-    )
-    return Check(answer, True, "form angles in float32 and round only the table", tuple(rows))
+    off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
+    fix = "form angles in float32 and round only the table"
+    return Check(f"{best}: {off_by}", True, fix, tuple(rows))
 
 
 def wrong_frequencies(found: Pairs, expected: Expected) -> tuple[str, str] | None:
-    """Explain frequencies that differ from the right ones, with advice; None if none does."""
+    """Explain frequencies that are not the right ones, with advice; None if they are."""
     spec, right = expected.spec, expected.inv_freq
     if len(found) != len(right):
         answer = f"{2 * len(found)} features turn instead of {spec.rotary_dim}"
@@ -200,17 +189,15 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
             other = replace(spec, trained_len=trained)
             yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
     for name, other in expected.others.items():
-        yield f"turns as {name} does ({other.method})", other.inv_freq(length)
+        yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
 
 
 def near(one: Pairs, other: Pairs) -> bool:
-    """Return True for frequencies that a rounded table cannot tell apart."""
     return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
 
 
 def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
     """Explain a wrong factor on cos and sin, with advice; None for the right one."""
-    other = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
     for value, problem in (
         (wanted, None),
         (wanted**2, (f"the attention factor {wanted:.6g} is applied twice", "apply it once")),
@@ -218,7 +205,8 @@ def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
     ):
         if math.isclose(gain, value, rel_tol=CLOSE):
             return problem
-    return other, f"attention factor {wanted:.6g}"
+    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    return answer, f"attention factor {wanted:.6g}"
 
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:
@@ -247,12 +235,9 @@ def plans() -> dict[str, CastPlan]:
     clean = CastPlan(**stages, frequencies="float32_pow")
     found = {"float32": clean}
     for name in HALF_FORMATS:
-        fmt = FORMATS[name]
-        for stage in CASTS:
-            changes: dict[str, Any] = {stage: fmt}
-            found[f"{stage} in {name}"] = replace(clean, **changes)
-            if stage != "table":
-                found[f"{stage} and table in {name}"] = replace(clean, **changes, table=fmt)
-        everything: dict[str, Any] = dict.fromkeys(CASTS, fmt)
-        found[f"everything in {name}"] = replace(clean, **everything)
+        rounded: dict[str, tuple[str, ...]] = {stage: (stage,) for stage in CASTS}
+        rounded |= {f"{stage} and table": (stage, "table") for stage in CASTS[:-1]}
+        for what, chosen in {**rounded, "everything": CASTS}.items():
+            changes: dict[str, Any] = dict.fromkeys(chosen, FORMATS[name])
+            found[f"{what} in {name}"] = replace(clean, **changes)
     return found

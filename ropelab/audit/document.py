@@ -1,7 +1,7 @@
 """A model's configuration from disk or from standard input, read within bounds.
 
-Nothing here runs anybody's code, and no file is read beyond its bound: a configuration is JSON of
-at most 16 MB, of a GGUF only the header is read.
+Nothing here runs anybody's code: a configuration is JSON of at most 16 MB, of a GGUF only the
+header is read.
 """
 
 import sys
@@ -38,8 +38,7 @@ class Document:
 def load(source: str) -> Document:
     """Return the configuration at a path, in a model folder, or on standard input (`-`).
 
-    Raises:
-        InputError: not there, too large, not JSON, or nothing about rotary positions in it.
+    InputError if it is too large, not JSON, or has nothing about rotary positions in it.
     """
     if source == "-":
         return from_json("standard input", sys.stdin.buffer.read(MOST_BYTES + 1))
@@ -65,7 +64,6 @@ def load(source: str) -> Document:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
-    """Return the first bytes of a file, or raise InputError with the reason."""
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -75,7 +73,6 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
 
 
 def from_json(name: str, raw: bytes) -> Document:
-    """Return a configuration from its bytes."""
     config = parse(name, raw)
     if "n_heads" in config and "dim" in config:
         return Document(name, "params", from_params(config))

@@ -1,7 +1,6 @@
 """The inverse of the readers: text that makes a runtime compute a wanted scaling.
 
-Every text is read back by the runtime's own reader, and whatever comes out differently is named as
-a loss; nothing counts as held that was not read back.
+Every text is read back by the runtime's own reader; every difference is named as a loss.
 """
 
 import json
@@ -54,12 +53,10 @@ class Emissions:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Target, text and losses, a row per target."""
         return [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in self.targets]
 
     @cached_property
     def tables(self) -> "dict[str, pd.DataFrame]":
-        """The rows as DataFrame."""
         import pandas as pd
 
         return {"targets": pd.DataFrame(self.rows)}
@@ -76,9 +73,6 @@ def emit(
         model: the name of a known model.
         method: a scaling method; YaRN if the context exceeds the trained length.
         target: names of targets with commas between them, or `all`.
-    Raises:
-        InputError: neither or both of file and model, a context that is too short, or an unknown
-            name.
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
@@ -92,8 +86,13 @@ def emit(
     attention = scaling.plan(spec.geometry, context).attention_factor
     if isinstance(scaling, scalings.LongRope):
         attention = scaling.attention(spec.trained_len)
-    wanted = replace(spec, scaling=scaling, attention_factor=attention, claimed_len=context)
-    wanted = replace(wanted, softmax_factor=1.0)
+    wanted = replace(
+        spec,
+        scaling=scaling,
+        attention_factor=attention,
+        softmax_factor=1.0,
+        claimed_len=context,
+    )
     names = list(TARGETS) if target == "all" else split_list(target)
     return Emissions(wanted, tuple(emitted(name, wanted, kept) for name in names))
 
@@ -103,11 +102,9 @@ def from_file(path: str) -> tuple[RopeSpec, Fragment]:
     document = load(path)
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
-    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], document.config)
-    if reading.main is None:
-        raise InputError(f"{path}: {reading.problem}")
+    spec = registry.reference(path, document.config)
     _, text = language_part(document.config)
-    return reading.main, {name: value for name, value in text.items() if name not in ROTATING}
+    return spec, {name: value for name, value in text.items() if name not in ROTATING}
 
 
 def from_name(name: str) -> tuple[RopeSpec, Fragment]:
@@ -127,14 +124,7 @@ def from_name(name: str) -> tuple[RopeSpec, Fragment]:
 
 
 def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission:
-    """Return the text for one target.
-
-    Args:
-        wanted: the spec, its claimed length included.
-        model: the configuration's keys that do not concern rotation (sizes, model_type).
-    Raises:
-        InputError: an unknown target, or a method that no configuration can name.
-    """
+    """Return the text for a target; ``model`` has the keys that do not concern rotation."""
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
     chosen, written = TARGETS[target], wanted
@@ -164,13 +154,8 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
         for name, value in flags.items()
         if usual.get(name) != value
     )
-    text = chosen.text.format(
-        json=json.dumps(fragment),
-        lines=json.dumps(fragment, indent=2),
-        length=wanted.length,
-        flags="".join(words),
-        **plain,
-    )
+    forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
+    text = chosen.text.format(length=wanted.length, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost), config, flags)
 
 
@@ -199,11 +184,7 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
 
 
 def block_of(spec: RopeSpec) -> Fragment:
-    """Return the scaling block under the one name of the type that all runtimes know.
-
-    Raises:
-        InputError: a method that no configuration has a name for.
-    """
+    """Return the scaling block under the one name of the type that all runtimes know."""
     scaling, original = spec.scaling, {ORIGINAL: spec.trained_len}
     if isinstance(scaling, scalings.Unscaled):
         return {}
@@ -239,7 +220,7 @@ def usual_attention(spec: RopeSpec) -> float:
 
 
 def start_and_share(spec: RopeSpec) -> tuple[Fragment, Fragment]:
-    """Return max_position_embeddings, and partial_rotary_factor unless the whole head rotates."""
+    """Return the length, and partial_rotary_factor unless the whole head rotates."""
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
     whole = spec.rotary_dim == spec.head_dim
@@ -287,12 +268,10 @@ def unscaled_file(spec: RopeSpec) -> Fragment:
 
 
 def length_only(spec: RopeSpec) -> dict[str, Any]:
-    """Return ollama's one flag: the GGUF file has to hold the rest already."""
     return {"ctx_size": spec.length}
 
 
 def llamacpp(spec: RopeSpec) -> dict[str, Any]:
-    """Return llama.cpp's flags."""
     flags, scaling = length_only(spec), spec.scaling
     if isinstance(scaling, scalings.PositionInterpolation):
         return flags | {"rope_scaling": "linear", "rope_scale": scaling.factor}
@@ -304,7 +283,6 @@ def llamacpp(spec: RopeSpec) -> dict[str, Any]:
 
 
 def koboldcpp(spec: RopeSpec) -> dict[str, Any]:
-    """Return a scale and a base, always both."""
     flags = length_only(spec)  # with one of the two, koboldcpp picks by a rule of its own
     flags |= {"rope_freq_scale": 1.0, "rope_freq_base": spec.base}
     if isinstance(spec.scaling, scalings.PositionInterpolation):
@@ -314,15 +292,12 @@ def koboldcpp(spec: RopeSpec) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Target:
-    """One target: the runtimes that read its text back, and its settings and text.
-
-    ``text`` may hold {json}, {lines} (JSON over several lines), {length}, {flags} and every flag.
-    """
+    """The runtimes that read a text back, its settings, and the text with fields in braces."""
 
     name: str
     runtimes: tuple[str, ...]
     config: Callable[[RopeSpec], Fragment]
-    text: str = "{lines}"
+    text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[RopeSpec], dict[str, Any]] = lambda spec: {}
 
 

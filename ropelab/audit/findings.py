@@ -47,19 +47,16 @@ class Case:
 
     @cached_property
     def maximum(self) -> Any:
-        """max_position_embeddings as the file gives it."""
         return language_part(self.document.config)[1].get(MAXIMUM)
 
     @cached_property
     def block(self) -> Mapping[str, Any]:
-        """The flat scaling block of the file, empty if there is none."""
         _, text = language_part(self.document.config)
         blocks = (text.get(name) for name in BLOCKS)
         return next((block for block in blocks if isinstance(block, dict) and block), {})
 
     @property
     def kind(self) -> Any:
-        """The declared scaling type."""
         return self.block.get("rope_type") or self.block.get("type")
 
     @cached_property

@@ -40,11 +40,7 @@ class Flags:
 
 
 def parse_flags(text: str) -> Flags:
-    """Return the settings in a server's flags, `--flag value` or `--flag=value`.
-
-    Raises:
-        InputError: an unknown flag, one without its value, or an override that is not JSON.
-    """
+    """Return the settings in a server's flags, `--flag value` or `--flag=value`."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -64,7 +60,6 @@ def parse_flags(text: str) -> Flags:
 
 
 def pairs(words: list[str]) -> list[tuple[str, str]]:
-    """Return flags with their values."""
     found, rest = [], list(words)
     while rest:
         name, equals, value = rest.pop(0).partition("=")

@@ -1,7 +1,7 @@
 """The header of a GGUF file, read within bounds: scalars, sizes of arrays, and the rope tensors.
 
-A vocabulary of a hundred thousand strings is stepped over, not built, so that a file of any size is
-read as fast as its header. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
+Vocabularies are stepped over, so that a file of any size is read as fast as its header. Source:
+docs/gguf.md in ggml (versions 2 and 3, little-endian).
 """
 
 import os
@@ -77,11 +77,7 @@ class _Cursor:
 
 
 def read_header(path: Path) -> Header:
-    """Return the header of a GGUF file.
-
-    Raises:
-        InputError: not GGUF, another version or byte order, or counts that the file cannot hold.
-    """
+    """Return the header; InputError for other versions and for counts that do not fit."""
     try:
         with path.open("rb") as file:
             return _read(_Cursor(file, path.stat().st_size, str(path)))
@@ -140,7 +136,6 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
 def _rope_tensors(
     cursor: _Cursor, places: Mapping[str, tuple[int, int, int]], alignment: int
 ) -> dict[str, Float[np.ndarray, " pairs"]]:
-    """Return the divisors of pairs, one float32 each."""
     if not 1 <= alignment <= 2**20:
         raise cursor.fail(f"an alignment of {alignment}")
     start = -(-cursor.file.tell() // alignment) * alignment

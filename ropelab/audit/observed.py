@@ -52,7 +52,7 @@ class Observed:
 
     @property
     def gain(self) -> float:
-        """The factor on cos and sin: the median length of a turned pair."""
+        """The factor on cos and sin: the median length of a rotated pair."""
         return float(np.median(np.hypot(self.cos, self.sin)))
 
     @property
@@ -67,11 +67,7 @@ def from_tables(
     sin: Float[np.ndarray, "n width"],
     pairs: int | None,
 ) -> Observed:
-    """Return tables with a column per pair; given one per feature, each angle is there twice.
-
-    Raises:
-        InputError: shapes that do not fit each other or the number of pairs.
-    """
+    """Return tables with a column per pair; given one per feature, each angle is there twice."""
     if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
         raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
     width, half = cos.shape[1], cos.shape[1] // 2
@@ -85,11 +81,7 @@ def from_tables(
 
 
 def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
-    """Rotate unit vectors at every position, and read off partner, sign and width.
-
-    Raises:
-        InputError: the result has another shape, or features mix in a way that does not pair them.
-    """
+    """Rotate unit vectors at every position, and read off partner, sign and width."""
     images = []  # row j of an image: the j-th unit vector, rotated
     for position in positions.tolist():
         image = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
@@ -108,7 +100,7 @@ def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observ
 def _pairs(
     mixed: Float[np.ndarray, "from to"],
 ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Partner]:
-    """Return first and second features of the pairs; features that mix with none are unrotated."""
+    """Return first and second features of the pairs; features that mix with none do not rotate."""
     off = mixed - np.diag(np.diag(mixed))
     partners = off.argmax(axis=1)
     rotated = off.max(axis=1) > ZERO
@@ -145,11 +137,7 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
 
 
 def observe(target: str, spec: RopeSpec, positions: Positions, dtype: str) -> Observed:
-    """Return the target's answers at those positions.
-
-    Raises:
-        InputError: it cannot be loaded, or answers with something else than tables or vectors.
-    """
+    """Return the target's answers; InputError if it gives neither tables nor vectors."""
     path = Path(target)
     if path.is_dir():
         return from_folder(path, spec, positions, dtype)

@@ -14,7 +14,7 @@ from ropelab.audit.document import Document
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import language_part
+from ropelab.audit.runtimes.trace import ABSENT, language_part, value_in
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.casts import PRESETS
 from ropelab.math.numerics.chain import Chain, Spectrum
@@ -76,10 +76,7 @@ def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Ro
 
 
 def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None, int | None]:
-    """Return the largest ratio of two frequencies, and the first position with a phase off.
-
-    None for the ratio if the widths differ; None for the position if no phase is off.
-    """
+    """Return the largest ratio of frequencies (None: other widths), the first position off."""
     ours, theirs = spec.inv_freq(length), other.inv_freq(length)
     if ours.shape != theirs.shape:
         return None, 1
@@ -112,19 +109,12 @@ def keys(document: Document, readings: Sequence[Reading]) -> Rows:
     return rows
 
 
-def value_at(config: Any, path: str) -> str:
-    """Return the value at a dotted path, in at most 40 characters."""
-    if path in config:  # the keys of a GGUF file have dots themselves
-        return shortened(config[path])
-    for part in path.split("."):
-        if part not in config:
-            return "from a flag"
-        config = config[part]
-    return shortened(config)
-
-
-def shortened(value: Any) -> str:
-    """Return a list or dict by its length, and a long text by its beginning."""
+def value_at(config: Mapping[str, Any], path: str) -> str:
+    """Return a value in at most 40 characters: a list or dict by its length."""
+    # The keys of a GGUF file have dots themselves.
+    value = config[path] if path in config else value_in(config, path)
+    if value is ABSENT:
+        return "from a flag"
     if isinstance(value, list | dict):
         return f"{type(value).__name__} of {len(value)}"
     text = repr(value) if isinstance(value, int | float) or value is None else str(value)
@@ -180,11 +170,7 @@ def context(reference: Reading, length: int) -> Rows:
 
 
 def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
-    """Return the model's number format: the one given, else the file's own, else bfloat16.
-
-    Raises:
-        InputError: a name that is no format, with the nearest; one in the file is passed over.
-    """
+    """Return the number format that is given, else the file's own if known, else bfloat16."""
     if given:
         if given not in FORMATS:
             raise unknown_name("--dtype", given, FORMATS)
@@ -211,10 +197,8 @@ def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> R
     rows: Rows = []
     for preset, found in chains.items():
         _, spec = found[0]  # of one chain, the frequencies of its first runtime
-        spectrum, plan = (
-            Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim),
-            PRESETS[preset].plan,
-        )
+        spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
+        plan = PRESETS[preset].plan
         chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
         errors = np.abs(np.asarray(chain.angle_errors(positions), dtype=np.float64)).max(axis=0)
         beyond = np.flatnonzero(~(errors <= TOLERANCE))  # not >, because nan is beyond too
@@ -237,7 +221,6 @@ def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> R
 
 
 def sentence(document: Document, readings: Sequence[Reading], reference: Reading) -> str:
-    """Return the file's rotation, its lengths, and the number of runtimes that agree."""
     spec = reference.main
     assert spec is not None
     read = [reading.main for reading in readings if reading.main is not None]

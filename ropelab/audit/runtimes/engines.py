@@ -10,14 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import LISTS, MAXIMUM, ORIGINAL, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import (
+    BANDS,
+    KEPT,
+    LISTS,
+    MAXIMUM,
+    ORIGINAL,
+    Made,
+    Method,
+    Reader,
+    Settings,
+)
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
-
-FACTOR = ("factor",)
-RAMP = ("factor", "beta_fast", "beta_slow", *reader.MSCALES)
-BANDS = (*reader.BANDS, ORIGINAL)
-KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
+from ropelab.math.scaling import Yarn
 
 
 class Exllama(Reader):
@@ -54,10 +60,8 @@ class Exllama(Reader):
     def kind(self, settings: Settings) -> Any:
         # `rope_type` wins over `type`; null is no scaling.
         if "rope_type" not in settings.values:
-            settings.take("type")
-            settings.values["rope_type"] = settings.get("type", "default")
-        settings.take("rope_type")
-        kind = settings.get("rope_type")
+            settings.values["rope_type"] = settings.read("type", "default")
+        kind = settings.read("rope_type")
         return "default" if kind is None else kind
 
     def width(self, settings: Settings, head_dim: int) -> int:
@@ -77,29 +81,28 @@ class Exllama(Reader):
 def exllama_yarn(settings: Settings) -> Made:
     if settings.trace.get(MAXIMUM) is None:
         raise RefusedError(f"yarn without {MAXIMUM}")
-    settings.take("beta_fast", "beta_slow", "attention_factor", "truncate")
-    original, trained = settings.get(ORIGINAL), settings.longest
-    if original is None:
-        settings.take("factor")
+    trained = settings.longest
+    if settings.get(ORIGINAL) is None:
         factor = settings.number("factor")
     else:
-        settings.take(ORIGINAL)
-        trained = whole(original, ORIGINAL)
+        trained = settings.original()
         factor = settings.longest / trained
         settings.mark("factor", "overridden", "max / original wins")
-    if settings.get("attention_factor") is not None:
+    if settings.read("attention_factor") is not None:
         attention = settings.number("attention_factor")
     elif settings.trace.family.latent and all(settings.get(name) for name in reader.MSCALES):
         attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
     else:
         # Beside llama_4_scaling_beta the factor on cos and sin is 1.
         attention = 1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
-    truncate = bool(settings.get("truncate", True))
+    truncate = bool(settings.read("truncate", True))
     return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
 
 def table_by_ratio(settings: Settings) -> Made:
-    original = settings.get(ORIGINAL)
+    for name in LISTS:
+        settings.mark(name, "used")
+    original = settings.read(ORIGINAL)
     if original is None:
         original = settings.trace.get(ORIGINAL)
     if original is None:
@@ -118,11 +121,11 @@ def exllama_proportional(settings: Settings) -> Made:
 
 Exllama.methods = {
     **reader.UNSCALED,
-    "linear": Method(reader.linear, FACTOR, defaults={"factor": 1.0}),
-    "llama3": Method(reader.llama3, BANDS, defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
+    "linear": Method(reader.linear, defaults={"factor": 1.0}),
+    "llama3": Method(reader.llama3, defaults={"factor": 8.0, **KEPT, ORIGINAL: 8192}),
     "yarn": Method(exllama_yarn),
-    **dict.fromkeys(("longrope", "su"), Method(table_by_ratio, (*LISTS, ORIGINAL))),
-    "proportional": Method(exllama_proportional, ("factor", "partial_rotary_factor")),
+    **dict.fromkeys(("longrope", "su"), Method(table_by_ratio)),
+    "proportional": Method(exllama_proportional),
 }
 
 
@@ -130,9 +133,8 @@ class TrtSettings(Settings):
     """The original length at top level wins; one that is missing or 0 is 1024."""
 
     def original(self) -> int:
-        given = self.trace.get(ORIGINAL) or self.get(ORIGINAL)
-        self.take(ORIGINAL)
-        return whole(given or 1024, ORIGINAL)
+        inside = self.read(ORIGINAL)
+        return whole(self.trace.get(ORIGINAL) or inside or 1024, ORIGINAL)
 
 
 class TensorRt(Reader):
@@ -172,6 +174,8 @@ class TensorRt(Reader):
 
 
 def table_by_limit(settings: Settings) -> Made:
+    for name in LISTS:
+        settings.mark(name, "used")
     trained = settings.original()
     limit = settings.trace.get("max_seq_len")  # the long table if it is not set
     long = limit is None or number(limit, "max_seq_len") > trained
@@ -180,12 +184,12 @@ def table_by_limit(settings: Settings) -> Made:
 
 TensorRt.methods = {
     **reader.UNSCALED,
-    "linear": Method(reader.linear, FACTOR, defaults={"factor": 1.0}),
+    "linear": Method(reader.linear, defaults={"factor": 1.0}),
     "dynamic": Method(reader.of_alpha, defaults={"alpha": 1.0}),
-    "llama3": Method(reader.llama3, reader.BANDS, defaults={"factor": 1.0, **KEPT}),
+    "llama3": Method(reader.llama3, defaults={"factor": 1.0, **KEPT}),
     # A lone mscale counts; attention_factor and truncate are not read.
-    "yarn": Method(reader.mscale_yarn, RAMP, defaults={"factor": 1.0}),
-    **dict.fromkeys(("longrope", "su"), Method(table_by_limit, LISTS)),
+    "yarn": Method(reader.mscale_yarn, defaults={"factor": 1.0}),
+    **dict.fromkeys(("longrope", "su"), Method(table_by_limit)),
 }
 
 
@@ -225,7 +229,7 @@ def tgi_yarn(settings: Settings) -> Made:
     # Betas are fixed at 32 and 1, a lone mscale counts, attention_factor and truncate are not read.
     factor = settings.number("factor")
     attention = reader.mscale_ratio(settings, factor)
-    return reader.ramp(factor, attention), attention, settings.original()
+    return Yarn(factor=factor, attention_factor=attention), attention, settings.original()
 
 
 def tgi_longrope(settings: Settings) -> Made:
@@ -234,8 +238,8 @@ def tgi_longrope(settings: Settings) -> Made:
 
 Tgi.methods = {
     **dict.fromkeys(("default", "linear", "mrope"), Method(tgi_unscaled)),
-    "dynamic": Method(reader.dynamic, FACTOR),
-    "llama3": Method(reader.llama3, BANDS, needs=BANDS),
-    "yarn": Method(tgi_yarn, ("factor", ORIGINAL, *reader.MSCALES), needs=("factor", ORIGINAL)),
+    "dynamic": Method(reader.dynamic),
+    "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
+    "yarn": Method(tgi_yarn, ("factor", ORIGINAL)),
     **dict.fromkeys(("longrope", "su"), Method(tgi_longrope)),
 }

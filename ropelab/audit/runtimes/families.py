@@ -61,7 +61,7 @@ def meaning(path: str) -> str:
 
 
 def near(path: str) -> str:
-    """Return the known key whose name is nearest to an unknown one, empty if none is near."""
+    """Return the known key whose name is nearest to an unknown one, or nothing."""
     name = path.rsplit(".", 1)[-1]
     known = {**KEYS["block"], **KEYS["top"]}
     found = get_close_matches(name, [key for key in known if key != name], n=1, cutoff=0.7)

@@ -15,8 +15,8 @@ from ropelab.audit.runtimes import spec as values
 from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
-from ropelab.math.frequencies import inverse_frequencies
-from ropelab.math.scaling import LongRope, Scaling
+from ropelab.math.frequencies import Geometry
+from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
 
 Fields = dict[str, Any]
 FREQS, LONG, SHORT = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"
@@ -97,7 +97,6 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
 
 
 def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
-    """Return the factor, by flag or from the file; 1 where there is none."""
     if flags.get("rope_scale"):
         return number(flags["rope_scale"], "--rope-scale")
     if flags.get("rope_freq_scale"):
@@ -109,7 +108,6 @@ def factor_of(fields: Fields, flags: Mapping[str, Any]) -> float:
 def scaling_of(
     fields: Fields, flags: Mapping[str, Any], kind: str, factor: float, width: int
 ) -> tuple[Scaling, float]:
-    """Return the scaling with its tensors, and the factor on cos and sin."""
     # The one factor on cos and sin that a file can set: yarn_attn_factor is computed anew.
     own = number(fields.get("rope.scaling.attn_factor", 1.0), "rope.scaling.attn_factor")
     weight = flags.get("yarn_ext_factor", fields.get("rope.scaling.yarn_ext_factor"))
@@ -127,26 +125,28 @@ def scaling_of(
             raise RefusedError(f"{len(short)} divisors for {width // 2} pairs")
         # ops.cpp divides by the tensor and multiplies by freq_scale: both apply.
         short, long = (tuple(factor * value for value in table) for table in (short, long))
-        if min(short + long) <= 0 or not all(map(math.isfinite, short + long)):
-            raise NotModelledError("divisors that are not positive numbers")
         divided = LongRope(long_factor=long, short_factor=short, factor=1.0, attention_factor=own)
         return divided, own
     if not weight:
-        return reader.stretch(factor), own
+        return PositionInterpolation(factor=factor), own
     fast = flags.get("yarn_beta_fast", fields.get("rope.scaling.yarn_beta_fast", 32.0))
     slow = flags.get("yarn_beta_slow", fields.get("rope.scaling.yarn_beta_slow", 1.0))
     # DeepSeek's log multiplier (both mscales taken as equal) replaces the usual factor.
     usual = 1.0 if fields.get("rope.scaling.yarn_log_multiplier") else reader.magnitude(factor)
     attention = usual * own
-    ends = number(fast, "yarn_beta_fast"), number(slow, "yarn_beta_slow")
-    return reader.ramp(factor, attention, *ends), attention
+    scaling = Yarn(
+        factor=factor,
+        beta_fast=number(fast, "yarn_beta_fast"),
+        beta_slow=number(slow, "yarn_beta_slow"),
+        attention_factor=attention,
+    )
+    return scaling, attention
 
 
 def converted(trace: Trace) -> Fields:
     """Return what the converter writes: rope_parameters if the key is there, else rope_scaling.
 
-    It loads the configuration with transformers 4.57.6, whose class fills in a base that the file
-    does not give and lets `type` win over `rope_type`.
+    It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
     """
     family = trace.family
     name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
@@ -197,7 +197,7 @@ def converted(trace: Trace) -> Fields:
 def scaling_fields(
     trace: Trace, name: str, block: Mapping[str, Any], kind: Any, fields: Fields
 ) -> Fields:
-    """Return the fields and tensors of a scaling; types that the converter lacks are dropped."""
+    """Return the fields of a scaling; types that the converter lacks are dropped."""
 
     def written(*keys: str) -> None:
         for key in keys:
@@ -256,14 +256,8 @@ def scaling_fields(
 
 def divisors(block: Mapping[str, Any], original: Any, width: int, base: float) -> list[float]:
     """Return llama3's divisor for every pair; every key has a default."""
-    usual = zip(BANDS, (8.0, 1.0, 4.0), strict=True)
-    scaling = reader.by_wavelength(*(number(block.get(key, value), key) for key, value in usual))
-    spec = RopeSpec(
-        base=base,
-        head_dim=width,
-        rotary_dim=width,
-        scaling=scaling,
-        trained_len=whole(original, ORIGINAL),
-    )
-    plain = np.asarray(inverse_frequencies(width, base), dtype=np.float64)
-    return (plain / spec.checked().inv_freq(1)).tolist()
+    usual = {"factor": 8.0, **reader.KEPT}
+    bands = {name: number(block.get(name, value), name) for name, value in usual.items()}
+    geometry = Geometry(width, base, whole(original, ORIGINAL))
+    scaled = Llama3(**bands).plan(geometry, 1).inv_freq
+    return (np.asarray(geometry.inv_freq) / np.asarray(scaled)).tolist()

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import LISTS, MAXIMUM, ORIGINAL, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import (
+    KEPT,
+    LISTS,
+    MAXIMUM,
+    ORIGINAL,
+    Made,
+    Method,
+    Reader,
+    Settings,
+)
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
-
-RAMP = ("factor", "beta_fast", "beta_slow", *reader.MSCALES)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class MlxSettings(Settings):
     """The original length inside the block, else the default of the method."""
 
     def original(self) -> int:
-        given = self.get(ORIGINAL)  # null counts as missing
+        given = self.read(ORIGINAL)  # null counts as missing
         return whole(self.defaults[ORIGINAL] if given is None else given, ORIGINAL)
 
 
@@ -105,8 +112,7 @@ class Mlx(Reader):
         if len(settings.values) == 1:  # the base
             return reader.unscaled(settings)
         settings.needs("long_factor", "type")
-        settings.take("type")
-        if settings.get("type") == "linear":
+        if settings.read("type") == "linear":
             return self.methods["linear"].made(settings)
         if settings.get("type") not in ("longrope", "su"):
             return reader.unscaled(settings)
@@ -127,29 +133,23 @@ def mlx_dynamic(settings: Settings) -> Made:
     # The one method that insists on a maximum.
     if not settings.trace.has(MAXIMUM):
         raise RefusedError(f"dynamic without {MAXIMUM}")
-    settings.take("factor")
     return reader.dynamic(settings)
 
 
 def long_table(settings: Settings, trained: int | None = None) -> Made:
-    settings.take("long_factor")
     settings.mark("short_factor", "ignored", "always the long table")
     return reader.one_table(settings, "long_factor", trained or settings.original())
 
 
 Mlx.methods = {
     **reader.UNSCALED,
-    "linear": Method(reader.linear, ("factor",)),
+    "linear": Method(reader.linear),
     "dynamic": Method(mlx_dynamic),
     **dict.fromkeys(
         ("yarn", "deepseek_yarn", "telechat3-yarn"),
-        Method(reader.mscale_yarn, (*RAMP, ORIGINAL), defaults={ORIGINAL: 4096}),
+        Method(reader.mscale_yarn, defaults={ORIGINAL: 4096}),
     ),
-    "llama3": Method(
-        reader.llama3,
-        (*reader.BANDS, ORIGINAL),
-        defaults={"low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192},
-    ),
-    "longrope": Method(long_table, (ORIGINAL,), (ORIGINAL, *LISTS), {ORIGINAL: 4096}),
-    "proportional": Method(reader.proportional, ("partial_rotary_factor", "factor")),
+    "llama3": Method(reader.llama3, defaults={**KEPT, ORIGINAL: 8192}),
+    "longrope": Method(long_table, (ORIGINAL, *LISTS), {ORIGINAL: 4096}),
+    "proportional": Method(reader.proportional),
 }

@@ -20,10 +20,7 @@ BLOCK = "rope_scaling"
 
 
 def read(trace: Trace) -> dict[str, RopeSpec]:
-    """Return one spec, as llama.cpp reads the file that the first architecture's converter wrote.
-
-    None of the converters reads `rope_parameters`; llama.cpp's flags are not ollama's.
-    """
+    """Return the spec of the file that the first architecture's converter writes."""
     named = trace.whole.get("architectures") or [USUAL.get(trace.model_type)]
     first = named[0] if isinstance(named, list) else None
     writer = WRITERS.get(first) if isinstance(first, str) else None
@@ -107,7 +104,6 @@ def context(trace: Trace, *paths: str) -> int:
 
 
 def from_block(trace: Trace, name: str) -> float:
-    """Return a number of the block that ends up in the file."""
     value = real(trace, f"{BLOCK}.{name}")
     trace.mark(f"{BLOCK}.{name}", "translated", "written into the file")
     return value

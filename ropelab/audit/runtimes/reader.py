@@ -1,8 +1,8 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
 A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes the scaling,
-the keys that it takes, those that it requires, and the defaults of missing ones. Methods are
-overridden only where a runtime does something of its own.
+the keys that it requires, and the defaults of missing ones; a key that the function reads counts as
+used. Methods are overridden only where a runtime does something of its own.
 """
 
 import math
@@ -10,15 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ropelab.audit.runtimes import spec
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import (
+    NotModelledError,
+    RefusedError,
+    RopeSpec,
+    number,
+    numbers,
+    whole,
+)
 from ropelab.audit.runtimes.trace import Status, Trace
 from ropelab.math import scaling as scalings
 
 ORIGINAL = "original_max_position_embeddings"
 MAXIMUM = "max_position_embeddings"
 MSCALES = ("mscale", "mscale_all_dim")
+FACTOR = ("factor",)
 BANDS = ("factor", "low_freq_factor", "high_freq_factor")
+KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
 LISTS = ("short_factor", "long_factor")
 # Names under `type` and `rope_type` that differ and mean the same.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
@@ -26,9 +34,7 @@ SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 # No head is wider, and a table with an entry per pair should stay small.
 MOST_FEATURES = 2**14
 
-Made = tuple[
-    scalings.Scaling, float, int
-]  # the scaling, the factor on cos and sin, the trained length
+Made = tuple[scalings.Scaling, float, int]  # with the factor on cos and sin and the trained length
 
 
 class Settings:
@@ -43,36 +49,34 @@ class Settings:
         self.defaults: Mapping[str, Any] = {}
 
     def put(self, name: str, value: Any, source: str) -> None:
-        """Set a value and its source."""
         self.values[name], self.sources[name] = value, source
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, or the default if it is missing; marks nothing."""
+        """Look at a value, or return the default if it is missing; its key gets no status."""
         return self.values.get(name, default)
 
+    def read(self, name: str, default: Any = None) -> Any:
+        """Return a value or the default; the key counts as used unless it has a status."""
+        self.trace.mark_unmarked(self.sources.get(name, ""))
+        return self.values.get(name, self.defaults.get(name, default))
+
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a finite number; RefusedError if it is missing and has no default."""
-        value = self.values.get(name, self.defaults.get(name, default))
+        """Read a finite number; RefusedError if it is missing and has no default."""
+        value = self.read(name, default)
         if value is None:
             raise RefusedError(f"{name} is missing")
         return number(value, name)
 
     def original(self) -> int:
-        """Return the original length in the block, or its default."""
-        return whole(self.values.get(ORIGINAL, self.defaults.get(ORIGINAL)), "original length")
+        return whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
-        """Return longrope's two lists, short and long."""
-        return tuple(spec.numbers(self.get(name), name) for name in LISTS)
+        """Read longrope's two lists, short and long."""
+        return tuple(numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
         """Set the status of the key behind a value; a default has none."""
         self.trace.mark(self.sources.get(name, ""), status, note)
-
-    def take(self, *names: str) -> None:
-        """Mark the keys behind these values as used."""
-        for name in names:
-            self.mark(name, "used")
 
     def drop_empty(self, *names: str) -> None:
         """Drop values of null or 0, which some runtimes take for missing ones."""
@@ -92,14 +96,11 @@ class Method:
     """One scaling type as a runtime reads it."""
 
     make: Callable[[Settings], Made]
-    takes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def made(self, settings: Settings) -> Made:
-        """Return scaling, attention factor and trained length of these settings."""
         settings.needs(*self.needs)
-        settings.take(*self.takes)
         settings.defaults = self.defaults
         made = self.make(settings)
         settings.defaults = {}  # they are the method's alone
@@ -118,12 +119,7 @@ class Reader:
     usual_factor: float | None = None
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        """Return specs by layer type; 'all' if there is but one.
-
-        Raises:
-            RefusedError: the runtime stops at this configuration.
-            NotModelledError: it does something that is not computed here.
-        """
+        """Return specs by layer type, 'all' if there is but one; RefusedError, NotModelledError."""
         return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -131,7 +127,6 @@ class Reader:
         raise NotImplementedError
 
     def spec(self, settings: Settings) -> RopeSpec:
-        """Return the spec of one layer type."""
         trace = settings.trace
         settings.longest, source = self.longest(trace)
         claimed, source = self.claimed(settings, source)
@@ -162,24 +157,19 @@ class Reader:
         return settings.longest, source
 
     def head_dim(self, trace: Trace) -> int:
-        """Return the features of the part of a head that can be rotated."""
         return head_dim_of(trace)
 
     def kind(self, settings: Settings) -> Any:
         """Return the scaling type; here `type` wins over `rope_type`."""
-        name = "type" if settings.get("type") else "rope_type"
-        settings.take(name)
-        return settings.get(name, "default")
+        return settings.read("type" if settings.get("type") else "rope_type", "default")
 
     def method(self, settings: Settings) -> Made:
-        """Return scaling, attention factor and trained length."""
         kind = self.kind(settings)
         if not isinstance(kind, str) or kind not in self.methods:
             raise RefusedError(self.unknown.format(kind))
         return self.methods[kind].made(settings)
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        """Return the number of rotated features."""
         return width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
@@ -193,7 +183,6 @@ class Reader:
         return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
 
     def pairing(self, trace: Trace) -> Any:
-        """Return which features form a pair."""
         return trace.family.pairing
 
 
@@ -238,78 +227,45 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
 
 
 def mscale_ratio(settings: Settings, factor: float) -> float:
-    """Return the magnitude with mscale over the one with mscale_all_dim; a lone one counts."""
     over = magnitude(factor, settings.number("mscale", 1.0))
     return over / magnitude(factor, settings.number("mscale_all_dim", 0.0))
 
 
 def stated_attention(settings: Settings, factor: float, mscales: bool = True) -> float:
     """Return attention_factor, else the ratio of two mscales if read, else from the factor."""
-    if settings.get("attention_factor") is not None:
+    if settings.read("attention_factor") is not None:
         return settings.number("attention_factor")
     # One mscale alone, or one of 0, does nothing: `if mscale and mscale_all_dim` in transformers.
     if mscales and all(settings.get(name) for name in MSCALES):
-        settings.take(*MSCALES)
         return mscale_ratio(settings, factor)
     return magnitude(factor)
 
 
 def longrope_attention(factor: float, trained: float) -> float:
-    """Return sqrt(1 + ln(factor) / ln(trained)); 1 for factors up to 1."""
     return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
-# Scalings with checked values: our classes scale up only, runtimes compute with other values too.
-
-
-def stretch(factor: float) -> scalings.PositionInterpolation:
-    """Return the scaling that divides all frequencies by the factor."""
-    if factor < 1:
-        raise NotModelledError(f"linear with a factor of {factor:g}, which spreads positions out")
-    return scalings.PositionInterpolation(factor=factor)
-
-
-def other_base(factor: float) -> scalings.NtkAware:
-    """Return base * factor^(d/(d-2)), at every length."""
-    if factor < 1:
-        raise NotModelledError(f"a base lowered by {factor:g}")
-    return scalings.NtkAware(factor=factor)
-
-
-def by_wavelength(factor: float, low: float, high: float) -> scalings.Llama3:
-    """Return llama3's scaling: pairs kept, blended and divided by rotations in training."""
-    if factor < 1 or not 0 < low < high:
-        raise NotModelledError(f"llama3 with factor {factor:g}, low {low:g} and high {high:g}")
-    return scalings.Llama3(factor=factor, low_freq_factor=low, high_freq_factor=high)
-
-
-def ramp(
-    factor: float, attention: float, fast: float = 32, slow: float = 1, truncate: bool = True
-) -> scalings.Yarn:
-    """Return the coded YaRN ramp with its attention factor spelled out."""
-    if factor < 1:
-        raise NotModelledError(f"yarn with a factor of {factor:g}, which compresses")
-    return scalings.Yarn(
-        factor=factor, beta_fast=fast, beta_slow=slow, truncate=truncate, attention_factor=attention
-    )
-
-
-def tables(
-    short: tuple[float, ...], long: tuple[float, ...], factor: float, attention: float
-) -> scalings.LongRope:
-    """Return longrope: one divisor per pair, from a table that is chosen by length."""
-    if min(short + long, default=0) <= 0 or attention <= 0:
-        raise NotModelledError("longrope with numbers that are not positive")
-    return scalings.LongRope(
+def longrope(
+    short: tuple[float, ...], long: tuple[float, ...], factor: float, attention: float, trained: int
+) -> Made:
+    """Divide each pair by a number of its own, from a table that is chosen by length."""
+    scaling = scalings.LongRope(
         long_factor=long, short_factor=short, factor=max(1.0, factor), attention_factor=attention
     )
+    return scaling, attention, trained
+
+
+def of_share(share: float, factor: float = 1.0) -> scalings.Proportional:
+    """Return the scaling that rotates the fastest share of the pairs."""
+    if factor != 1:
+        raise NotModelledError(f"proportional with a factor of {factor:g}")
+    return scalings.Proportional(p=share)
 
 
 # Rows of `Reader.methods` are made of these; a runtime has functions of its own for the rest.
 
 
 def unscaled(settings: Settings) -> Made:
-    """Keep the frequencies as trained."""
     return scalings.Unscaled(), 1.0, settings.longest
 
 
@@ -317,28 +273,22 @@ UNSCALED = dict.fromkeys(("default", "mrope"), Method(unscaled))
 
 
 def linear(settings: Settings) -> Made:
-    """Divide all frequencies by the factor."""
-    return stretch(settings.number("factor")), 1.0, settings.longest
+    scaling = scalings.PositionInterpolation(factor=settings.number("factor"))
+    return scaling, 1.0, settings.longest
 
 
 def dynamic(settings: Settings) -> Made:
-    """Let the base grow with the sequence."""
-    factor = settings.number("factor")
-    if factor < 1:
-        raise NotModelledError(f"dynamic with a factor of {factor:g}")
-    return scalings.DynamicNtk(factor=factor), 1.0, settings.longest
+    return scalings.DynamicNtk(factor=settings.number("factor")), 1.0, settings.longest
 
 
 def of_alpha(settings: Settings) -> Made:
-    """Raise the base by Hunyuan's alpha, at every length."""
-    settings.take("alpha")  # the factor beside it is not read
-    return other_base(settings.number("alpha")), 1.0, settings.longest
+    """Raise the base by Hunyuan's alpha, at every length; the factor beside it is not read."""
+    return scalings.NtkAware(factor=settings.number("alpha")), 1.0, settings.longest
 
 
 def llama3(settings: Settings) -> Made:
-    """Keep, blend or divide a pair by its rotations in the original length."""
-    trained = settings.original()
-    return by_wavelength(*(settings.number(name) for name in BANDS)), 1.0, trained
+    bands = {name: settings.number(name) for name in BANDS}
+    return scalings.Llama3(**bands), 1.0, settings.original()
 
 
 def coded_yarn(
@@ -349,8 +299,13 @@ def coded_yarn(
     truncate: bool = True,
 ) -> Made:
     """Make YaRN's coded ramp with the betas of the block, from its original length by default."""
-    ends = settings.number("beta_fast", 32), settings.number("beta_slow", 1)
-    scaling = ramp(factor, attention, *ends, truncate)
+    scaling = scalings.Yarn(
+        factor=factor,
+        beta_fast=settings.number("beta_fast", 32),
+        beta_slow=settings.number("beta_slow", 1),
+        truncate=truncate,
+        attention_factor=attention,
+    )
     return scaling, attention, settings.original() if trained is None else trained
 
 
@@ -362,22 +317,11 @@ def mscale_yarn(settings: Settings) -> Made:
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:
     """Use one of longrope's two lists at every length, with the factor from the lengths."""
-    table, ratio = spec.numbers(settings.get(name), name), settings.longest / trained
-    attention = longrope_attention(ratio, trained)
-    return tables(table, table, ratio, attention), attention, trained
+    table, ratio = numbers(settings.read(name), name), settings.longest / trained
+    return longrope(table, table, ratio, longrope_attention(ratio, trained), trained)
 
 
 def proportional(settings: Settings) -> Made:
-    """Rotate the fastest share of the pairs only."""
     factor = settings.number("factor", 1.0)
     share = settings.number("partial_rotary_factor", 1.0)
     return of_share(share, factor), 1.0, settings.longest
-
-
-def of_share(share: float, factor: float = 1.0) -> scalings.Proportional:
-    """Return the scaling that rotates a share of the pairs."""
-    if factor != 1:
-        raise NotModelledError(f"proportional with a factor of {factor:g}")
-    if not 0 <= share <= 1:
-        raise NotModelledError(f"proportional with a share of {share:g}")
-    return scalings.Proportional(p=share)

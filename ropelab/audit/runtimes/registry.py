@@ -108,11 +108,7 @@ REFERENCE = "transformers-5"
 
 
 def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
-    """Return the runtimes of those names or prefixes that read such a file, all without names.
-
-    Raises:
-        InputError: a name that fits none, with the nearest.
-    """
+    """Return the runtimes of those names or prefixes that read such a file, all without names."""
     found: dict[str, Runtime] = {}
     for name in names:
         fitting = {n: r for n, r in RUNTIMES.items() if n == name or n.startswith(f"{name}-")}
@@ -140,3 +136,11 @@ def read(
         return Reading(runtime, layers, trace.uses(), model_type=trace.model_type)
     problem = problem[:MOST_CHARACTERS]
     return Reading(runtime, {}, trace.uses(), outcome, problem, trace.model_type)
+
+
+def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
+    """Return the reference's main spec of the configuration ``name``; InputError without one."""
+    reading = read(RUNTIMES[REFERENCE], config)
+    if reading.main is None:
+        raise InputError(f"{name}: {reading.problem}")
+    return reading.main

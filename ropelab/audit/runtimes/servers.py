@@ -5,15 +5,23 @@ config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llam
 srt/utils/hf_transformers/common.py).
 """
 
-from dataclasses import replace
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import LISTS, MAXIMUM, MSCALES, ORIGINAL, Made, Method, Settings
+from ropelab.audit.runtimes.reader import (
+    FACTOR,
+    LISTS,
+    MAXIMUM,
+    MSCALES,
+    ORIGINAL,
+    Made,
+    Method,
+    Settings,
+)
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.transformers5 import Transformers5
+from ropelab.math.scaling import NtkAware
 
-YARN = ("factor", "beta_fast", "beta_slow")
 MSCALE_TABLES = ("short_mscale", "long_mscale")
 LATENT = "deepseek_yarn"
 
@@ -48,7 +56,7 @@ class Server(Transformers5):
         # The share in the block counts also where transformers' class rotates the whole head.
         if settings.get("rope_type") == "proportional":
             return head_dim
-        settings.take("partial_rotary_factor")
+        settings.mark("partial_rotary_factor", "used")
         return reader.width_of(head_dim, settings.number("partial_rotary_factor", 1.0))
 
     def softmax_factor(self, settings: Settings) -> float:
@@ -112,13 +120,12 @@ def linear_of_float(settings: Settings) -> Made:
     # A factor written as a whole number is iterated over, which stops the server.
     if isinstance(settings.get("factor"), int):
         raise RefusedError("linear with a whole number as factor: write 4.0, not 4")
-    settings.take("factor")
     return reader.linear(settings)
 
 
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
-    factor, truncate = settings.number("factor"), bool(settings.get("truncate", True))
+    factor, truncate = settings.number("factor"), bool(settings.read("truncate", True))
     attention = reader.stated_attention(settings, factor)
     return reader.coded_yarn(settings, factor, attention, truncate=truncate)
 
@@ -126,11 +133,10 @@ def vllm_yarn(settings: Settings) -> Made:
 def sglang_yarn(settings: Settings) -> Made:
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
-    factor, truncate = settings.number("factor"), bool(settings.get("truncate", True))
+    factor, truncate = settings.number("factor"), bool(settings.read("truncate", True))
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
-        settings.take(*MSCALES)
         attention = reader.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
     attention *= settings.number("attn_factor", 1.0)
@@ -145,14 +151,15 @@ def sglang_latent_yarn(settings: Settings) -> Made:
 
 def longrope(settings: Settings) -> Made:
     # factor and attention_factor are not read; the ratio of the lengths decides.
+    short, long = settings.lists()
     trained = settings.original()
     ratio = settings.longest / trained
     attention = reader.longrope_attention(ratio, trained)
-    for name in MSCALE_TABLES:
-        if settings.get(name) is not None and settings.number(name) != attention:
+    scales = {name: settings.read(name) for name in MSCALE_TABLES}
+    for name, scale in scales.items():
+        if scale is not None and number(scale, name) != attention:
             raise NotModelledError(f"{name}, a factor on cos and sin that changes with the table")
-    short, long = settings.lists()
-    return reader.tables(short, long, ratio, attention), attention, trained
+    return reader.longrope(short, long, ratio, attention, trained)
 
 
 def vllm_dynamic(settings: Settings) -> Made:
@@ -163,16 +170,15 @@ def vllm_dynamic(settings: Settings) -> Made:
     trained = whole(settings.get("max_trained_positions", longest), "max_trained_positions")
     if trained == longest:
         settings.mark("factor", "ignored", "the multiplier is 1 at this length")
-    return reader.other_base(factor * longest / trained - (factor - 1)), 1.0, longest
+    return NtkAware(factor=factor * longest / trained - (factor - 1)), 1.0, longest
 
 
 def sglang_dynamic(settings: Settings) -> Made:
     if "alpha" in settings.values:
         return reader.of_alpha(settings)
     # Static: the base of the longest sequence from position 0 on.
-    settings.take("factor")
     factor = settings.number("factor")
-    return reader.other_base(factor * factor - (factor - 1)), 1.0, settings.longest
+    return NtkAware(factor=factor * factor - (factor - 1)), 1.0, settings.longest
 
 
 def proportional(settings: Settings) -> Made:
@@ -181,23 +187,21 @@ def proportional(settings: Settings) -> Made:
     return reader.of_share(share), 1.0, settings.longest
 
 
-ROWS = Transformers5.methods
 COMMON = {
-    "default": ROWS["default"],
-    "linear": replace(ROWS["linear"], make=linear_of_float, takes=()),
-    "llama3": ROWS["llama3"],
-    "longrope": replace(ROWS["longrope"], make=longrope, takes=(*LISTS, *MSCALE_TABLES)),
-    "proportional": Method(proportional, ("partial_rotary_factor",)),
+    **Transformers5.methods,
+    "linear": Method(linear_of_float, FACTOR),
+    "longrope": Method(longrope, (*LISTS, ORIGINAL)),
+    "proportional": Method(proportional),
 }
 Vllm.methods = {
     **COMMON,
-    "yarn": replace(ROWS["yarn"], make=vllm_yarn, takes=(*YARN, "attention_factor", "truncate")),
-    "dynamic": replace(ROWS["dynamic"], make=vllm_dynamic, takes=()),
-    LATENT: Method(reader.mscale_yarn, (*YARN, *MSCALES)),
+    "yarn": Method(vllm_yarn, ("factor", ORIGINAL)),
+    "dynamic": Method(vllm_dynamic, FACTOR),
+    LATENT: Method(reader.mscale_yarn),
 }
 Sglang.methods = {
     **COMMON,
-    "yarn": replace(ROWS["yarn"], make=sglang_yarn, takes=(*YARN, "attn_factor", "truncate")),
-    "dynamic": replace(ROWS["dynamic"], make=sglang_dynamic, takes=()),
-    LATENT: Method(sglang_latent_yarn, (*YARN, *MSCALES)),
+    "yarn": Method(sglang_yarn, ("factor", ORIGINAL)),
+    "dynamic": Method(sglang_dynamic, FACTOR),
+    LATENT: Method(sglang_latent_yarn),
 }

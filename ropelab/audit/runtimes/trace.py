@@ -27,10 +27,7 @@ class KeyUse:
 
 
 class Trace:
-    """The language model's part of a configuration, and the status of every key asked for.
-
-    ``flags`` are settings from the command line of the runtime.
-    """
+    """The language part of a configuration, the status of each key, and the runtime's flags."""
 
     def __init__(self, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> None:
         self.whole = config
@@ -40,23 +37,21 @@ class Trace:
 
     @property
     def model_type(self) -> str:
-        """The key `model_type` of the language part, else of the whole; may be empty."""
         kind = self.text.get("model_type") or self.whole.get("model_type") or ""
         return kind if isinstance(kind, str) else ""
 
     @cached_property
     def family(self) -> Family:
-        """The defaults of the model's class."""
         return family_of(self.model_type)
 
     def has(self, path: str) -> bool:
         """Return True if the key is present, null included."""
-        return _at(self.text, path) is not _ABSENT
+        return value_in(self.text, path) is not ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:
         """Return the value at a dotted path; a present key gets the status."""
-        value = _at(self.text, path)
-        if value is _ABSENT:
+        value = value_in(self.text, path)
+        if value is ABSENT:
             return default
         self.mark(path, status)
         return value
@@ -78,6 +73,10 @@ class Trace:
         """Set the status of a key; a later mark wins."""
         self._marks[path] = KeyUse(f"{self.prefix}{path}", status, note)
 
+    def mark_unmarked(self, path: str) -> None:
+        """Count a key as used unless it has a status already."""
+        self._marks.setdefault(path, KeyUse(f"{self.prefix}{path}", "used"))
+
     def uses(self) -> tuple[KeyUse, ...]:
         """Return every key about rotation, in the order of the file; unread ones as ignored."""
         return tuple(
@@ -86,14 +85,15 @@ class Trace:
         )
 
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
 
 
-def _at(text: Mapping[str, Any], path: str) -> Any:
+def value_in(text: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, or ABSENT."""
     value: Any = text
     for part in path.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            return _ABSENT
+            return ABSENT
         value = value[part]
     return value
 

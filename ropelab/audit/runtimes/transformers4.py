@@ -7,7 +7,16 @@ of 4.44.2, 4.48.3, 4.51.3, 4.55.4 and 4.57.1.
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import (
+    BANDS,
+    FACTOR,
+    LISTS,
+    ORIGINAL,
+    Made,
+    Method,
+    Reader,
+    Settings,
+)
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
 
@@ -30,14 +39,13 @@ class Transformers4(Reader):
     ) -> None:
         self.yarn_rule, self.longrope_rule = yarn, longrope
         self.truncate, self.phi3_share = truncate, phi3_share
-        bands = (*BANDS, ORIGINAL)
         self.methods = {
             "default": Method(reader.unscaled),
-            "linear": Method(reader.linear, takes=("factor",), needs=("factor",)),
-            "dynamic": Method(reader.dynamic, takes=("factor",), needs=("factor",)),
-            "yarn": Method(self.yarn, needs=("factor",)),
-            "llama3": Method(reader.llama3, takes=bands, needs=bands),
-            "longrope": Method(self.longrope, takes=(*LISTS, "attention_factor"), needs=LISTS),
+            "linear": Method(reader.linear, FACTOR),
+            "dynamic": Method(reader.dynamic, FACTOR),
+            "yarn": Method(self.yarn, FACTOR),
+            "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
+            "longrope": Method(self.longrope, LISTS),
         }
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
@@ -81,27 +89,21 @@ class Transformers4(Reader):
     def yarn(self, settings: Settings) -> Made:
         trained, rule = settings.longest, self.yarn_rule
         if rule == "ratio" and ORIGINAL in settings.values:
-            settings.take(ORIGINAL)
-            trained = whole(settings.get(ORIGINAL), ORIGINAL)
+            trained = settings.original()
             settings.mark("factor", "overridden", "max_position_embeddings / original wins")
             factor = settings.longest / trained
         else:
-            settings.take("factor")
             factor = settings.number("factor")
             if rule == "factor" and settings.get(ORIGINAL):
-                settings.take(ORIGINAL)
-                trained = whole(settings.get(ORIGINAL), ORIGINAL)
-        settings.take("beta_fast", "beta_slow", "attention_factor")
-        truncate = True
-        if self.truncate:
-            settings.take("truncate")
-            truncate = bool(settings.get("truncate", True))
+                trained = settings.original()
+        truncate = bool(settings.read("truncate", True)) if self.truncate else True
         attention = reader.stated_attention(settings, factor, mscales=rule != "maximum")
         settings.drop_empty("beta_fast", "beta_slow")  # `config.rope_scaling.get(..) or 32`
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
     def longrope(self, settings: Settings) -> Made:
-        static, attention = self.longrope_rule == "static", settings.get("attention_factor")
+        static, attention = self.longrope_rule == "static", settings.read("attention_factor")
+        short, long = settings.lists()
         if static and attention is None:
             raise RefusedError("longrope without attention_factor: its check compares None with 0")
         trained, given = settings.longest, settings.get("factor")
@@ -113,14 +115,12 @@ class Transformers4(Reader):
         elif given is None and (static or attention is None):
             raise RefusedError("longrope without a factor and without a top-level original length")
         else:
-            settings.take("factor")
+            settings.read("factor")
         factor = 1.0 if given is None else number(given, "factor") or 1.0
         if attention is None:
             attention = reader.longrope_attention(factor, trained)
-        short, long = settings.lists()
         if static:
             short = long = long if factor > 1 else short
         elif self.longrope_rule == "short" and settings.trace.model_type != "phi3":
             long = short
-        attention = number(attention, "attention_factor")
-        return reader.tables(short, long, factor, attention), attention, trained
+        return reader.longrope(short, long, factor, number(attention, "attention_factor"), trained)

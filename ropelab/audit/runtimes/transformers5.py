@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.reader import (
+    BANDS,
+    FACTOR,
+    LISTS,
+    ORIGINAL,
+    Made,
+    Method,
+    Reader,
+    Settings,
+)
 from ropelab.audit.runtimes.spec import RefusedError, number
 from ropelab.audit.runtimes.trace import Trace
 
@@ -124,7 +133,7 @@ def two_layer_types(trace: Trace, name: str, block: Block, inner: Block) -> dict
 
 def factor_or_ratio(settings: Settings, trained: int) -> float:
     """Return the factor of the block, else max_position_embeddings / original."""
-    factor = settings.get("factor")
+    factor = settings.read("factor")
     return settings.longest / trained if factor is None else number(factor, "factor")
 
 
@@ -138,31 +147,26 @@ def yarn(settings: Settings) -> Made:
         settings.mark("truncate", "ignored", "read from the outer dict only")
         truncate = True
     else:
-        settings.take("truncate")
-        truncate = bool(settings.get("truncate", True))
+        truncate = bool(settings.read("truncate", True))
     return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
 
 def longrope(settings: Settings) -> Made:
     trained = settings.original()
     factor = factor_or_ratio(settings, trained)
-    attention = settings.get("attention_factor")
+    attention = settings.read("attention_factor")
     if attention is None:
         attention = reader.longrope_attention(factor, trained)
     short, long = settings.lists()
-    attention = number(attention, "attention_factor")
-    return reader.tables(short, long, factor, attention), attention, trained
+    return reader.longrope(short, long, factor, number(attention, "attention_factor"), trained)
 
 
-FACTOR = ("factor",)
 Transformers5.methods = {
     "default": Method(reader.unscaled),
-    "linear": Method(reader.linear, FACTOR, needs=FACTOR),
-    "dynamic": Method(reader.dynamic, FACTOR, needs=FACTOR),
-    "yarn": Method(
-        yarn, ("factor", "beta_fast", "beta_slow", "attention_factor"), needs=("factor", ORIGINAL)
-    ),
-    "llama3": Method(reader.llama3, BANDS, needs=("factor", ORIGINAL, *BANDS[1:])),
-    "longrope": Method(longrope, (*LISTS, "factor", "attention_factor"), needs=(*LISTS, ORIGINAL)),
-    "proportional": Method(reader.proportional, ("factor", "partial_rotary_factor")),
+    "linear": Method(reader.linear, FACTOR),
+    "dynamic": Method(reader.dynamic, FACTOR),
+    "yarn": Method(yarn, ("factor", ORIGINAL)),
+    "llama3": Method(reader.llama3, ("factor", ORIGINAL, *BANDS[1:])),
+    "longrope": Method(longrope, (*LISTS, ORIGINAL)),
+    "proportional": Method(reader.proportional),
 }
