@@ -16,42 +16,31 @@ Pairing = Literal["half", "interleaved"]
 
 
 def gaussian(seed: int, *shape: int) -> Array:
-    """Draw independent standard normal numbers in float64."""
     return np.random.default_rng(seed).standard_normal(shape)
 
 
 def frequencies(rotary_dim: int, base: float) -> Array:
-    """Return the radians per token of every pair, base^(-2i/d) [rotary_dim / 2]."""
+    """Return the radians per token of every pair, base^(-2i/d)."""
     return np.asarray(inverse_frequencies(rotary_dim, base))
 
 
 def largest(x: ArrayLike) -> float:
-    """Return the largest absolute value."""
     return float(np.abs(np.asarray(x)).max())
 
 
 def tiny(value: float) -> str:
-    """Write a number that should be zero by its order of magnitude.
-
-    >>> tiny(0.0), tiny(3.21e-16)
-    ('0', '3.2e-16')
-    """
+    """Write a number that should be zero by its magnitude, `3.2e-16`, or as `0`."""
     return f"{value:.1e}" if value else "0"
 
 
 def count_of(hits: int, total: int) -> str:
-    """Put hits among a total into words.
-
-    >>> count_of(0, 3), count_of(2, 3), count_of(3, 3)
-    ('none of 3', '2 of 3', 'all 3')
-    """
+    """Write `none of 3`, `2 of 3` or `all 3`."""
     if hits == total:
         return f"all {total}"
     return f"{hits} of {total}" if hits else f"none of {total}"
 
 
 def softmax(scores: Float[Array, "... n"]) -> Float[Array, "... n"]:
-    """Return weights that add up to 1 along the last axis."""
     weights = np.exp(scores - scores.max(-1, keepdims=True))  # the largest is 1: no overflow
     return weights / weights.sum(-1, keepdims=True)
 

@@ -61,7 +61,6 @@ def attended(
 def order_blind(
     found: Findings, tokens: int = 12, width: int = 32, causal: bool = False, seed: int = 0
 ) -> None:
-    """Compare scores and outputs of shuffled tokens with the shuffled scores and outputs."""
     straight = np.arange(tokens)
     # A shuffled cycle: no token stays at its place.
     start = np.random.default_rng(seed).permutation(tokens)
@@ -72,7 +71,6 @@ def order_blind(
     # Under a causal mask a token sees other tokens once its place has changed.
     masked = [attended(at, True, tokens, width, seed)[1] for at in (order, straight)]
     scores_off = largest(new_scores - scores[order][:, order])
-    found.expected = f"rearranged scores and outputs agree to {SUMS:g}"
     found.part("scores against rearranged scores", tiny(scores_off), scores_off <= SUMS)
     found.within(
         "outputs against rearranged outputs", largest(new_outputs - outputs[order]), SUMS, "{}"
@@ -102,7 +100,6 @@ def order_in_scores(found: Findings, tokens: int = 3, width: int = 32, seed: int
 
 
 def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
-    """Rearrange the first matrix and compare; ask whether real vectors can have such scores."""
     first, second = np.array(FIRST), np.array(SECOND)
     off = largest(second - first[np.ix_(order, order)])
     found.within("largest difference after rearranging", off, 0, "{:g}")
@@ -126,10 +123,7 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
 def one_hot_orders_differ(
     found: Findings, words: int = 3, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
-    """Compare the score matrices x x^T of one-hot words forwards and backwards.
-
-    `offsets[i]` is added to every feature of the word at position i.
-    """
+    """Compare x x^T of one-hot words in both orders; ``offsets`` are added by position."""
     x, added = np.eye(words, width), np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
     apart = largest(forwards - backwards)
@@ -157,13 +151,11 @@ def relative_only(
     base: float = BASE,
     seed: int = 0,
 ) -> None:
-    """Shift both positions and look for a change; change the distance and look for one."""
     # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to 5e-13.
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     near = scores(q, k, 0, distance, base)
     moved = max(largest(scores(q, k, s, s + distance, base) - near) for s in shifts)
     farther = largest(scores(q, k, 0, distance + 1, base) - near)
-    found.expected = f"equal distances give equal scores, to {EXACT:g}"
     found.within(f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}")
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
@@ -225,7 +217,6 @@ def knows_absolute(
 
 
 def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
-    """Move all positions and compare the outputs with plain and with rotated values."""
     plain, turned = (
         largest(attended_from(shift, positions, seed) - attended_from(0, positions, seed))
         for positions in ("rotated", "values too")

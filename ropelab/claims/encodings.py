@@ -24,7 +24,6 @@ def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
 
 
 def trains(name: str, length: int = LENGTH) -> int:
-    """Count the numbers that an encoding trains."""
     return sum(p.numel() for p in encoding_for(name, length).parameters())
 
 
@@ -53,7 +52,6 @@ def _work(encoding: Encoding, seed: int) -> float:
 
 
 def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
-    """Count the trained numbers of each encoding at one length and at twice that length."""
     # A table by position doubles; one by distance is clipped and a rule has no numbers.
     found.expected = ", ".join(f"{name} {growth}" for name, growth in said)
     for name, growth in said:
@@ -84,7 +82,6 @@ def relative_are_trained(
 
 
 def learned_stops(found: Findings, name: str = "learned") -> None:
-    """Ask a learned table for the first position after the trained ones."""
     encoding = encoding_for(name)
     try:
         encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
@@ -97,7 +94,6 @@ def learned_stops(found: Findings, name: str = "learned") -> None:
 
 
 def bias_matrix(found: Findings, name: str = "t5") -> None:
-    """Count the numbers that a bias adds to the scores, and how many of them differ."""
     full, distinct = [], []
     for tokens in (LENGTH, 2 * LENGTH):
         nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
@@ -114,7 +110,6 @@ def bias_matrix(found: Findings, name: str = "t5") -> None:
 
 
 def rope_space(found: Findings, name: str = "rope") -> None:
-    """Count what RoPE trains, and the cosines and sines that the printed code keeps."""
     short, long = trains(name), trains(name, 2 * LENGTH)
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
     found.part(
@@ -137,7 +132,6 @@ def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
 
 def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     ratio = _work(encoding_for(name).for_layer(0), seed)
-    found.expected = f"{'at least' if slow else 'less than'} {SLOW} times plain attention's"
     what = "multiplications of the scores, plain attention is 1"
     found.part(what, f"{ratio:.2f}", (ratio >= SLOW) == slow, ratio)
 
@@ -145,7 +139,7 @@ def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
 def cache_is_impossible(
     found: Findings, name: str = "transformer_xl", tokens: int = 64, seed: int = 0
 ) -> None:
-    """Decode token by token from cached keys and compare with the scores of the full pass."""
+    """Decode token by token from cached keys and compare with the full pass."""
     encoding = encoding_for(name).for_layer(0)
     apart = 0.0
     with torch.no_grad():
@@ -168,7 +162,6 @@ def cache_is_impossible(
 def is_relative(
     found: Findings, name: str, expected: bool, shift: int = 100, seed: int = 0
 ) -> None:
-    """Move all positions on and compare the scores of equal tokens."""
     encoding, tokens = encoding_for(name), 16
     x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
     scores = []
@@ -181,13 +174,12 @@ def is_relative(
             # Above the diagonal an encoding may leave anything: those keys are masked.
             scores.append(layer.scores(q, k, positions, positions).tril())
     moved = largest(scores[1] - scores[0]) / largest(scores[0])
-    found.expected = "the same scores" if expected else "other scores"
     what = f"change of scores when all positions move by {shift}, of the largest"
     found.part(what, tiny(moved), (moved < ROUNDING) == expected, moved)
 
 
 def printed_sign(found: Findings, slope: float = 0.25) -> None:
-    """Compare alpha times distance, alpha > 0, signed (key minus query) or counted, with ALiBi."""
+    """Compare ALiBi with alpha times the signed and the counted distance."""
     tokens = 8
     nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
     bias = encoding_for("alibi").scores(nothing, nothing, positions, positions)[0, 0].tril()
@@ -204,7 +196,7 @@ def heads_unaffected(
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
 ) -> None:
-    """List the methods of the page that act inside the heads, after the features were divided."""
+    """List the methods that act inside the heads, after the features were divided."""
     q, k = queries_and_keys(8, seed)
     plain = Encoding().scores(*encoded(Encoding(), q, k)).tril()
     acting = []
@@ -225,11 +217,9 @@ def heads_unaffected(
 
 
 def unstable_or_coarse(found: Findings, length: int = 1 << 20) -> None:
-    """Compute angle errors of sinusoids in float32, and count positions that share their code."""
     error = angle_errors("float32", length).error_rad
     counted = census(many(64, 10000.0), "vector", length)
     shared = {fmt: one.adjacent_collisions for fmt, one in counted.items()}
-    found.expected = f"angles off by more than {ANGLE_RAD:g} rad, or neighbours that look alike"
     what = f"worst angle error in float32 up to {length:,}"
     found.beyond(what, error, ANGLE_RAD, "{:.2g} rad")
     shown = ", ".join(f"{count} in {fmt}" for fmt, count in shared.items())

@@ -1,8 +1,8 @@
 """Is what the textbooks say true?
 
 Every statement of the ledger is decided by a computation, by program code or by a dated document,
-or asked of the small trained models of the other experiments, by their stored runs. The two kinds
-of evidence are counted apart: only the first can call a statement wrong.
+or asked of small trained models by the stored runs of the other experiments. The two kinds of
+evidence are counted apart: only the first can call a statement wrong.
 
 What it cannot show: whether a statement about large trained models holds there. What the small
 models of this laboratory do not show is not reproduced here, and may hold elsewhere.

@@ -63,7 +63,6 @@ def _dot(a: complex, b: complex) -> float:
 
 
 def three_forms(found: Findings, positions: Sequence[int] = (5, 8), theta: float = 0.7) -> None:
-    """Compute the score by complex numbers, by matrices and by the sum of two cosines."""
     m, n = positions
     product = Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
     angle, cross = (m - n) * theta, Q.real * K.imag - Q.imag * K.real
@@ -78,7 +77,6 @@ def three_forms(found: Findings, positions: Sequence[int] = (5, 8), theta: float
 
 
 def thirty_degrees(found: Findings, positions: Sequence[tuple[int, int]] = PLACES) -> None:
-    """Repeat the example of the script: two pairs of positions at the same distance."""
     scores, rows = {}, []
     for m, n in positions:
         query, key = _rotate(Q, m * THETA), _rotate(K, n * THETA)
@@ -104,9 +102,7 @@ def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
 
 
 def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
-    """Rotate (1, 0) by a small positive angle: clockwise would move it below the axis."""
     y = _rotate(Q, theta).imag
-    found.expected = f"a positive angle moves (1, 0) {'downwards' if clockwise else 'upwards'}"
     found.part("second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y)
 
 
@@ -116,7 +112,6 @@ def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
 def elementwise_form(
     found: Findings, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
 ) -> None:
-    """Compare the matrix product with x cos + swapped(x) sin, pair by pair."""
     x, angles = gaussian(seed, DRAWS, HEAD), POSITION * frequencies(HEAD, BASE)
     other = swapped(x, "interleaved")
     # The note prints (-x[d-1], x[d]) for the last pair, where (-x[d], x[d-1]) belongs.
@@ -126,7 +121,6 @@ def elementwise_form(
     written = x * np.cos(doubled) + other * np.sin(doubled)
     off = np.abs(written - x @ rotation_matrix(angles).T).max(0)
     wrong = int((off.reshape(-1, 2).max(-1) > EXACT).sum())
-    found.expected = f"agreement to {EXACT:g} in every pair"
     text = f"{wrong} of {len(angles)}, by up to {tiny(largest(off))}"
     found.part(f"pairs that differ at position {POSITION}", text, wrong == 0, largest(off))
 
@@ -142,7 +136,6 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
 
 
 def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
-    """Test lengths and orientation under the whole matrix: orthogonal, determinant 1."""
     matrix = rotation_matrix(POSITION * frequencies(head_dim, BASE))
     off = largest(matrix @ matrix.T - np.eye(head_dim))
     determinant = float(np.linalg.det(matrix))
@@ -181,12 +174,10 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
 
 
 def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairing) -> Array:
-    """Return x cos + swapped(x) sin."""
     return x * np.cos(angles) + swapped(x, swap) * np.sin(angles)
 
 
 def _table(tokens: int, base: float, pairing: Pairing) -> Array:
-    """Return the float32 angles of positions and features, as a cache has them."""
     by_pair = np.arange(tokens, dtype=np.float32)[:, None]
     by_pair = by_pair * frequencies(SHAPE[-1], base).astype(np.float32)
     return join(by_pair, by_pair, pairing)
@@ -200,7 +191,7 @@ def listing_is_relative(
     shift: int = 5,
     seed: int = 0,
 ) -> None:
-    """Give all positions the same q and k, in float32: equal distances must then score the same."""
+    """Give all positions the same q and k: equal distances must then score the same."""
     tokens, width = SHAPE[-2:]
     angles = _table(tokens, base, tables)
     q, k = (
@@ -210,7 +201,6 @@ def listing_is_relative(
     scores = q @ np.swapaxes(k, -1, -2)
     rest = tokens - shift
     moved = largest(scores[..., :rest, :rest] - scores[..., shift:, shift:])
-    found.expected = f"equal distances give equal scores within float32, {FLOAT32_SCORES:g}"
     what = f"change of scores when both positions move by {shift}, shape {scores.shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
@@ -218,7 +208,7 @@ def listing_is_relative(
 def listing_with_position_ids(
     found: Findings, base: float = 10000.0, swap: Pairing = "half", shift: int = 5, seed: int = 0
 ) -> None:
-    """Run the listing that looks cos and sin up by position ids: move the ids, keep q and k."""
+    """Move the position ids by which the listing looks up cos and sin."""
     batch, _, tokens, _ = SHAPE
     table = _table(tokens + shift, base, "half")[None, None]
     q, k = gaussian(seed, 2, *SHAPE).astype(np.float32)
@@ -228,13 +218,11 @@ def listing_with_position_ids(
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
         scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
     moved = largest(scores[1] - scores[0])
-    found.expected = f"the same scores within float32, {FLOAT32_SCORES:g}"
     what = f"change of scores when all position ids grow by {shift}, shape {scores[0].shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
 def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> None:
-    """Follow both halves of a short vector through rotate_half: place and sign."""
     result = swapped(np.array([vector]), "half")[0]
     half = len(vector) // 2
     first, second = np.array(vector[:half]), np.array(vector[half:])
@@ -248,7 +236,6 @@ def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4
 
 
 def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
-    """Try q @ k.T on the four dimensions that a layer with heads has."""
     q, k = torch.zeros(*shape), torch.zeros(*shape)
     try:
         with warnings.catch_warnings():
@@ -276,7 +263,6 @@ def mask_hides(found: Findings, filling: float = -1e9) -> None:
 
 
 def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) -> None:
-    """Follow the shapes through squeeze, indexing by position ids and unsqueeze."""
     # Only shapes matter, so zeros are enough.
     cos = np.zeros((1, 1, tokens, width))
     table = cos.squeeze(1).squeeze(0)
@@ -302,7 +288,6 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
 def embeddings_untouched(
     found: Findings, name: str = "rope", tokens: int = 8, seed: int = 0
 ) -> None:
-    """Look for changes by an encoding: of the embeddings of the tokens, of the queries."""
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=tokens)
     encoding = make_encoding(name, shape, seed)
     positions = torch.arange(tokens)
@@ -315,7 +300,6 @@ def embeddings_untouched(
 
 
 def vector_on_score(found: Findings, width: int = 64) -> None:
-    """Add R_2, a vector of the width, to one score and look at the shape."""
     # Broadcasting adds the vector to the number without complaint, so the shape has to be read.
     size = (np.float64(0.5) + np.zeros(width)).size
     found.part("one score plus the vector R_2", f"{size} numbers", size == 1, size)
@@ -332,7 +316,6 @@ def example(sign: int = 1) -> Float[Array, "5 4"]:
 
 
 def table_digits(found: Findings, digits: int = 4) -> None:
-    """Round every true cell to the printed digits and compare."""
     true, unit = example(), 10.0**-digits
     off = np.abs(PRINTED - true)
     wrong = [(int(m), int(i)) for m, i in np.argwhere(off > unit / 2)]
@@ -342,7 +325,6 @@ def table_digits(found: Findings, digits: int = 4) -> None:
         for m, i in wrong
     )
     right = off.size - len(wrong)
-    found.expected = f"every cell within half a unit of its digit {digits}"
     text = f"{right} of {off.size}" + (f" ({listed})" if listed else "")
     found.part("cells that are rounded right", text, not wrong, float(right))
     near = int((off <= unit).sum())
@@ -364,7 +346,6 @@ def printed_matrix(
     """Apply [[cos, sin], [-sin, cos]] from either side and compare with the printed table."""
     column, row = (largest(example(sign) - PRINTED) for sign in (-1, 1))
     stated, other = (column, row) if product == "matrix times column" else (row, column)
-    found.expected = f"the printed table, to {unit:g}"
     found.within(f"off as {product}", stated, unit, "{:.2g}")
     found.within("off from the other side", other, unit, "{:.2g}", "limit")
 
@@ -374,13 +355,11 @@ def angle_formula(
 ) -> None:
     # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle grows.
     value = f ** (-2 * pair / VECTORS.shape[1])
-    found.expected = f"{angle:g}, the angle of the worked example"
     what = f"the formula at position 1, pair {pair}"
     found.part(what, f"{value:g}", math.isclose(value, angle, rel_tol=1e-9), value)
 
 
 def index_in_formula(found: Findings, index: Literal["k", "i"] = "k", width: int = 4) -> None:
-    """Write the code p_i of positions 0 to 4 with the index as printed, k held at 1."""
     # Held at 1, the printed index gives every position the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)
     angles = np.outer(positions, BASE ** (-np.arange(0, width, 2) / width))

@@ -39,7 +39,6 @@ class Source:
 
     @property
     def label(self) -> str:
-        """Author and year as in a citation; the title if there is neither."""
         said = " ".join(str(x) for x in (self.author, self.year) if x)
         return said or f"“{self.title}”"
 
@@ -53,7 +52,6 @@ class Question:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The claims that the answer rests on."""
         return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
 
     def answered(self, found: Mapping[str, Findings]) -> str:
@@ -86,11 +84,6 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 
 def find(id_: str) -> Claim:
-    """Return the claim with that id.
-
-    Raises:
-        InputError: there is none; the message names the nearest.
-    """
     for claim in CLAIMS:
         if claim.id == id_:
             return claim
@@ -101,23 +94,16 @@ def find(id_: str) -> Claim:
 
 
 def said_in(source: str) -> tuple[Claim, ...]:
-    """List the claims that a source makes, in order of the ledger."""
     return tuple(c for c in CLAIMS if source in {passage.source for passage in c.passages})
 
 
 def source_named(key: str) -> Source:
-    """Return the source of that key.
-
-    Raises:
-        InputError: there is none; the message names the nearest.
-    """
     if key not in SOURCES:
         raise unknown_name("source", key, SOURCES)
     return SOURCES[key]
 
 
 def cited(passage: Passage) -> str:
-    """Cite a passage by author, year and section."""
     return ", ".join(filter(None, (SOURCES[passage.source].label, passage.section)))
 
 
@@ -126,12 +112,7 @@ def judged(
 ) -> pd.DataFrame:
     """Return the ledger's verdicts on one run: a row per claim that it can decide.
 
-    Args:
-        experiment: the lab's name.
-        config: its resolved config.
-        tables: its tables; `claims.stored` lists the columns that are used.
-    Returns:
-        id, source, statement, evidence, verdict, measured, expected.
+    `claims.stored` lists the columns that are used.
     """
     # A run that was just made is judged before it is written, so it has no path.
     run = Stored(experiment, dict(config), dict(tables), "")

@@ -27,7 +27,7 @@ shows all that was measured for a claim.
 
 
 def note_pages(run: Path, folder: Path) -> dict[str, str]:
-    """Return the pages by file name, from the folder of a run; figures are linked from `folder`."""
+    """Return the pages by file name; figures are linked from `folder`."""
     # Notes are numbered 000 to 004, which must not be read as integers.
     tables = {
         name: pd.read_csv(run / "tables" / f"{name}.csv", dtype={"source": str})

@@ -32,7 +32,6 @@ def _apart(angle: float) -> float:
 
 
 def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "float32") -> None:
-    """Compute cos at positions 0 and 1, in float64 and in the format."""
     # Printed in note 001, §5.3.
     printed_cos, printed_difference = 0.999999999980261, 1.97e-11
     theta = 2 * math.pi / period
@@ -51,10 +50,8 @@ def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "flo
 def degrees_of_one_step(
     found: Findings, period: float = PERIOD, printed: float = 0.00000628
 ) -> None:
-    """Compare the angle of one step, in degrees and in radians, with the printed degrees."""
     # The printed number is the angle in radians.
     degrees, radians = 360 / period, 2 * math.pi / period
-    found.expected = f"{printed:g} degrees"
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
     found.part("angle of position 1", text, math.isclose(degrees, printed, rel_tol=0.01), degrees)
 
@@ -70,10 +67,8 @@ def covers_everything(found: Findings, period: float = PERIOD) -> None:
 
 
 def float32_precision(found: Findings, printed: float = 1e-7) -> None:
-    """Compare the spacing of float32 next to 1 and next to the sine of one step."""
     sine = 2 * math.pi / PERIOD
     at_one, at_sine = (float(np.spacing(np.float32(x))) for x in (1, sine))
-    found.expected = f"about {printed:g} everywhere"
     found.part("step of float32 at 1", f"{at_one:.3g}", 0.5 < at_one / printed < 2, at_one)
     what = f"step at {sine:.3g}, the sine at position 1"
     text = f"{at_sine:.1g}: the precision is relative"
@@ -81,11 +76,9 @@ def float32_precision(found: Findings, printed: float = 1e-7) -> None:
 
 
 def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> None:
-    """Compare cos(theta i) - cos(theta (i + 1)) with the printed number."""
     theta = 2 * math.pi / PERIOD
     # As a product: the difference of the two cosines would lose all but five digits.
     step = 2 * math.sin(theta * (position + 0.5)) * math.sin(theta / 2)
-    found.expected = f"{printed:g}, within one unit of its last digit"
     what = f"step of cos from position {position} to {position + 1}"
     text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
     found.part(what, text, abs(step - printed) <= 0.01e-11, step)
@@ -94,14 +87,11 @@ def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> N
 def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 86400) -> None:
     # All hands are back when the time is a multiple of every period.
     back = math.lcm(*hands)
-    found.expected = f"no two of {until:,} seconds look alike"
     found.part("all hands are back after", f"{back:,} s", back >= until, back)
 
 
 def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
-    """Find when a hand is back: at the time said, and when first."""
     late = said % hand
-    found.expected = f"back after {said:,} s, and not before"
     what = f"where it stands after {said:,} s"
     found.part(what, f"{late} s past its start", late == 0, late)
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
@@ -139,7 +129,6 @@ def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
 def neighbours_lost(
     found: Findings, period: float = PERIOD, format_: str = "float32", length: int = 131072
 ) -> None:
-    """Count neighbours whose codes agree: by cos alone, and by cos and sin together."""
     rows = [
         (scheme, spectrum.pairs, fmt, name, length - 1, codes.adjacent_collisions, codes.distinct)
         for scheme, spectrum in {"one": one(period), "many": many()}.items()
@@ -167,7 +156,6 @@ def neighbours_lost(
 
 def one_is_unique(found: Findings, period: float = PERIOD) -> None:
     length = round(period)
-    found.expected = f"{length:,}"
     for fmt, counted in census(one(period), "vector", length).items():
         what = f"different codes of {length:,} positions in {fmt}"
         role: Role = "part" if fmt == "float32" else "limit"
@@ -177,9 +165,7 @@ def one_is_unique(found: Findings, period: float = PERIOD) -> None:
 def fastest_pair_separates(
     found: Findings, printed_degrees: float = 57.3, length: int = 1 << 17
 ) -> None:
-    """Compute the angle between neighbours in the fastest pair, and count those that collide."""
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
-    found.expected = f"{printed_degrees} degrees, no equal neighbours"
     # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
     found.part("angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees)
@@ -190,9 +176,7 @@ def fastest_pair_separates(
 
 
 def positions_unique(found: Findings, base: float = BASE, length: int = 1 << 20) -> None:
-    """Compute the period of the slowest pair; count codes after rounding to each format."""
     period = float(wavelengths(inverse_frequencies(HEAD, base))[-1])
-    found.expected = f"a code of its own for each of {length} positions"
     found.beyond("the slowest pair alone repeats after", period, length, "{:,.0f} tokens")
     for fmt, counted in census(many(HEAD, base), "vector", length).items():
         what = f"distinct codes of the first {length} positions in {fmt}"
@@ -210,7 +194,6 @@ def periods(
 ) -> None:
     """Compare printed periods, and say for which index a wrong one would be right."""
     true = (2 * math.pi / frequencies(HEAD, base)).tolist()
-    found.expected = f"the printed periods within {tolerance:.0%}"
     for index, said in printed:
         right = abs(said / true[index] - 1) <= tolerance
         # The index i at which 2 pi base^(2i/d) is the printed period.
@@ -233,7 +216,6 @@ def code_of_position(
     position: int = 1,
     digits: int = 4,
 ) -> None:
-    """Compare the cosines of the position with the printed ones, to the printed digits."""
     true = np.cos(position * frequencies(HEAD, BASE)).tolist()
     # The note prints the first features and the last.
     compared = [*zip(true, first, strict=False), (true[-1], last)]
@@ -251,7 +233,6 @@ def angles(
     tolerance_degrees: float = 0.5,
 ) -> None:
     """Rotate pairs and compare with (position, pair, degrees) as printed, modulo full turns."""
-    found.expected = f"the printed degrees within {tolerance_degrees}"
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
         # Full turns are not printed, so the shorter way round counts.

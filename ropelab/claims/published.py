@@ -49,7 +49,6 @@ PRINTED: dict[str, Table] = {
 
 
 def turns(inv_freq: ArrayLike, length: float) -> Float[Array, " pairs"]:
-    """Count the full rotations of every pair within `length` tokens."""
     return np.asarray(inv_freq) * (length / (2 * math.pi))
 
 
@@ -68,7 +67,6 @@ def largest_ratio(a: ArrayLike, b: ArrayLike) -> float:
 def slow_pairs_meet_new_angles(
     found: Findings, geometry: Shape = MINIMIND, length: int = 8192
 ) -> None:
-    """Count pairs that meet angles which training never showed them."""
     model = Geometry(*geometry)
     new = unseen(model, model.inv_freq, length)
     fast = turns(model.inv_freq, model.trained_len) >= 1
@@ -84,7 +82,6 @@ def slow_pairs_meet_new_angles(
 def yarn_brings_angles_back(
     found: Findings, geometry: Shape = MINIMIND, length: int = 8192, beta_fast: float = 32.0
 ) -> None:
-    """Count the same after YaRN, the fast pairs that it changed, and its effect on logits."""
     model = Geometry(*geometry)
     plan = Yarn(factor=length / model.trained_len, beta_fast=beta_fast).plan(model, length)
     inv_freq, scaled = np.asarray(model.inv_freq), np.asarray(plan.inv_freq)
@@ -115,7 +112,6 @@ def ramps_agree(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0
 def ntk_keeps_the_ends(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
     model = Geometry(*geometry)
     ratio = np.asarray(model.inv_freq) / np.asarray(NtkAware(factor=factor).plan(model, 0).inv_freq)
-    found.expected = f"1 and {factor:g}"
     for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
         found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
@@ -126,16 +122,12 @@ def ntk_keeps_the_ends(found: Findings, geometry: Shape = LLAMA_2, factor: float
 
 
 def month(arxiv: str) -> str:
-    """Return the year and month of an arXiv number.
-
-    >>> month("2104.09864")
-    '2021-04'
-    """
+    """Return the year and month of an arXiv number such as 2104.09864."""
     return f"20{arxiv[:2]}-{arxiv[2:4]}"
 
 
 def generations(found: Findings, said: Sequence[tuple[str, int, tuple[str, str]]]) -> None:
-    """Compare the year given for each kind with the first paper on it, a name and arXiv number."""
+    """Compare the year given for each kind with its first paper, a name and arXiv number."""
     found.expected = ", ".join(f"{what} {year}" for what, year, _ in said)
     for what, said_year, (name, arxiv) in said:
         year = int(month(arxiv)[:4])
@@ -149,10 +141,7 @@ def is_earliest(
     others: Sequence[tuple[str, str]],
     outside: tuple[str, str],
 ) -> None:
-    """Compare a paper's date with the others on relative positions, and with one on attention.
-
-    Each is a name and an arXiv number.
-    """
+    """Compare dates; each paper is a name and an arXiv number."""
     earliest = all(float(paper[1]) < float(number) for _, number in others)
     shown = ", ".join(f"{name} {month(number)}" for name, number in others)
     found.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
@@ -161,12 +150,10 @@ def is_earliest(
 
 def year_of(found: Findings, name: str, arxiv: str, said: int) -> None:
     year = int(month(arxiv)[:4])
-    found.expected = str(said)
     found.part(f"{name}, arXiv:{arxiv}", month(arxiv), year == said, year)
 
 
 def is_configured(found: Findings, models: Sequence[str]) -> None:
-    """Look for a rotary base in the models' published configurations."""
     known = {name: MODELS.get(name) for name in models}
     shown = "; ".join(
         f"{name}: base {model.base:g}, {model.rotated} of {model.head_dim} features"
@@ -177,7 +164,7 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
 
 
 def could_use(found: Findings, name: str, user: str, used: str = ROPE) -> None:
-    """Refute that a model uses a method published after it; no `user`: the model is unpublished."""
+    """Refute that a model uses a method published after it; `user` is empty if unpublished."""
     if user:
         text = f"{month(user)} (arXiv:{user}), RoPE in {month(used)}"
         found.part(f"{name}'s paper appeared in", text, float(user) >= float(used))
@@ -195,9 +182,7 @@ def released_lengths(
     released: Sequence[int] = (8192, 32768, 65536, 131072),
     finetuned: bool = True,
 ) -> None:
-    """Compare the claimed length with the released ones."""
     # The released lengths are those in the README of jquesnelle/yarn.
-    found.expected = f"{claimed} among the released lengths, without fine-tuning"
     what = f"YaRN models released for the {trained}-token model"
     shown = ", ".join(str(length) for length in released)
     found.part(what, shown, claimed in released, max(released))
@@ -225,7 +210,6 @@ Formula = Literal["beta per pair", "linear ramp"]
 def minimind_frequencies(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
 ) -> Float[Array, " pairs"]:
-    """Compute the frequencies of MiniMind's code, by one of its two formulas."""
     inv_freq = np.asarray(geometry.inv_freq)
     if formula == "beta per pair":
         # (b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that rotate fully; else 1/s.
@@ -268,7 +252,6 @@ def minimind_is_yarn(
 
 
 def chain(preset: str) -> Chain:
-    """Apply a known implementation to the frequencies of a head."""
     spectrum = Spectrum(inverse_frequencies(HEAD, BASE), BASE, HEAD)
     return Chain(preset_named(preset).plan, spectrum)
 
@@ -285,8 +268,6 @@ def angles_good_enough(
     length: int = 1 << 17,
     longer: Sequence[int] = (1 << 20, 10_000_000),
 ) -> None:
-    """Compare the worst angle error of any pair up to each length with a tolerance."""
-    found.expected = f"at most {ANGLE_RAD:g} rad"
     for end in (length, *longer):
         error = angle_errors(preset, end)
         what = f"worst angle error up to {end:,}"
@@ -307,7 +288,6 @@ def shift_breaks_scores(
     shifts: Sequence[int] = (4099, 65537),
     seed: int = 0,
 ) -> None:
-    """Move both positions and compare the change of a score, by where bfloat16 is used."""
     # The default shifts are primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
     draws = draw(512, HEAD // 2, "random", seed)
     distance, nothing = np.array([61.0]), np.array([0.0])
@@ -322,7 +302,6 @@ def shift_breaks_scores(
         return shown, min(shares) > BROKEN, max(shares)
 
     far = " and ".join(f"{shift:,}" for shift in shifts)
-    found.expected = f"changes of more than {BROKEN:.0%} of the score"
     what = f"change of a typical score when both positions move by {far}, {preset}"
     found.part(what, *changes(preset))
     found.limit(careful, *changes(careful))
@@ -332,13 +311,11 @@ def critical_dimension(found: Findings, geometry: Shape = LLAMA_2, printed: int 
     model = Geometry(*geometry)
     # Two features for each pair that turns fully.
     counted = 2 * int((turns(model.inv_freq, model.trained_len) >= 1).sum())
-    found.expected = f"{printed}"
     what = f"features whose pairs turn fully in {model.trained_len} tokens"
     found.part(what, f"{counted} of {model.rotary_dim}", counted == printed, counted)
 
 
 def same_numbers(found: Findings, link: str) -> None:
-    """Measure the numbers again that a bug report prints."""
     rows = incidents()
     for _, row in rows[rows["source"] == link].iterrows():
         what = f"{row['measure']} ({row['meaning']}; {row['plan']})"
@@ -350,7 +327,6 @@ def same_numbers(found: Findings, link: str) -> None:
 
 
 def _exact(runs: Sequence[Stored]) -> dict[int, float]:
-    """Return the smallest admissible base by context, from all stored runs."""
     return exact_bases(pd.concat([run.tables["bound"] for run in runs])) if runs else {}
 
 
@@ -363,8 +339,7 @@ def bases_are_least(
 ) -> None:
     """Look for bases below the printed ones with no negative sum of cosines.
 
-    A stored exact bound decides. Without one a grid is tried, which can only refute: admissible
-    windows narrower than its step may be between its points.
+    A stored exact bound decides; a grid can only refute, as windows may be between its points.
     """
     printed, exact = printed or PRINTED[by], _exact(runs)
     similarity, loose = Similarity.of_head(HEAD), {}
@@ -388,8 +363,6 @@ def bases_are_least(
 
 
 def fit_is_right(found: Findings, runs: Sequence[Stored] = (), least_contexts: int = 5) -> None:
-    """Compare the printed power law with the exact bounds, and with a fit to them."""
-    found.expected = f"the printed law within {FIT:.0%} of every exact bound"
     known = _exact(runs)
     if len(known) < least_contexts:
         text = f"{len(known)} stored contexts, needs {least_contexts}"
@@ -410,7 +383,6 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = (), least_contexts: i
 def balances(
     found: Findings, base: float = 1e4, short: int = 512, long: int = 4096, head_dim: int = HEAD
 ) -> None:
-    """Find where the sum of cosines turns negative: within short texts, or within long ones."""
     # Searched far beyond both lengths, so that the first failure is reported where there is one.
     fails = first_negative(Similarity.of_head(head_dim), base, 64 * long)
     shown = "none" if fails is None else f"{fails:,} tokens"

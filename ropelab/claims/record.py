@@ -1,8 +1,7 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A claim is a TOML record beside its check. A check is a function that is applied to keyword inputs
-and adds to the `Findings` that it is given; nobody types a verdict. Each finding either belongs to
-the claim (`part`) or asks where the claim ends (`limit`).
+A claim is a TOML record beside its check, a function that adds to the `Findings` that it is given.
+Each finding either belongs to the claim (`part`) or asks where the claim ends (`limit`).
 
 Two kinds of evidence are never mixed. What a computation, program code or a dated document refutes
 is wrong. What small trained models do not show is not reproduced here, and may well hold elsewhere.
@@ -49,6 +48,8 @@ OUTCOMES = {
     Kind.ARITHMETIC: (Verdict.HOLDS, Verdict.CONDITION, Verdict.WRONG, Verdict.UNDECIDED),
     Kind.TRAINED: (Verdict.REPRODUCED, Verdict.PARTLY, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED),
 }
+# Findings by role and answer, in the order in which they decide, with the place of the verdict.
+DECIDES = {("part", False): 2, ("part", None): 3, ("limit", False): 1, ("part", True): 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,69 +97,52 @@ class Findings:
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
     ) -> None:
         """Add a number that must not exceed a bound; `{}` in the text is its magnitude."""
-        self.add(role, what, _in_words(text, value), value <= bound, value)
+        shown = text.format(tiny(value) if "{}" in text else value)
+        self.add(role, what, shown, value <= bound, value)
 
     def beyond(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
     ) -> None:
-        """Add a number that must exceed a bound."""
-        self.add(role, what, _in_words(text, value), value > bound, value)
+        shown = text.format(tiny(value) if "{}" in text else value)
+        self.add(role, what, shown, value > bound, value)
 
     def count(self, what: str, hits: int, total: int, role: Role = "part") -> None:
-        """Add a count that must be complete."""
         self.add(role, what, f"{hits} of {total}", bool(hits == total), hits)
 
     def verdict(self, kind: Kind) -> Verdict:
         """Return the verdict: failed parts refute, unknown parts leave open, limits condition."""
-        holds, conditioned, refuted, open_ = OUTCOMES[kind]
-        parts = [finding.agrees for finding in self.findings if finding.role == "part"]
-        if not parts:
+        if all(finding.role == "limit" for finding in self.findings):
             raise ValueError("evidence needs at least one part")
-        if False in parts:
-            return refuted
-        if None in parts:
-            return open_
-        limits = [finding.agrees for finding in self.findings if finding.role == "limit"]
-        return conditioned if False in limits else holds
+        return OUTCOMES[kind][DECIDES[self.deciding.role, self.deciding.agrees]]
 
     @property
     def measured(self) -> str:
-        """All findings in one line."""
         return "; ".join(f"{finding.what}: {finding.measured}" for finding in self.findings)
 
     @property
     def deciding(self) -> Finding:
         """The finding that the verdict rests on."""
-        # In the order in which `verdict` looks at them; the first of equals decides.
-        ranks = {("part", False): 0, ("part", None): 1, ("limit", False): 2, ("part", True): 3}
-        return min(self.findings, key=lambda f: ranks.get((f.role, f.agrees), 4))
+        return next(f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key)
 
     @property
     def is_missing(self) -> bool:
-        """True if nothing could be measured."""
         return all(finding.missing for finding in self.findings if finding.role == "part")
 
     @property
     def is_unlearned(self) -> bool:
-        """True if one of its models did not learn the task."""
         return any(finding.unlearned for finding in self.findings if finding.role == "part")
 
     def to_json(self) -> str:
-        """Write everything but the series as text."""
+        """Write everything but the series."""
         # Findings hold numpy's numbers, too, which json does not know.
         kept = {name: value for name, value in asdict(self).items() if name != "series"}
         return json.dumps(kept, default=lambda number: number.item())
 
     @classmethod
     def from_json(cls, text: str, series: dict[str, pd.DataFrame]) -> "Findings":
-        """Undo `to_json`."""
         kept = json.loads(text)
         kept["findings"] = [Finding(**finding) for finding in kept["findings"]]
         return cls(**kept, series=series)
-
-
-def _in_words(text: str, value: float) -> str:
-    return text.format(tiny(value) if "{}" in text else value)
 
 
 @dataclass(frozen=True)
@@ -180,7 +164,8 @@ class Claim:
     passages: tuple[Passage, ...]  # the first is cited where there is room for one
     family: str  # the module of its check, and the TOML file beside it
     check: str  # the function there
-    expected: str = ""  # the result if it were true; a check that depends on inputs writes its own
+    # The result if it were true, with thresholds and inputs of the check in braces.
+    expected: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)  # of the check, besides its defaults
     kind: Kind = Kind.ARITHMETIC
     command: str = ""  # shows more, or makes the claim decidable
@@ -188,22 +173,21 @@ class Claim:
 
     @property
     def function(self) -> Callable[..., None]:
-        """The check."""
         # Imported on demand, so that the ledger can be read without the libraries of the checks.
         module = import_module(f"ropelab.claims.{self.family}")
         return getattr(module, self.check)
 
     @property
     def takes_seed(self) -> bool:
-        """True if the check draws random numbers."""
         return "seed" in inspect.signature(self.function).parameters
 
     def evidence(self, **changes: Any) -> Findings:
         """Check the claim, with some of its inputs changed."""
-        found = Findings(self.expected)
-        self.function(found, **{**self.inputs, **changes})
+        inputs = {**self.inputs, **changes}
+        usual = {n: p.default for n, p in inspect.signature(self.function).parameters.items()}
+        found = Findings(self.expected.format(**self.function.__globals__ | usual | inputs))
+        self.function(found, **inputs)
         return found
 
     def verdict(self, **changes: Any) -> Verdict:
-        """Return the verdict, with some of the inputs changed."""
         return self.evidence(**changes).verdict(self.kind)

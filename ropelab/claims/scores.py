@@ -51,8 +51,6 @@ def concatenation_is_wider(
 def multiplying_changes_more(
     found: Findings, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
 ) -> None:
-    """Compare the change of an embedding by the sinusoidal code as a factor and as a summand."""
-
     def length(x: Array) -> float:
         # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends on threads
         # and on alignment, and the last digit of the stored value with it.
@@ -88,7 +86,6 @@ def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
 
 
 def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens: int = 16) -> None:
-    """Count what is trained of the code, and try what a projection can make of its waves."""
     p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
     off = largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
@@ -120,7 +117,6 @@ def only_at_the_product(
 
 
 def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: int = 4) -> None:
-    """Fit a polynomial of the distance to two biases, and evaluate it farther away."""
     distance = np.arange(reach)
     # The distance is divided by its range: powers of it would be badly conditioned.
     x = distance / reach
@@ -184,7 +180,6 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
 
 
 def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None:
-    """Add a bias per query, and a bias per distance, to the scores and compare the weights."""
     q, k = gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
     per_query = gaussian(seed + 1, tokens, 1)
@@ -201,7 +196,6 @@ def rows_of_relative_table(found: Findings, length: int = 512, rows: int = 1024)
     positions = np.arange(length)
     differences = np.unique(positions[:, None] - positions)
     farthest, count = int(differences.max()), len(differences)
-    found.expected = f"{rows} rows"
     text = f"{count}, from -{farthest} to {farthest}"
     found.part(f"different distances in {length} tokens", text, count == rows, count)
 
@@ -213,10 +207,7 @@ def middle_terms_index(
     tokens: int = 5,
     seed: int = 0,
 ) -> None:
-    """Compare the row of the position-to-content term by a printed formula and in the code.
-
-    DeBERTa's paper: delta(j, i); RoFormer's account of it: p_(m-n).
-    """
+    """Compare the row of the term by a printed formula with delta(i, j) of the code."""
     # The code takes delta(i, j), the same row as in the content-to-position term.
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
     keys_by_row = gaussian(seed, tokens, 2 * rows)
@@ -227,7 +218,6 @@ def middle_terms_index(
         for name, distance in (("from key to query", j - i), ("from query to key", i - j))
     }
     shown = "; ".join(f"{tiny(off)} {name}" for name, off in apart.items())
-    found.expected = f"the term as coded takes the distance {printed}"
     what = "position-to-content term as coded, apart from K_j . Q at the distance"
     found.part(what, shown, apart[printed] <= EXACT, apart[printed])
 
@@ -236,7 +226,7 @@ def middle_terms_index(
 
 
 def _waves(head_dim: int, farthest: int) -> np.ndarray:
-    """Return e^(i distance theta_i) for distances 0, 1, ..., farthest [distances, pairs]."""
+    """Return e^(i distance theta_i) [distances, pairs]."""
     return np.exp(1j * np.arange(farthest + 1)[:, None] * frequencies(head_dim, BASE))
 
 
@@ -262,7 +252,7 @@ def random_curves(
 
 
 def octaves(curve: Float[Array, " n"]) -> list[float]:
-    """Return means over distances [1, 2), [2, 4), [4, 8), ..., as far as the curve goes."""
+    """Return means over distances [1, 2), [2, 4), [4, 8), ..."""
     # Means over octaves, as neighbouring distances go up and down with the fast pairs.
     edges = [2**k for k in range(len(curve).bit_length()) if 2 ** (k + 1) <= len(curve)]
     return [float(curve[low : 2 * low].mean()) for low in edges]

@@ -61,7 +61,6 @@ def shift_is_rotation(
 def columns_orthogonal(
     found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
 ) -> None:
-    """Compute the cosines of the angles between all columns of the code over the positions."""
     columns = code(np.arange(length), spaced(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
     columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
@@ -80,7 +79,6 @@ def columns_orthogonal(
 def slowest_period_repeats(
     found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
 ) -> None:
-    """Move by one period of the slowest pair, and see if the whole code comes back."""
     omega = spaced(spacing, width, length)
     period = 2 * math.pi / float(omega.min())
     positions = np.arange(64)
@@ -97,12 +95,7 @@ def slowest_period_repeats(
 
 
 def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
-    """Sum all features to F(t), from 0 on and from one period of the slowest wave on.
-
-    Returns:
-        spacing, period_tokens, start, position_tokens (after the start), value (of F, divided by
-        the number of pairs).
-    """
+    """Sum all features to F(t), from 0 on and from one period of the slowest wave on."""
     after = np.linspace(0, length, points)
     tables = []
     for spacing, (width, multiple) in SPACINGS.items():
@@ -116,7 +109,6 @@ def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
 
 
 def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
-    """Try the slowest period on whole multiples, and on the spacing of the Transformer."""
     tried: dict[str, dict[str, Any]] = {
         "whole multiples": {"spacing": "harmonic", "width": 64, "length": 4096},
         "d = 8, base 10000: every ratio is a power of 10": {"width": 8},
@@ -130,7 +122,6 @@ def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
 
 
 def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16384) -> None:
-    """Find the nearest two positions, for uniform and for exponential frequencies."""
     lags, pairs = np.arange(1, tokens)[:, None], width // 2
     spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(width, BASE)}
     for name, omega in spacings.items():
@@ -161,7 +152,6 @@ def distance_series(farthest: int = 1280) -> pd.DataFrame:
 
 
 def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: int = 64) -> None:
-    """Compare the ratios of neighbouring frequencies; a geometric series has a single one."""
     omega = np.sort(spaced(spacing, width, 512))
     ratios, exponential = omega[1:] / omega[:-1], frequencies(width, BASE)
     own = exponential[:-1] / exponential[1:]
@@ -175,7 +165,6 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: 
 
 
 def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
-    """Measure the steps from position to position, of the whole code and of the fastest pair."""
     omega = spaced("exponential", width, length)
     steps = np.linalg.norm(np.diff(code(np.arange(length), omega), axis=0), axis=1)
     spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
@@ -187,7 +176,6 @@ def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
 
 
 def length_is_limited(found: Findings, far: int = 10**6, width: int = 64) -> None:
-    """Evaluate the printed formula far away: is it defined, and is the code new?"""
     omega = frequencies(width, BASE)
     apart = np.linalg.norm(code(np.arange(512), omega) - code([far], omega), axis=1)
     nearest = float(apart.min())

@@ -35,7 +35,6 @@ class Tally:
 
     @property
     def text(self) -> str:
-        """The outcome in words."""
         total = self.better + self.worse + self.ties
         if total == 0:
             return "not compared"
@@ -64,23 +63,19 @@ def tally(winners: pd.Series, name: str) -> Tally:
 
 
 def at_least(value: float, least: float) -> bool | None:
-    """Return value >= least; None if it was not measured (nan)."""
+    """Return value >= least; None for nan, a value that was not measured."""
     return None if math.isnan(value) else value >= least
 
 
 def reaches(found: Interval, least: float) -> bool | None:
-    """Compare an interval with a threshold; None where it contains it, or was not measured.
-
-    >>> [reaches(Interval(0.9, low, high, 5), 0.8) for low, high in ((0.85, 1), (0.7, 1), (0, 0.7))]
-    [True, None, False]
-    """
+    """Compare an interval with a threshold; None where it contains it or was not measured."""
     if math.isnan(found.low):
         return None
     return True if found.low >= least else False if found.high < least else None
 
 
 def in_context(table: pd.DataFrame, place: str, longest: bool = True) -> pd.DataFrame:
-    """Select for every distance in column `place` the rows of its longest or shortest context."""
+    """Select for each distance in column `place` the rows of its longest or shortest context."""
     # Runs with a single context have no such column.
     if "context_tokens" not in table:
         return table
@@ -117,7 +112,6 @@ class Trained:
         )
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a stored table, empty if there is none."""
         return self.tables.get(name, pd.DataFrame())
 
     def select(self, name: str, **where: Any) -> pd.DataFrame:
@@ -131,7 +125,7 @@ class Trained:
     def copies_within(self, name: str = "") -> float:
         """Return the copy accuracy of a row (the plain one) inside the trained length, or nan.
 
-        That of the seed that copies least, where seeds are listed: all models must have learned.
+        Of the seed that copies least, where seeds are listed: all models must have learned.
         """
         raise NotImplementedError
 
@@ -156,7 +150,7 @@ class Methods(Trained):
         return factors
 
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
-        """Select the rows of a table that belong to an arm, and label them."""
+        """Select the rows of an arm, and label them."""
         table = self.table(name)
         if "arm" not in table:
             # A table that a run does not have, or has in an older form, is empty in all columns.
@@ -184,7 +178,7 @@ class Methods(Trained):
         return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:
-        """Return the mean loss of the last tokens after the longest context, in nats per byte."""
+        """Return the mean loss after the longest context, in nats per byte."""
         table = self.rows("last_window", arm)
         chosen = (table["label"] == label) & (table["context_tokens"] == self.test_len)
         return float(table.loc[chosen, "nll_nats_per_byte"].mean())
@@ -196,7 +190,7 @@ class Methods(Trained):
         return mine.groupby("distance_tokens")["accuracy"].mean()
 
     def copies_beyond(self, label: str) -> float:
-        """Average the copy accuracy over distances beyond the trained length, or return nan."""
+        """Average the copy accuracy over distances beyond the trained length."""
         accuracy = self.copying(label)
         return float(accuracy.loc[accuracy.index > self.train_len].mean())
 
@@ -243,19 +237,19 @@ class Encodings(Trained):
     plain = "rope"
 
     def growth(self, encoding: str, metric: str) -> pd.Series | None:
-        """Look up the difference between the longest context and the trained length."""
+        """Return the difference between the longest context and the trained length."""
         rows = self.select("extrapolation", encoding=encoding, metric=metric)
         return None if rows.empty else rows.iloc[0]
 
     def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
-        """Return a quality at the longest context or at the trained length, averaged over seeds."""
+        """Return a quality at the longest context or at the trained length."""
         rows = self.select("quality", encoding=encoding, metric=metric)
         if rows.empty:
             return math.nan
         return float(rows.sort_values("times_trained_len")[column].iloc[-1 if longest else 0])
 
     def pair(self, a: str, b: str) -> pd.Series | None:
-        """Look up the difference of two text losses at the trained length, a - b."""
+        """Return the difference of two text losses at the trained length, a - b."""
         rows = self.select("pairs", encoding_a=a, encoding_b=b)
         return None if rows.empty else rows.iloc[0]
 
@@ -285,7 +279,6 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str = "") -> float:
-        """Return the copy accuracy from half of the trained length back, or nan."""
         rows = self.select(
             "learned",
             metric=COPYING,
@@ -302,12 +295,9 @@ class Frequencies(Trained):
         return [] if schemes.empty else list(schemes["scheme"])
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Compare the copying of a row with the plain one within the trained length.
+        """Compare the copying of a scheme (`comparisons`) or band (`removed`) with the plain one.
 
-        Args:
-            name: `comparisons` of schemes, or `removed` of bands.
-            who: the scheme or the band.
-            far: at the farthest distance only, or the nearest only; None: at all distances.
+        ``far``: at the farthest distance only, or the nearest only; None: at all distances.
         """
         row = {"removed_a" if name == "removed" else "scheme_a": who}
         rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)

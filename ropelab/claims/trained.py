@@ -42,7 +42,6 @@ WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
 def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
-    """Compare where the bound predicts that retrieval fails with what trained models do."""
     nothing = "trained bases that the bound speaks about"
     deciding = [run for run in runs if run.tables["predictions"]["agrees"].notna().any()]
     if not deciding:
@@ -91,7 +90,6 @@ def _on_copying(run: Methods, a: str, b: str) -> str:
 def _copies(
     found: Findings, what: str, copied: Interval, works: bool = True, role: Role = "part"
 ) -> None:
-    """Add a share that is copied: it must work, or fail."""
     agrees = reaches(copied, WORKS if works else FAILS)
     if not works and agrees is not None:
         agrees = not agrees
@@ -101,7 +99,6 @@ def _copies(
 
 @asked_of(Methods)
 def plain_fails(found: Findings, run: Methods) -> None:
-    """Test that the unscaled model has a higher loss than the window, and stops copying."""
     text = _on_text(run, WINDOW, "unscaled")
     run.against(WINDOW, "unscaled", TEXT).mostly_better(found, text)
     what = f"copy accuracy near {2 * run.train_len} tokens"
@@ -120,7 +117,6 @@ def rope_extrapolates(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def yarn_extends(found: Findings, run: Methods) -> None:
-    """Compare YaRN without fine-tuning with no scaling; test copying near and everywhere."""
     yarn = run.label("yarn")
     run.against(yarn, "unscaled", TEXT).mostly_better(found, _on_text(run, yarn, "unscaled"))
     what = f"its copy accuracy near {2 * run.train_len} tokens"
@@ -142,7 +138,6 @@ def yarn_beats_ntk(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def ntk_better_short(found: Findings, run: Methods) -> None:
-    """Compare NTK with YaRN on text after no more tokens than were trained."""
     ntk, yarn = run.label("ntk"), run.label("yarn")
     what = f"{ntk} against {yarn} on text after {run.train_len} tokens"
     run.against(ntk, yarn, SHORT).mostly_better(found, what)
@@ -150,7 +145,6 @@ def ntk_better_short(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def pi_fails(found: Findings, run: Methods) -> None:
-    """Test PI at copying at any distance, and on text against the unscaled model."""
     pi = run.label("pi")
     best = run.extreme(pi, highest=True)
     _copies(found, "its best copy accuracy at any distance", best, works=False)
@@ -200,7 +194,7 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def finetuned_beats_window(found: Findings, run: Methods) -> None:
-    """Compare fine-tuned YaRN with using no more context than was trained."""
+    """Compare fine-tuned YaRN with no more context than was trained."""
     yarn = run.label("yarn", arm="finetuned")
     steps = run.config.get("finetune_steps", "unknown")
     losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(WINDOW):.3f} nats per byte"
@@ -227,7 +221,6 @@ def reappears(
         groups: the best first; equals together.
         factors: least and largest test_len / train_len it was claimed for.
         equal: the methods of one group were published as equal; else nothing was said.
-        finetuned: the ordering is of fine-tuned models.
         outside: just beyond the length of fine-tuning, not at it.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
@@ -369,7 +362,7 @@ def _harmless(row: pd.Series) -> bool | None:
 
 @asked_of(Frequencies)
 def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
-    """Compare one slow frequency with many, then the best single one with many."""
+    """Compare one slow frequency with many, then the best single one."""
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
     what = f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
@@ -404,7 +397,6 @@ def detail_and_whole(found: Findings, run: Frequencies) -> None:
 
 @asked_of(Frequencies)
 def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
-    """Test that a model trained without the slow third copies worse from far."""
     rows = run.compared("comparisons", scheme, far=True)
     what = f"copying of a model trained {scheme} against {run.plain}"
     if rows.empty:
@@ -423,7 +415,6 @@ def _missed(rows: pd.DataFrame, who: str) -> bool | None:
 
 
 def _change(what: str, rows: pd.DataFrame, who: str) -> tuple[str, str]:
-    """Put the place and the change of copying there into words."""
     row = rows.iloc[0]
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"

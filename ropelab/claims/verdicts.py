@@ -1,7 +1,6 @@
 """The tables of the ledger, and its answer: every claim checked, findings and figures' data kept.
 
-What arithmetic decides is a cell per claim; what stored runs decide is asked of them when the
-tables are made.
+What arithmetic decides is a cell per claim; stored runs are asked when the tables are made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
 
 
 def cells(config: ClaimsConfig) -> list[Cell]:
-    """Return a cell per claim that needs no stored run."""
     claims = [find(id_) for id_ in _needed(config)]
     return [_cell(claim, config) for claim in claims if not claim.reads]
 
@@ -35,12 +33,9 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make the tables of the ledger.
 
     Returns:
-        claims: one row per claim: id, source, statement, evidence, verdict, models, measured,
-            expected, command, and `decided_by` and `decided_at`, the finding that the verdict
-            rests on.
-        findings: one row per finding, with the deciding number at full precision.
-        passages: where each claim is said: source, title, author, year, link, place, quote,
-            english, id.
+        claims: a row per claim; the verdict rests on the finding `decided_by`, `decided_at`.
+        findings: a row per finding, with the deciding number at full precision.
+        passages: the places where each claim is said.
         questions: asked by the notes, with answers from this run.
         further tables: the series behind the figures.
     """
@@ -114,7 +109,6 @@ def _cell(claim: Claim, config: ClaimsConfig) -> Cell:
 
 
 def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Check a claim and return its findings and series as tables."""
     # Findings are JSON: in a CSV column a text such as 1.00 would be read back as a number.
     found = find(claim).evidence(**inputs)
     return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
@@ -209,12 +203,11 @@ def summary(tables: Tables) -> pd.DataFrame:
 
 
 def is_page(tables: Tables) -> bool:
-    """Return True if the run is about a single source."""
     return tables["passages"]["source"].nunique() == 1 and len(tables["claims"]) > 1
 
 
 def page(tables: Tables) -> pd.DataFrame:
-    """Return a row per sentence: section, sentence, english, verdict, why, id."""
+    """Return a row per sentence of a source."""
     about, passages = tables["claims"].set_index("id"), tables["passages"]
     quoted, id_ = passages["quote"].fillna(""), passages["id"]
     return pd.DataFrame(
