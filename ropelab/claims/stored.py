@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from typing import Any, Concatenate, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -23,6 +23,7 @@ SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 BYTES = 256
 NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
 COPYING = "copy accuracy"
+Check = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ def tally(winners: pd.Series, name: str) -> Tally:
 def at_least(value: float, least: float) -> bool | None:
     """Return value >= least; None for nan, a value that was not measured."""
     return None if math.isnan(value) else value >= least
+
+
+def opposite(agrees: bool | None) -> bool | None:
+    """Return the other answer; what is unknown stays so."""
+    return None if agrees is None else not agrees
 
 
 def reaches(found: Interval, least: float) -> bool | None:
@@ -343,18 +349,14 @@ def guard(found: Findings, run: Trained, *names: str) -> None:
         found.findings[-1] = replace(last, agrees=None, measured=measured, unlearned=True)
 
 
-def asked_of(
-    kind: type[R],
-) -> Callable[[Callable[Concatenate[Findings, R, ...], None]], Callable[..., None]]:
+def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
     """Make a check of stored runs from one that adds the findings of a single run.
 
     The largest run that can answer decides. A run whose models did not all learn the task is asked
     only if there is no other.
     """
 
-    def decorate(
-        add_findings: Callable[Concatenate[Findings, R, ...], None],
-    ) -> Callable[..., None]:
+    def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)
         def check(found: Findings, runs: Sequence[Stored] = (), **inputs: Any) -> None:
             answers = []
@@ -365,10 +367,8 @@ def asked_of(
                     add_findings(answer, run, **inputs)
                 else:
                     what = f"copy accuracy of {run.plain} inside the trained length {run.train_len}"
-                    unknown = math.isnan(copied)
-                    answer.missing(
-                        what, "not measured" if unknown else f"{copied:.2f}, below {LEARNED}"
-                    )
+                    low = f"{copied:.2f}, below {LEARNED}"
+                    answer.missing(what, "not measured" if math.isnan(copied) else low)
                 answers.append(answer)
             if not answers:
                 found.missing("a stored run that tests beyond its trained length")

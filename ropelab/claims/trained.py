@@ -11,10 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
-from typing import NamedTuple
 
 import pandas as pd
-from scipy.stats import spearmanr
 
 from ropelab.claims.record import Findings, Role
 from ropelab.claims.stored import (
@@ -28,6 +26,7 @@ from ropelab.claims.stored import (
     guard,
     in_context,
     largest_first,
+    opposite,
     reaches,
     tally,
 )
@@ -42,10 +41,9 @@ WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
 
 def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
-    nothing = "trained bases that the bound speaks about"
     deciding = [run for run in runs if run.tables["predictions"]["agrees"].notna().any()]
     if not deciding:
-        found.missing(nothing)
+        found.missing("trained bases that the bound speaks about")
         return
     # The run with most seeds decides, then the one with the longest window.
     run = max(deciding, key=lambda run: (len(run.config["seeds"]), run.config["train_len"]))
@@ -55,9 +53,9 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
     predicted = judged["first_failing_position_tokens"].notna()
     below, above = judged[predicted], judged[~predicted]
     if below.empty:
-        found.missing(nothing)
+        found.missing("trained bases that the bound speaks about")
         return
-    failing = int((below["agrees"] == True).sum())  # noqa: E712, an object column
+    failing = int(below["agrees"].astype(bool).sum())
     worse = int((below["outcome"] != "retrieves where failure was predicted").sum())
     low = int((below["text_ci_high_nats_per_byte"] < LOW_LOSS).sum())
     found.part(
@@ -69,7 +67,7 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
     )
     found.count("of all of them with a low text loss", low, len(below), "limit")
     if len(above):
-        holding = int((above["agrees"] == True).sum())  # noqa: E712
+        holding = int(above["agrees"].astype(bool).sum())
         what = "admissible bases, times tasks, where retrieval is not worse"
         found.count(what, holding, len(above), "limit")
 
@@ -90,9 +88,7 @@ def _on_copying(run: Methods, a: str, b: str) -> str:
 def _copies(
     found: Findings, what: str, copied: Interval, works: bool = True, role: Role = "part"
 ) -> None:
-    agrees = reaches(copied, WORKS if works else FAILS)
-    if not works and agrees is not None:
-        agrees = not agrees
+    agrees = reaches(copied, WORKS) if works else opposite(reaches(copied, FAILS))
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
     found.add(role, what, shown, agrees, copied.value)
 
@@ -152,44 +148,36 @@ def pi_fails(found: Findings, run: Methods) -> None:
     found.limit(_on_text(run, "unscaled", pi), against.text, against.better > 0)
 
 
-class Reading(NamedTuple):
-    """The results of one row."""
-
-    label: str
-    loss: float  # of text after the longest context
-    accuracy: float  # of copying from far away
-
-
 @asked_of(Methods)
 def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
     """Test that every method as good as the best on text also copies from far away."""
-    labels = dict.fromkeys(run.rows("last_window")["label"])
     # The sliding window is left out: it cannot see far by construction.
-    read = [Reading(x, run.loss(x), run.copies_beyond(x)) for x in labels if x != WINDOW]
-    read = [reading for reading in read if not math.isnan(reading.loss)]
-    measured = [reading for reading in read if not math.isnan(reading.accuracy)]
-    if not measured or run.table("comparisons").empty:
+    labels = [x for x in run.rows("last_window")["label"].unique() if x != WINDOW]
+    rows = [(x, run.loss(x), run.copies_beyond(x)) for x in labels]
+    read = pd.DataFrame(rows, columns=["label", "loss", "accuracy"]).dropna(subset="loss")
+    measured = read.dropna()
+    if measured.empty or run.table("comparisons").empty:
         found.missing("methods that were measured on text and copying and compared")
         return
-    best = min(read, key=lambda reading: reading.loss)
-    as_good = [x for x in read if run.against(best.label, x.label, TEXT).better == 0]
-    unknown = [x.label for x in as_good if math.isnan(x.accuracy)]
-    copying = max(reading.accuracy for reading in measured)
-    blind = [reading for reading in as_good if reading.accuracy < copying / 2]
-    shown = ", ".join(f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind)
-    shown = shown or (f"not measured: {', '.join(unknown)}" if unknown else "none")
+    best = read.sort_values("loss", kind="stable")["label"].iloc[0]
+    as_good = read[[run.against(best, x, TEXT).better == 0 for x in read["label"]]]
+    unknown = as_good.loc[as_good["accuracy"].isna(), "label"]
+    copying = measured["accuracy"].max()
+    blind = as_good[as_good["accuracy"] < copying / 2]
+    each = (f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind.itertuples())
+    shown = ", ".join(each)
+    shown = shown or (f"not measured: {', '.join(unknown)}" if len(unknown) else "none")
     what = (
         f"of {len(as_good)} that none beats on text after {run.test_len} tokens, those that copy "
         f"less than half as well as the best ({copying:.2f})"
     )
-    found.part(what, shown, False if blind else None if unknown else True, len(blind))
-    losses, accuracies = [x.loss for x in measured], [x.accuracy for x in measured]
+    found.part(what, shown, False if len(blind) else None if len(unknown) else True, len(blind))
+    losses, accuracies = measured["loss"], measured["accuracy"]
     # Spearman's correlation is not defined where one of them is always the same.
-    varied = min(len(set(losses)), len(set(accuracies))) > 1
-    correlation = -float(spearmanr(losses, accuracies).statistic) if varied else math.nan
-    agrees = at_least(correlation, WORKS)
+    varied = min(losses.nunique(), accuracies.nunique()) > 1
+    correlation = -float(losses.corr(accuracies, method="spearman")) if varied else math.nan
     what = "rank correlation of low loss and copying"
-    found.limit(what, f"{correlation:.2f}", agrees, correlation)
+    found.limit(what, f"{correlation:.2f}", at_least(correlation, WORKS), correlation)
 
 
 @asked_of(Methods)
@@ -264,20 +252,18 @@ def reappears(
 def _label(name: str, factor: float, arm: str) -> str:
     """Label a method in the tables of a run evaluated at `factor` times its length."""
     if name in WITHOUT_FACTOR:
-        return method_label(name, 1.0, arm)
-    times = 2 if name.endswith(DOUBLED) else 1
-    return method_label(name.removesuffix(DOUBLED), times * factor, arm)
+        factor = 1.0
+    elif name.endswith(DOUBLED):
+        factor *= 2
+    return method_label(name.removesuffix(DOUBLED), factor, arm)
 
 
 def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) -> None:
     """Add a pair, published as equal or as a better than b."""
     # Only orders can be reproduced: published numbers belong to other models, texts and lengths.
     # The tables list a pair once, in either order.
-    there = rows[(rows["method_a"] == a) & (rows["method_b"] == b)]
-    sign = -1.0 if there.empty else 1.0
-    if there.empty:
-        there = rows[(rows["method_a"] == b) & (rows["method_b"] == a)]
-    row = there.iloc[0]
+    row = rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[0]
+    sign = 1.0 if row["method_a"] == a else -1.0
     difference, better = sign * float(row["difference"]), str(row["verdict"])
     agrees: bool | None
     if same:
@@ -327,8 +313,8 @@ def ordered(
         values = f"{run.at(encoding, metric, True):.3f}, {run.at(baseline, metric, True):.3f}"
         result.mostly_better(found, f"{encoding} against {baseline} ({values})")
         last = found.findings[-1]
-        if encoding in worse and last.agrees is not None:
-            found.findings[-1] = replace(last, agrees=not last.agrees)
+        if encoding in worse:
+            found.findings[-1] = replace(last, agrees=opposite(last.agrees))
         guard(found, run, encoding, baseline)
 
 
@@ -390,9 +376,7 @@ def detail_and_whole(found: Findings, run: Frequencies) -> None:
             found.missing(what)
             continue
         found.part(*_change(what, served, band), _missed(served, band))
-        elsewhere = _missed(other, band)
-        agrees = None if elsewhere is None else not elsewhere
-        found.limit(*_change(what, other, band), agrees)
+        found.limit(*_change(what, other, band), opposite(_missed(other, band)))
 
 
 @asked_of(Frequencies)
