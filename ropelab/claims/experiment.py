@@ -36,12 +36,13 @@ DECIDING: dict[str, dict[str, Any]] = {
 class ClaimsConfig(Config):
     """The claims to check, and their seed."""
 
-    id: str = Field("", description="one claim, explained; empty: all of them")
+    id: str = Field(default="", description="one claim, explained; empty: all of them")
     source: str = Field(
-        "", description="one source, sentence by sentence: 000 to 004 for the notes, yarn, men, ..."
+        default="",
+        description="one source, sentence by sentence: 000 to 004 for the notes, yarn, men, ...",
     )
-    seed: Natural = Field(0, description="seed of the random queries and keys")
-    run: bool = Field(False, description="make the runs first that the trained claims need")
+    seed: Natural = Field(default=0, description="seed of the random queries and keys")
+    run: bool = Field(default=False, description="make the runs first that the trained claims need")
 
     @field_validator("id")
     @classmethod

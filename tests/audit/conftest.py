@@ -16,6 +16,8 @@ collect_ignore_glob = ["oracles/*"]
 def load(name: str) -> Any:
     """A module of the oracles folder, which is no package and not collected."""
     spec = importlib.util.spec_from_file_location(f"oracle_{name}", HERE / "oracles" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from ropelab.audit.audited import audit, compare
 from ropelab.audit.document import Document, from_json
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.audit import draw
 from tests.imports import imported_by
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
-QWEN = {
+QWEN: dict[str, Any] = {
     "model_type": "qwen2",
     "hidden_size": 3584,
     "num_attention_heads": 28,
@@ -218,7 +220,9 @@ def test_entries_beside_layer_types_do_nothing():
         },
     }
     reading = read(RUNTIMES["transformers-5"], config)
+    assert reading.main is not None
     assert reading.main.trained_len == 4096
+    assert isinstance(reading.main.scaling, Yarn)
     assert reading.main.scaling.truncate is True
     assert "W11" in codes(audited(config))
 
@@ -260,6 +264,7 @@ def test_mistrals_own_format():
     document = from_json("params.json", json.dumps({**params, "yarn": yarn}).encode())
     assert document.kind == "params"
     spec = audit(document).reference.main
+    assert spec is not None
     assert (spec.scaling.name, spec.head_dim, spec.trained_len) == ("yarn", 128, 16384)
 
 
@@ -278,7 +283,8 @@ def test_figures_title_what_they_show(tmp_path):
 def test_an_audit_is_tables_in_python(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN))
-    tables = ropelab.audit(str(path), runtime="vllm", length=4096).tables
+    call: Any = ropelab.audit  # the room itself is called
+    tables = call(str(path), runtime="vllm", length=4096).tables
     assert list(tables["runtimes"].runtime) == ["vllm"]
     assert list(tables["context"].length_tokens) == [4096]
     assert len(tables["pairs"]) == 64

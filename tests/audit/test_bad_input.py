@@ -3,15 +3,17 @@
 import copy
 import json
 import random
+from typing import Any
 
 import pytest
 
 from ropelab.audit.audited import audit, finding_lines, short_tables
-from ropelab.audit.document import MOST_BYTES, Document, from_json, load
+from ropelab.audit.document import Document, from_json, load
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import MOST_BYTES
 
 MUTATIONS = 10_000
-VALUES = (
+VALUES: tuple[Any, ...] = (
     None,
     True,
     0,
@@ -113,6 +115,7 @@ def test_what_is_no_configuration_is_one_line(raw, says):
 def test_a_vocabulary_of_any_size_costs_nothing():
     config = {"hidden_size": 64, "num_attention_heads": 2, "max_position_embeddings": 2048}
     result = audit(Document("big", "config", {**config, "vocab_size": 10**12}))
+    assert result.reference.main is not None
     assert result.reference.main.head_dim == 32
 
 

@@ -65,6 +65,7 @@ def test_a_file_is_audited_from_its_keys_and_tensors(file):
     (row,) = result.rows["runtimes"]
     assert (row["runtime"], row["base"], row["rotary_dim"]) == ("llama.cpp", 500000.0, 128)
     spec = result.reference.main
+    assert spec is not None
     plain = 500000.0 ** (-np.arange(0, 128, 2) / 128)
     np.testing.assert_allclose(spec.inv_freq(100), plain / np.linspace(1, 8, 64), rtol=1e-6)
 
@@ -89,6 +90,8 @@ def test_flags_on_top_of_divisors_divide_twice(file):
     config = load(str(file)).config
     plain = read(RUNTIMES["llama.cpp"], config).main
     scaled = read(RUNTIMES["llama.cpp"], config, {"rope_scale": 4.0}).main
+    assert plain is not None
+    assert scaled is not None
     np.testing.assert_allclose(scaled.inv_freq(9), plain.inv_freq(9) / 4, rtol=1e-12)
 
 

@@ -4,6 +4,7 @@ Numbers are worked out from the Go code of the file named in each test, not from
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,8 +173,13 @@ def test_qwen2_stops_at_a_factor():
         {"type": "linear"},
     ):
         assert scaled(QWEN2, **block).outcome == "refused"
-    for block in ({}, {"rope_type": "default"}, {"type": "mrope", "mrope_section": [16, 24, 24]}):
-        np.testing.assert_allclose(scaled(QWEN2, **block).main.inv_freq(1), plain(128, 1e6))
+    plain_ones: tuple[dict[str, Any], ...] = (
+        {},
+        {"rope_type": "default"},
+        {"type": "mrope", "mrope_section": [16, 24, 24]},
+    )
+    for unscaled in plain_ones:
+        np.testing.assert_allclose(scaled(QWEN2, **unscaled).main.inv_freq(1), plain(128, 1e6))
 
 
 def test_qwen2_takes_its_width_from_hidden_size():

@@ -32,7 +32,9 @@ def fifty_digits():
 
 def value(id_: str, finding: int = 0) -> float:
     """The number behind a finding of a claim at its default inputs."""
-    return find(id_).evidence().findings[finding].value
+    found = find(id_).evidence().findings[finding].value
+    assert found is not None
+    return found
 
 
 # mpmath
@@ -132,7 +134,7 @@ def test_sinusoids_by_the_formula_of_the_transformer():
 def test_the_causal_mask_against_torch():
     q, k, v = torch.randn(3, 7, 4, dtype=torch.float64)
     expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    ours = attention.attention(*(x.numpy() for x in (q, k, v)), causal=True)
+    ours = attention.attention(q.numpy(), k.numpy(), v.numpy(), causal=True)
     np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-10)
 
 

@@ -1,5 +1,7 @@
 """How verdicts follow from findings, and that the two kinds of evidence are never mixed."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -97,5 +99,6 @@ def test_findings_come_back_from_text_as_they_were():
     found = Findings("what is expected", "two models")
     found.missing("a")
     found.part("1.00", "0", None, np.float64(0.1) + 0.2)
-    found.limit("c", "1.00", bool(np.bool_(True)), np.int64(3))
+    count: Any = np.int64(3)
+    found.limit("c", "1.00", bool(np.bool_(True)), count)
     assert Findings.from_json(found.to_json(), {}) == found

@@ -1,8 +1,10 @@
 """Claims decided by stored runs: small made-up runs, and numbers turned around."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -252,7 +254,8 @@ def test_one_seed_that_did_not_learn_leaves_open_what_the_mean_would_decide():
 )
 def test_a_higher_loss_is_decided_by_the_stored_pair(id_, pair):
     def verdict(difference, **more):
-        return find(id_).verdict(runs=(paired(*pair, difference, **more),))
+        first, second = pair
+        return find(id_).verdict(runs=(paired(first, second, difference, **more),))
 
     assert verdict(0.2) == HOLDS
     assert verdict(-0.2) == WRONG
@@ -374,7 +377,9 @@ def frequencies(copies=COPIES, noise=0.03, **changes) -> Stored:
     """A stored run of the frequencies lab in which differences above `noise` are told apart."""
     copies = copies | {tuple(name.split("/")): value for name, value in changes.items()}
     place = ["distance_tokens", "context_tokens"]
-    learned, pairs, removed = [], [], []
+    learned: list[tuple] = []
+    pairs: list[tuple] = []
+    removed: list[tuple] = []
     for (scheme, band), values in copies.items():
         for distance, value, plain in zip(
             (16, 64), values, copies["unscaled", "none"], strict=True
@@ -460,7 +465,11 @@ def test_without_a_run_that_decides_a_claim_stays_open_and_says_why(claim):
     "left", ["copy_accuracy", "quality", "last_window", "comparisons", "schemes", "learned"]
 )
 def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left):
-    made = {"extrapolate": extrapolation, "encodings": encodings, "spectrum": frequencies}
+    made: dict[str, Callable[[], Stored]] = {
+        "extrapolate": extrapolation,
+        "encodings": encodings,
+        "spectrum": frequencies,
+    }
     full = made[claim.reads]()
     tables = {name: table for name, table in full.tables.items() if name != left}
     partial = Stored(full.experiment, full.config, tables, full.path)
@@ -584,11 +593,17 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
         assert find(id_).verdict(runs=(far,)) == OPEN
 
 
-SMALL = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
+SMALL: dict[str, Any] = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
 SMALL |= {"documents": 3, "sequences": 2}
-TINY = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
+TINY: dict[str, Any] = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
 TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
-SMALLER = {"layers": 1, "width": 16, "heads": 2, "head_dim": 8, "tokens_per_step": 128}
+SMALLER: dict[str, Any] = {
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "head_dim": 8,
+    "tokens_per_step": 128,
+}
 
 
 NOT_IN_SMALL_RUNS = {
@@ -605,10 +620,13 @@ NOT_IN_SMALL_RUNS = {
 @pytest.fixture(scope="module")
 def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
-    on = {"corpus": corpora[0]}
-    few = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
-    chosen = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
-    schemes = {"schemes": "unscaled,one(period=1e6),without(band=slow)", "tasks": "copy"}
+    on: dict[str, Any] = {"corpus": corpora[0]}
+    few: dict[str, Any] = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
+    chosen: dict[str, Any] = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    schemes: dict[str, Any] = {
+        "schemes": "unscaled,one(period=1e6),without(band=slow)",
+        "tasks": "copy",
+    }
     made = {
         "extrapolate": run("extrapolate", **SMALL, **few, **on),
         "encodings": run("encodings", **SMALL, **SMALLER, **chosen, **on),
@@ -667,7 +685,8 @@ def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
     tables = {**plain.tables, "copy_accuracy": pd.concat(seeds)}
     run = Stored("extrapolate", {**plain.config, "seeds": [0, 1, 2]}, tables, "")
     found = Methods(run).level("yarn ×4", 4096)
-    assert (found.value, found.n) == (pytest.approx(0.99 - 0.01 / 3), 3)
+    assert found.value == pytest.approx(0.99 - 0.01 / 3)
+    assert found.n == 3
     assert found.low < 0.9 < found.value
     assert find("yarn-extends").verdict(runs=(plain,)) == HOLDS
     assert find("yarn-extends").verdict(runs=(run,)) == OPEN
