@@ -593,11 +593,12 @@ def test_fine_tuned_models_are_looked_at_inside_and_just_outside_of_that_length(
         assert find(id_).verdict(runs=(far,)) == OPEN
 
 
-SMALL: dict[str, Any] = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
+Values = dict[str, Any]
+SMALL: Values = {"train_len": 64, "test_len": 128, "steps": 2, "device": "cpu"}
 SMALL |= {"documents": 3, "sequences": 2}
-TINY: dict[str, Any] = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
+TINY: Values = {"train_len": 256, "steps": 2, "tokens_per_step": 128}
 TINY |= {"width": 16, "head_dim": 8, "layers": 1, "documents": 3, "sequences": 2, "device": "cpu"}
-SMALLER: dict[str, Any] = {
+SMALLER: Values = {
     "layers": 1,
     "width": 16,
     "heads": 2,
@@ -620,10 +621,10 @@ NOT_IN_SMALL_RUNS = {
 @pytest.fixture(scope="module")
 def really_run(corpora, tiny_preset) -> dict[str, Stored]:
     """Runs of the labs themselves, too short to learn anything."""
-    on: dict[str, Any] = {"corpus": corpora[0]}
-    few: dict[str, Any] = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
-    chosen: dict[str, Any] = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
-    schemes: dict[str, Any] = {
+    on: Values = {"corpus": corpora[0]}
+    few: Values = {"methods": "unscaled,pi,ntk,yarn", "head_dim": 16, "tasks": "text,copy"}
+    chosen: Values = {"encodings": "nope,sinusoidal,t5,alibi,rope"}
+    schemes: Values = {
         "schemes": "unscaled,one(period=1e6),without(band=slow)",
         "tasks": "copy",
     }
