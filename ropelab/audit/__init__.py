@@ -12,26 +12,18 @@ itself: a function beside it would be replaced as soon as anything imports the r
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
 
 
 class _Callable(ModuleType):
-    def __call__(
-        self,
-        source: str,
-        *,
-        runtime: str = "",
-        length: int | None = None,
-        dtype: str = "",
-        flags: str = "",
-    ) -> "Audit":
+    def __call__(self, source: str, **options: Any) -> "Audit":
         """Return a configuration as each runtime reads it; see `ropelab.audit.audited.audit`."""
         from ropelab.audit.audited import audit
 
-        return audit(source, runtime=runtime, length=length, dtype=dtype, flags=flags)
+        return audit(source, **options)
 
 
 sys.modules[__name__].__class__ = _Callable

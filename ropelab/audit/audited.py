@@ -39,7 +39,6 @@ class Audit:
         return {name: pd.DataFrame(rows) for name, rows in self.rows.items()}
 
     def worst(self) -> Literal["error", "warn", "note", ""]:
-        """Return the highest level among the findings, empty without any."""
         found = {finding.level for finding in self.findings}
         return next((level for level in LEVELS if level in found), "")
 

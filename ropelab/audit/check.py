@@ -111,7 +111,6 @@ def check(
 
 
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
-    """Return the first thing that is wrong, in the order of the stages."""
     if not observed.finite:
         return Check("tables hold numbers that are not finite", True, "see how they are made")
     spec = expected.spec
@@ -142,10 +141,9 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
 
 def wrong_frequencies(found: Pairs, expected: Expected) -> tuple[str, str] | None:
-    """Explain frequencies that are not the right ones, with advice; None if they are."""
     spec, right = expected.spec, expected.inv_freq
     if len(found) != len(right):
-        answer = f"{2 * len(found)} features turn instead of {spec.rotary_dim}"
+        answer = f"{2 * len(found)} features rotate instead of {spec.rotary_dim}"
         return answer, f"rotate {spec.rotary_dim} features"
     if near(found, right):
         return None
@@ -197,7 +195,6 @@ def near(one: Pairs, other: Pairs) -> bool:
 
 
 def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
-    """Explain a wrong factor on cos and sin, with advice; None for the right one."""
     for value, problem in (
         (wanted, None),
         (wanted**2, (f"the attention factor {wanted:.6g} is applied twice", "apply it once")),

@@ -39,9 +39,6 @@ class Emission:
     target: str
     text: str
     lost: tuple[str, ...]
-    # The settings in the text, as the target's reader takes them.
-    config: Mapping[str, Any]
-    flags: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,6 @@ def from_file(path: str) -> tuple[RopeSpec, Fragment]:
 
 
 def from_name(name: str) -> tuple[RopeSpec, Fragment]:
-    """Return a known model, as a Llama of its sizes."""
     model = model_named(name)
     spec = RopeSpec(
         base=model.base,
@@ -156,7 +152,7 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
     )
     forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
     text = chosen.text.format(length=wanted.length, flags="".join(words), **forms, **plain)
-    return Emission(target, text, tuple(lost), config, flags)
+    return Emission(target, text, tuple(lost))
 
 
 def plain_number(value: Any) -> str:
@@ -213,7 +209,6 @@ def block_of(spec: RopeSpec) -> Fragment:
 
 
 def usual_attention(spec: RopeSpec) -> float:
-    """Return the attention factor that runtimes compute from the scaling factor alone."""
     factor = getattr(spec.scaling, "factor", 1.0)
     longrope = isinstance(spec.scaling, scalings.LongRope)
     return longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
@@ -239,7 +234,6 @@ def version4(spec: RopeSpec) -> Fragment:
 
 
 def version5(spec: RopeSpec) -> Fragment:
-    """Return rope_parameters with everything inside."""
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
     return {**start, "rope_parameters": {"rope_theta": spec.base, **block, **share}}
 

@@ -12,7 +12,7 @@ from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL, SAME_TYPES
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BLOCKS, language_part
+from ropelab.audit.runtimes.trace import BLOCKS, OUTSIDE, language_part
 from ropelab.math.scaling import LongRope, Unscaled
 
 Level = Literal["error", "warn", "note"]
@@ -41,7 +41,6 @@ class Case:
 
     @property
     def spec(self) -> RopeSpec:
-        """The reference's main layer type."""
         assert self.reference.main is not None
         return self.reference.main
 
@@ -65,7 +64,6 @@ class Case:
         return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
 
     def named(self, test: Callable[[RopeSpec], Any]) -> str:
-        """Return the runtimes whose spec passes a test, empty if none does."""
         return ", ".join(name for name, spec in self.read if test(spec))
 
     def grouped(self, value: Callable[[RopeSpec], Any]) -> dict[Any, str]:
@@ -110,12 +108,12 @@ def errors(case: Case) -> Found:
     if isinstance(case.kind, str) and case.kind not in ("default", "mrope"):
         without = [name for name, spec in case.read if _plain(spec)]
         if 0 < len(without) < len(case.read):
-            says = f"{case.kind} is declared, and {', '.join(without)} turns unscaled"
+            says = f"{case.kind} is declared, but not applied by {', '.join(without)}"
             yield "E08", says, "ropelab emit --target, for the form that it reads"
 
     for width, names in case.grouped(lambda spec: spec.rotary_dim).items():
         if width != right.rotary_dim:
-            yield "W06", f"{names} turns {width} features, {reference} {right.rotary_dim}", ""
+            yield "W06", f"{names} rotates {width} features, {reference} {right.rotary_dim}", ""
 
 
 def _plain(spec: RopeSpec) -> bool:
@@ -126,7 +124,6 @@ def _plain(spec: RopeSpec) -> bool:
 
 
 def _multiplied(spec: RopeSpec) -> bool:
-    """Return True if the server multiplied the length of the file by the factor."""
     return spec.sources.get("claimed_len", "").endswith("x factor")
 
 
@@ -146,7 +143,7 @@ def contradicting_keys(case: Case) -> Found:
     for path in paths:
         close = near(path)
         if not meaning(path) and close:
-            yield "W01", f"{path} is known to nobody", f"did you mean {close}?"
+            yield "W01", f"{path} is not a known key", f"did you mean {close}?"
     for path in paths:
         if path.endswith(".attn_factor"):
             says = f"{path}: SGLang multiplies its attention factor with it, others do not read it"
@@ -195,7 +192,7 @@ def differences(case: Case) -> Found:
 
     if right.scaling.name == "dynamic_ntk":
         says = (
-            "dynamic: keys already in the cache keep the base they were turned with, so beyond "
+            "dynamic: keys already in the cache keep the base they were rotated with, so beyond "
             f"{right.trained_len} tokens scores depend on when a token was read"
         )
         yield "W07", says, "yarn with a fixed factor"
@@ -206,7 +203,7 @@ def differences(case: Case) -> Found:
             lambda s: s.rotary_dim != right.rotary_dim or distance(s, right, 64)[1] is not None
         )
         if names:
-            says = f"{names} turns a prompt of 64 tokens with another table than the reference"
+            says = f"{names} rotates a prompt of 64 tokens by another table than the reference"
             yield "W08", says, ""
 
 
@@ -233,15 +230,15 @@ def lengths(case: Case) -> Found:
 
 def files(case: Case) -> Found:
     """Find entries of a file that do nothing, entries that it lacks, and a tokenizer's limit."""
-    stray = [use.path for use in case.reference.keys if use.note.startswith("stands beside")]
+    stray = [use.path for use in case.reference.keys if use.note == OUTSIDE]
     if stray:
-        says = f"{', '.join(stray)} stands beside the dicts of the layer types and does nothing"
+        says = f"{', '.join(stray)} is outside the dicts of the layer types and has no effect"
         yield "W11", says, "move it into each layer type's dict"
 
     if case.document.kind == "gguf":
         fields = case.document.config
         if "rope.freq_base" not in fields:
-            says = "the file has no rope.freq_base: llama.cpp turns with base 10000"
+            says = "the file has no rope.freq_base: llama.cpp takes base 10000"
             yield "W12", says, "--rope-freq-base, or convert again"
         if "rope.scaling.factor" in fields and "rope.scaling.type" not in fields:
             says = "a factor without rope.scaling.type is taken as linear"
@@ -261,9 +258,8 @@ def notes(case: Case) -> Found:
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
     if spec.scaling.name == "yarn" and factor > 1:
         says = (
-            f"yarn by {factor:g} is there from position 0: every logit times "
-            f"{spec.attention_factor**2:.4g} and slow pairs divided, also below "
-            f"{spec.trained_len} tokens"
+            f"static yarn by {factor:g} also affects prompts below {spec.trained_len} tokens: "
+            f"every logit times {spec.attention_factor**2:.4g}, slow pairs divided"
         )
         yield "N01", says, "leave it off where contexts are short"
     if case.asked and factor > 1 and case.asked < factor * spec.trained_len:
@@ -287,7 +283,6 @@ RULES: tuple[tuple[Level, Callable[[Case], Found]], ...] = (
 
 
 def collect(case: Case) -> tuple[Finding, ...]:
-    """Return all findings, worst first."""
     return tuple(
         Finding(code, level, says, do) for level, rule in RULES for code, says, do in rule(case)
     )

@@ -76,7 +76,6 @@ def pairs(words: list[str]) -> list[tuple[str, str]]:
 
 
 def setting(name: str, value: str) -> Any:
-    """Return the word of --rope-scaling, the number of any other flag."""
     if name == "--rope-scaling":
         return value
     try:

@@ -147,7 +147,7 @@ def _rope_tensors(
         if kind != FLOAT32 or not 1 <= elements <= 2**12:
             raise cursor.fail(f"{name} is not a short list of float32")
         if start + offset > cursor.size:
-            raise cursor.fail(f"{name} lies beyond the end")
+            raise cursor.fail(f"{name} begins beyond the end")
         cursor.file.seek(start + offset)
         found[name] = np.frombuffer(cursor.take(4 * elements), "<f4").astype(np.float64)
     return found

@@ -52,7 +52,6 @@ class Observed:
 
     @property
     def gain(self) -> float:
-        """The factor on cos and sin: the median length of a rotated pair."""
         return float(np.median(np.hypot(self.cos, self.sin)))
 
     @property
@@ -107,9 +106,9 @@ def _pairs(
     first = np.array([j for j in np.flatnonzero(rotated) if partners[j] > j], dtype=int)
     second = partners[first]
     if not len(first):
-        raise InputError("nothing turns: the result is its input")
+        raise InputError("no rotation: the output equals the input")
     if not np.array_equal(partners[second], first):
-        raise InputError("features do not turn in pairs")
+        raise InputError("features do not rotate in pairs")
     gaps = np.unique(second - first)
     if len(gaps) == 1 and gaps[0] == 1 and np.array_equal(first % 2, np.zeros_like(first)):
         return first, second, "adjacent"
@@ -259,7 +258,6 @@ def from_folder(folder: Path, spec: RopeSpec, positions: Positions, dtype: str) 
 
 
 def rotary_module(folder: Path) -> Any:
-    """Return the rotary embedding of the model's class in the installed transformers."""
     try:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     except ImportError:

@@ -35,7 +35,6 @@ PRESET_OF = {"llama.cpp": "ggml", "ollama": "ggml", **dict.fromkeys(_FLOAT32, "f
 
 
 def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
-    """Return a row per runtime and layer type; one with a problem has a single row."""
     rows: Rows = []
     for reading in readings:
         about = {
@@ -90,7 +89,6 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
 
 
 def keys(document: Document, readings: Sequence[Reading]) -> Rows:
-    """Return a row per key about rotation: its effect, and its status in every runtime."""
     statuses: dict[str, dict[str, str]] = {}
     notes: dict[str, str] = {}
     for reading in readings:
@@ -122,7 +120,6 @@ def value_at(config: Mapping[str, Any], path: str) -> str:
 
 
 def pairs(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
-    """Return a row per runtime, layer type and pair."""
     rows: Rows = []
     for reading in readings:
         for layer, spec in reading.layers.items():
@@ -232,7 +229,7 @@ def sentence(document: Document, readings: Sequence[Reading], reference: Reading
     kind = document.config.get("model_type") or document.kind
     stopped = [reading.runtime.name for reading in readings if reading.outcome == "refused"]
     return (
-        f"{document.name} ({kind}) turns {spec.rotary_dim} of {spec.head_dim} features with base "
+        f"{document.name} ({kind}) rotates {spec.rotary_dim} of {spec.head_dim} features with base "
         f"{spec.base:g}, {spec.method}, from {spec.trained_len} tokens{claimed}; {agreement}"
         + (f"; refused by {', '.join(stopped)}" if stopped else "")
     )

@@ -56,7 +56,6 @@ def split(x: Float[Array, "... d"], pairing: Pairing) -> tuple[Array, Array]:
 def join(
     first: Float[Array, "... pairs"], second: Float[Array, "... pairs"], pairing: Pairing
 ) -> Float[Array, "... d"]:
-    """Undo `split`."""
     if pairing == "half":
         return np.concatenate((first, second), -1)
     return np.stack((first, second), -1).reshape(*first.shape[:-1], -1)
@@ -65,7 +64,6 @@ def join(
 def rotated(
     x: Float[Array, "... d"], angles: Float[Array, "... pairs"], pairing: Pairing = "half"
 ) -> Float[Array, "... d"]:
-    """Rotate every pair counterclockwise by its angle, in radians."""
     first, second = split(x, pairing)
     wave = (first + 1j * second) * np.exp(1j * angles)
     return join(wave.real, wave.imag, pairing)

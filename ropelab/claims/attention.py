@@ -139,7 +139,6 @@ def scores(
     sign: int = 1,
     pairing: Pairing = "half",
 ) -> Float[Array, " draws"]:
-    """Return (R(m) q) . (R(n) k) for every draw."""
     inv_freq = sign * frequencies(q.shape[-1], base)
     return (rotated(q, m * inv_freq, pairing) * rotated(k, n * inv_freq, pairing)).sum(-1)
 
@@ -161,7 +160,6 @@ def relative_only(
 
 
 def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
-    """Look for one factor of the distance: as a matrix between q and k, and as a number."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     after = scores(q, k, 0, distance)
     # `scores` pairs halves, the matrix pairs neighbours.
@@ -227,7 +225,6 @@ def values_left_alone(found: Findings, shift: int = 100, seed: int = 0) -> None:
 
 
 def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
-    """Rotate the other way, with the same and with mirrored queries and keys."""
     q, k = gaussian(seed, 2, DRAWS, HEAD)
     there = scores(q, k, 0, distance)
     # A reflection of the plane turns clockwise into counterclockwise and keeps products.
@@ -242,7 +239,6 @@ def either_direction(found: Findings, distance: int = 3, seed: int = 0) -> None:
 def same_distance_same_score(
     found: Findings, tokens: Literal["different", "same"] = "different", seed: int = 0
 ) -> None:
-    """Compare scores at equal distance, as rope_explained.py prints them."""
     q, k = gaussian(seed, 2, 2, DRAWS, HEAD)
     if tokens == "same":
         q, k = (np.broadcast_to(x[:1], x.shape) for x in (q, k))

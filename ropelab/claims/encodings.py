@@ -16,6 +16,7 @@ from ropelab.runs.thresholds import ANGLE_RAD, ROUNDING, SLOW
 
 # The small model on which encodings are compared.
 LENGTH, LAYERS, HEADS, HEAD = 512, 4, 4, 32
+WORK = "multiplications of the scores, plain attention is 1"
 
 
 def encoding_for(name: str, length: int = LENGTH, seed: int = 0) -> Encoding:
@@ -83,9 +84,9 @@ def relative_are_trained(
 
 def learned_stops(found: Findings, name: str = "learned") -> None:
     encoding = encoding_for(name)
+    stops = False
     try:
         encoding.embed(torch.zeros(1, 1, HEADS * HEAD), torch.tensor([LENGTH]))
-        stops = False
     except IndexError:
         stops = True
     found.part(f"at position {LENGTH} it has", "no vector" if stops else "a vector", stops)
@@ -132,8 +133,7 @@ def keeps_no_vectors(found: Findings, name: str = "alibi") -> None:
 
 def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     ratio = _work(encoding_for(name).for_layer(0), seed)
-    what = "multiplications of the scores, plain attention is 1"
-    found.part(what, f"{ratio:.2f}", (ratio >= SLOW) == slow, ratio)
+    found.part(WORK, f"{ratio:.2f}", (ratio >= SLOW) == slow, ratio)
 
 
 def cache_is_impossible(
@@ -155,8 +155,7 @@ def cache_is_impossible(
             apart = max(apart, largest(decoded - full[:, :, i : i + 1, : i + 1]))
         ratio = _work(encoding, seed)
     found.beyond(f"scores from cached keys against the full pass, {tokens} tokens", apart, ROUNDING)
-    what = "multiplications of the scores, plain attention is 1"
-    found.part(what, f"{ratio:.1f}", ratio >= SLOW, ratio)
+    found.part(WORK, f"{ratio:.1f}", ratio >= SLOW, ratio)
 
 
 def is_relative(
@@ -179,7 +178,6 @@ def is_relative(
 
 
 def printed_sign(found: Findings, slope: float = 0.25) -> None:
-    """Compare ALiBi with alpha times the signed and the counted distance."""
     tokens = 8
     nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
     bias = encoding_for("alibi").scores(nothing, nothing, positions, positions)[0, 0].tril()
@@ -196,7 +194,6 @@ def heads_unaffected(
     methods: Sequence[str] = ("sinusoidal", "learned", "shaw", "rope", "alibi"),
     seed: int = 0,
 ) -> None:
-    """List the methods that act inside the heads, after the features were divided."""
     q, k = queries_and_keys(8, seed)
     plain = Encoding().scores(*encoded(Encoding(), q, k)).tril()
     acting = []

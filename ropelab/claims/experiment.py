@@ -73,7 +73,6 @@ class ClaimsConfig(Config):
         return tuple(DECIDING)
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Ask for a run of each, if `run` is set."""
         return tuple(DECIDING.items()) if self.run else ()
 
 

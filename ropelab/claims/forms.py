@@ -91,7 +91,6 @@ def thirty_degrees(found: Findings, positions: Sequence[tuple[int, int]] = PLACE
 
 
 def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
-    """Put (m - n) theta into the matrix as printed, and with the sines exchanged."""
     m, n = PLACES[0]
     true = _dot(_rotate(Q, m * theta), _rotate(K, n * theta))
     found.expected = f"{true:.4f}, the score of the rotated vectors"
@@ -144,7 +143,6 @@ def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
 
 
 def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0) -> None:
-    """Compare scores of both pairings: reordered, unmodified, and with mixed tables."""
     q, k = gaussian(seed, 2, DRAWS, head_dim)
     inv_freq = frequencies(head_dim, BASE)
 
@@ -275,7 +273,6 @@ def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) 
 
 
 def negative_indices(found: Findings, tokens: int = 5) -> None:
-    """Read bias[pos_j - pos_i] for a query at the end: which row does each distance take?"""
     distances = np.arange(tokens) - (tokens - 1)
     # Python counts negative indices from the end, so no error shows the missing rows.
     rows = np.arange(tokens)[distances]
@@ -343,7 +340,6 @@ def printed_matrix(
     product: Literal["matrix times column", "row times matrix"] = "matrix times column",
     unit: float = 1e-4,
 ) -> None:
-    """Apply [[cos, sin], [-sin, cos]] from either side and compare with the printed table."""
     column, row = (largest(example(sign) - PRINTED) for sign in (-1, 1))
     stated, other = (column, row) if product == "matrix times column" else (row, column)
     found.within(f"off as {product}", stated, unit, "{:.2g}")

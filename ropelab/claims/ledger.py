@@ -55,7 +55,6 @@ class Question:
         return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
 
     def answered(self, found: Mapping[str, Findings]) -> str:
-        """Return the answer with the deciding measurement of each claim in this run."""
         return self.answer.format_map({id_: found[id_].deciding.measured for id_ in self.claims})
 
 

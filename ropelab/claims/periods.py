@@ -40,9 +40,8 @@ def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "flo
     stored = np.cos(np.array([0, theta])).astype(dtype)
     found.expected = f"{printed_cos:.15f}, {printed_difference:g}, and 1.0 twice"
     found.part("cos at 1", f"{cosine:.15f}", abs(cosine - printed_cos) < 1e-15, cosine)
-    what = "cos at 0 minus cos at 1"
-    text = f"{difference:.4e}"
-    found.part(what, text, abs(difference - printed_difference) <= 0.005e-11, difference)
+    near = abs(difference - printed_difference) <= 0.005e-11
+    found.part("cos at 0 minus cos at 1", f"{difference:.4e}", near, difference)
     shown = " and ".join(f"{float(value):.10g}" for value in stored)
     found.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
 
@@ -92,13 +91,11 @@ def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 
 
 def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> None:
     late = said % hand
-    what = f"where it stands after {said:,} s"
-    found.part(what, f"{late} s past its start", late == 0, late)
+    found.part(f"where it stands after {said:,} s", f"{late} s past its start", late == 0, late)
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
 
 
 def clock_like_rope(found: Findings, periods: Sequence[float] | None = None) -> None:
-    """Look for whole ratios of RoPE's neighbouring periods, as those of a clock have."""
     chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, BASE))
     ratios = chosen[1:] / chosen[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
@@ -192,7 +189,6 @@ def periods(
     base: float = BASE,
     tolerance: float = 0.01,
 ) -> None:
-    """Compare printed periods, and say for which index a wrong one would be right."""
     true = (2 * math.pi / frequencies(HEAD, base)).tolist()
     for index, said in printed:
         right = abs(said / true[index] - 1) <= tolerance
@@ -232,7 +228,6 @@ def angles(
     base: float = BASE,
     tolerance_degrees: float = 0.5,
 ) -> None:
-    """Rotate pairs and compare with (position, pair, degrees) as printed, modulo full turns."""
     for position, index, said in printed:
         degrees = math.degrees(position * float(frequencies(HEAD, base)[index]))
         # Full turns are not printed, so the shorter way round counts.

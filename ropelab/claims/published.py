@@ -191,7 +191,6 @@ def released_lengths(
 
 
 def made_by_yarn(found: Findings, original: Shape = LLAMA_2, base: float = 1e6) -> None:
-    """Look for a factor from 1 to 256 with which YaRN would give the published frequencies."""
     model = Geometry(*original)
     published = frequencies(model.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
@@ -231,8 +230,6 @@ def minimind_is_yarn(
     beta_fast: float,
     other: Shape = MANY_TURNS,
 ) -> None:
-    """Compare frequencies with implemented YaRN, as released and elsewhere, and the logits."""
-
     def apart(of: Geometry) -> tuple[str, bool, float]:
         yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(of, 0)
         ratio = largest_ratio(minimind_frequencies(formula, of, factor, beta_fast), yarn.inv_freq)

@@ -89,7 +89,6 @@ class Findings:
         self.add("limit", what, measured, agrees, value)
 
     def missing(self, what: str, measured: str = "none") -> None:
-        """Add a part for which there was nothing to measure."""
         new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
         self.findings.append(new)
 
@@ -121,7 +120,6 @@ class Findings:
 
     @property
     def deciding(self) -> Finding:
-        """The finding that the verdict rests on."""
         return next(f for key in DECIDES for f in self.findings if (f.role, f.agrees) == key)
 
     @property
@@ -133,7 +131,6 @@ class Findings:
         return any(finding.unlearned for finding in self.findings if finding.role == "part")
 
     def to_json(self) -> str:
-        """Write everything but the series."""
         # Findings hold numpy's numbers, too, which json does not know.
         kept = {name: value for name, value in asdict(self).items() if name != "series"}
         return json.dumps(kept, default=lambda number: number.item())
@@ -182,7 +179,6 @@ class Claim:
         return "seed" in inspect.signature(self.function).parameters
 
     def evidence(self, **changes: Any) -> Findings:
-        """Check the claim, with some of its inputs changed."""
         inputs = {**self.inputs, **changes}
         usual = {n: p.default for n, p in inspect.signature(self.function).parameters.items()}
         found = Findings(self.expected.format(**self.function.__globals__ | usual | inputs))

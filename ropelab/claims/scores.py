@@ -37,7 +37,6 @@ def _codes(width: int, tokens: int) -> Float[Array, "tokens width"]:
 def concatenation_is_wider(
     found: Findings, width: int = WIDTH, beside: int = WIDTH, seed: int = 0
 ) -> None:
-    """Compare a linear layer on (x, p) with the same weights on x plus a projected p."""
     x, p = gaussian(seed, TOKENS, width), _codes(beside, TOKENS)
     weights = gaussian(seed + 1, width + beside, width)
     side_by_side = np.concatenate((x, p), -1) @ weights
@@ -71,7 +70,6 @@ def multiplying_changes_more(
 
 
 def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
-    """Divide the rotated vector by the vector: one factor per pair, and one per feature?"""
     x, angles = gaussian(seed, TOKENS, WIDTH), position * frequencies(WIDTH, BASE)
     after = rotated(x, angles, "interleaved")
     pairs, rotated_pairs = (
@@ -98,7 +96,6 @@ def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens
 def only_at_the_product(
     found: Findings, name: str = "rope", shift: int = 100, seed: int = 0
 ) -> None:
-    """Look for what an encoding adds to the product of the queries and keys it has changed."""
     layer = encoding_for(name).for_layer(0)
     q, k = queries_and_keys(16, seed)
     q_at, k_at, at, _ = encoded(layer, q, k)
@@ -140,7 +137,6 @@ def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: 
 
 
 def _weights(seed: int) -> Float[Array, "w w"]:
-    """Draw W_q^T W_k."""
     wq, wk = gaussian(seed + 1, 2, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return wq.T @ wk
 

@@ -37,7 +37,6 @@ def shift_is_rotation(
     width: int = 512,
     shift: int = 7,
 ) -> None:
-    """Apply one block-diagonal rotation by omega delta at many positions."""
     omega, positions = spaced("exponential", width, 512), np.arange(512)
     # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
     sign = -1 if turning == "clockwise" else 1

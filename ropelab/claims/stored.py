@@ -44,7 +44,6 @@ class Tally:
         return f"better at {self.better}, worse at {self.worse} of {total} distances"
 
     def mostly_better(self, found: Findings, what: str) -> None:
-        """Add a part that agrees if it is better more often than worse."""
         if self == Tally(0, 0, 0):
             found.missing(what, self.text)
         else:
@@ -53,7 +52,6 @@ class Tally:
             found.part(what, self.text, agrees, self.better - self.worse)
 
     def nowhere_worse(self, found: Findings, what: str) -> None:
-        """Add a limit that agrees if it is worse nowhere."""
         found.limit(what, self.text, self.worse == 0, self.worse)
 
 
@@ -69,7 +67,6 @@ def at_least(value: float, least: float) -> bool | None:
 
 
 def opposite(agrees: bool | None) -> bool | None:
-    """Return the other answer; what is unknown stays so."""
     return None if agrees is None else not agrees
 
 
@@ -148,7 +145,6 @@ class Methods(Trained):
 
     @cached_property
     def factors(self) -> dict[str, list[float]]:
-        """The factors that every method was run with, ascending."""
         factors: dict[str, list[float]] = {}
         for name in ("last_window", "copy_accuracy"):
             for method, group in self.rows(name).groupby("method"):
@@ -156,7 +152,6 @@ class Methods(Trained):
         return factors
 
     def rows(self, name: str, arm: str = "zero_shot") -> pd.DataFrame:
-        """Select the rows of an arm, and label them."""
         table = self.table(name)
         if "arm" not in table:
             # A table that a run does not have, or has in an older form, is empty in all columns.
@@ -219,7 +214,6 @@ class Methods(Trained):
         return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
 
     def extreme(self, label: str, highest: bool) -> Interval:
-        """Return `level` at the distance from which most is copied, or least."""
         accuracy = self.copying(label).sort_values()
         if accuracy.empty:
             return NOT_MEASURED
@@ -255,7 +249,6 @@ class Encodings(Trained):
         return float(rows.sort_values("times_trained_len")[column].iloc[-1 if longest else 0])
 
     def pair(self, a: str, b: str) -> pd.Series | None:
-        """Return the difference of two text losses at the trained length, a - b."""
         rows = self.select("pairs", encoding_a=a, encoding_b=b)
         return None if rows.empty else rows.iloc[0]
 
@@ -296,7 +289,6 @@ class Frequencies(Trained):
         return math.nan if rows.empty else float(rows["value"].iloc[0])
 
     def singles(self) -> list[str]:
-        """List the schemes of one frequency."""
         schemes = self.select("schemes", frequencies=1)
         return [] if schemes.empty else list(schemes["scheme"])
 
@@ -314,7 +306,6 @@ class Frequencies(Trained):
 
 
 def described(config: Mapping[str, Any]) -> str:
-    """Describe the models of a run by size, number of seeds and trained length."""
     count = len(config.get("seeds", ()))
     names = ("layers", "width", "heads", "head_dim")
     if all(isinstance(config.get(name), int) for name in names):

@@ -122,7 +122,6 @@ def yarn_extends(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def yarn_beats_ntk(found: Findings, run: Methods) -> None:
-    """Compare YaRN with NTK of the same factor and of the largest, and within the length."""
     # NTK stretches less than its factor says, so a larger factor is the fairer opponent.
     yarn, ntk, doubled = run.label("yarn"), run.label("ntk"), run.label("ntk", largest=True)
     run.against(yarn, ntk, TEXT).mostly_better(found, _on_text(run, yarn, ntk))
@@ -182,7 +181,6 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
 
 @asked_of(Methods)
 def finetuned_beats_window(found: Findings, run: Methods) -> None:
-    """Compare fine-tuned YaRN with no more context than was trained."""
     yarn = run.label("yarn", arm="finetuned")
     steps = run.config.get("finetune_steps", "unknown")
     losses = f"{run.loss(yarn, 'finetuned'):.3f} and {run.loss(WINDOW):.3f} nats per byte"
@@ -250,7 +248,6 @@ def reappears(
 
 
 def _label(name: str, factor: float, arm: str) -> str:
-    """Label a method in the tables of a run evaluated at `factor` times its length."""
     if name in WITHOUT_FACTOR:
         factor = 1.0
     elif name.endswith(DOUBLED):
@@ -307,7 +304,6 @@ def ordered(
     better: Sequence[str] = (),
     worse: Sequence[str] = (),
 ) -> None:
-    """Test that some encodings beat the baseline at the longest context, and others fall behind."""
     for encoding in (*better, *worse):
         baseline, result = run.against_baseline(encoding, metric)
         values = f"{run.at(encoding, metric, True):.3f}, {run.at(baseline, metric, True):.3f}"
@@ -322,7 +318,6 @@ def ordered(
 def costs_more(
     found: Findings, run: Encodings, pair: tuple[str, str], hardly: bool = False
 ) -> None:
-    """Test that the first of a pair has a higher loss at the trained length, or hardly higher."""
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.pair(*pair)
     if row is None:
@@ -348,7 +343,6 @@ def _harmless(row: pd.Series) -> bool | None:
 
 @asked_of(Frequencies)
 def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
-    """Compare one slow frequency with many, then the best single one."""
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
     what = f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"

@@ -132,7 +132,6 @@ def _row(claim: Claim, found: Findings) -> dict[str, Any]:
 
 
 def _passages(chosen: Sequence[Claim], only: str) -> list[tuple[Any, ...]]:
-    """List the passages of the claims; of one source only, in the order of its text."""
     rows = [(passage, claim.id) for claim in chosen for passage in claim.passages]
     if only:
         order = SOURCES[only].sections
@@ -170,7 +169,6 @@ SINGULAR = {
 
 
 def answer(tables: Tables) -> str:
-    """Count the claims by verdict; explain a single claim; answer the questions of a source."""
     claims, passages = tables["claims"], tables["passages"]
     if len(claims) == 1:
         return _one(claims.iloc[0], passages)
@@ -207,7 +205,6 @@ def is_page(tables: Tables) -> bool:
 
 
 def page(tables: Tables) -> pd.DataFrame:
-    """Return a row per sentence of a source."""
     about, passages = tables["claims"].set_index("id"), tables["passages"]
     quoted, id_ = passages["quote"].fillna(""), passages["id"]
     return pd.DataFrame(

@@ -178,7 +178,7 @@ def test_nesting_layers_and_latent_attention():
 
 
 def test_a_row_for_each_layer_type_of_a_version_5_file():
-    """Per layer type: base, width and scaling of its own block; sliding layers turn faster."""
+    """Per layer type: base, width and scaling of its own block; sliding layers rotate faster."""
     layers = {
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},

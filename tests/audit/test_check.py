@@ -68,7 +68,7 @@ def test_right_tables_are_right(tmp_path):
         (ladder(10000.0), "base 10000 instead of 500000"),
         (ladder(width=128), "the exponent divides by 128 instead of 64"),
         (2 * ladder(), "rotated twice"),
-        (ladder()[:16], "32 features turn instead of 64"),
+        (ladder()[:16], "32 features rotate instead of 64"),
         (round_to(ladder(), FORMATS["bfloat16"]), "inv_freq in bfloat16"),
         (np.random.default_rng(0).random(PAIRS), "uninitialised"),
     ],
@@ -175,7 +175,7 @@ def test_code_is_looked_at_by_rotating_unit_vectors(module):
     assert not says("other_way").wrong
     assert says("adjacent").answer == "adjacent pairing instead of half"
     assert "rotated twice" in says("twice").answer
-    with pytest.raises(InputError, match="nothing turns"):
+    with pytest.raises(InputError, match="no rotation"):
         says("nothing")
     with pytest.raises(InputError, match="cannot load users_rope:missing"):
         says("missing")

@@ -44,8 +44,8 @@ def compare(config, reading, answer, golden):
     return len(answer["short"]) + len(answer["long"])
 
 
-def test_llama_cpp_writes_and_turns_what_its_reader_says(golden):
-    """Its converter's fields, read like a file's, and its kernel's turns, against the reader's."""
+def test_llama_cpp_writes_and_rotates_as_its_reader_says(golden):
+    """Its converter's fields, read like a file's, and its kernel's rotations, against ours."""
     compared = 0
     for name, answer in golden.answers["llama.cpp"].items():
         config, runtime = golden.configs[name], RUNTIMES["llama.cpp"]

@@ -123,7 +123,7 @@ def test_dropped_yarn_is_an_error_of_the_audit():
     config = {**LLAMA, "rope_scaling": {"rope_type": "yarn", **YARN}}
     found = audit(Document("yarn", "config", config), runtime="transformers-5,ollama")
     (finding,) = [finding for finding in found.findings if finding.code == "E08"]
-    assert finding.says == "yarn is declared, and ollama turns unscaled"
+    assert finding.says == "yarn is declared, but not applied by ollama"
 
 
 def test_a_file_of_version_5_loses_base_and_scaling():

@@ -31,7 +31,6 @@ class Family:
 
     @property
     def pairing(self) -> Literal["half", "interleaved"]:
-        """The features that form a pair: i and i + d/2, or neighbours."""
         return "interleaved" if self.interleaved or self.latent else "half"
 
 
@@ -46,13 +45,11 @@ def family_of(model_type: str) -> Family:
 
 
 def concerns_rope(name: str) -> bool:
-    """Return True for a top-level key that says something about positions."""
     known = name in KEYS["top"] or name in KEYS["gguf"]
     return known or "rope" in name.lower() or "rotary" in name.lower()
 
 
 def meaning(path: str) -> str:
-    """Return the effect of the key at a dotted path; empty for an unknown key."""
     if path in KEYS["gguf"]:
         return KEYS["gguf"][path]
     *parents, name = path.split(".")

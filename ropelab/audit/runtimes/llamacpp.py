@@ -255,7 +255,6 @@ def scaling_fields(
 
 
 def divisors(block: Mapping[str, Any], original: Any, width: int, base: float) -> list[float]:
-    """Return llama3's divisor for every pair; every key has a default."""
     usual = {"factor": 8.0, **reader.KEPT}
     bands = {name: number(block.get(name, value), name) for name, value in usual.items()}
     geometry = Geometry(width, base, whole(original, ORIGINAL))

@@ -76,7 +76,6 @@ def typed(
 
 
 def head_width(trace: Trace, *heads: str) -> int:
-    """Return hidden_size / heads; head_dim does not matter."""
     hidden, count = size(trace, "hidden_size"), size(trace, *heads)
     if not hidden or not count or hidden < count:
         raise RefusedError("hidden_size or the number of heads is missing")
@@ -141,7 +140,6 @@ def llama(trace: Trace) -> Fields:
 
 
 def qwen2(trace: Trace) -> Fields:
-    """Write no scaling."""
     width = head_width(trace, "num_attention_heads")
     typed(trace, "type", ("mrope", "default"), refusal="cannot be written for Qwen2")
     # The factor is declared as a list, which no file gives. yarn without a factor fails as well:

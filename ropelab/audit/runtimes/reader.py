@@ -61,7 +61,6 @@ class Settings:
         return self.values.get(name, self.defaults.get(name, default))
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Read a finite number; RefusedError if it is missing and has no default."""
         value = self.read(name, default)
         if value is None:
             raise RefusedError(f"{name} is missing")
@@ -71,7 +70,6 @@ class Settings:
         return whole(self.read(ORIGINAL), "original length")
 
     def lists(self) -> tuple[tuple[float, ...], ...]:
-        """Read longrope's two lists, short and long."""
         return tuple(numbers(self.read(name), name) for name in LISTS)
 
     def mark(self, name: str, status: Status, note: str = "") -> None:
@@ -256,7 +254,6 @@ def longrope(
 
 
 def of_share(share: float, factor: float = 1.0) -> scalings.Proportional:
-    """Return the scaling that rotates the fastest share of the pairs."""
     if factor != 1:
         raise NotModelledError(f"proportional with a factor of {factor:g}")
     return scalings.Proportional(p=share)
@@ -298,7 +295,6 @@ def coded_yarn(
     trained: int | None = None,
     truncate: bool = True,
 ) -> Made:
-    """Make YaRN's coded ramp with the betas of the block, from its original length by default."""
     scaling = scalings.Yarn(
         factor=factor,
         beta_fast=settings.number("beta_fast", 32),
@@ -310,7 +306,6 @@ def coded_yarn(
 
 
 def mscale_yarn(settings: Settings) -> Made:
-    """Make YaRN with the ratio of the mscales as attention factor, the ramp truncated."""
     factor = settings.number("factor")
     return coded_yarn(settings, factor, mscale_ratio(settings, factor))
 

@@ -33,7 +33,7 @@ class Runtime:
         if model_type not in self.compared:
             return "read from source, not run" + (" for this model" if self.compared else "")
         if self.proof == "parts":
-            return "compared with what its converter wrote and its kernel turned"
+            return "compared with what its converter wrote and its kernel rotated"
         return "compared with what it computed"
 
 
@@ -121,7 +121,6 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
 def read(
     runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
 ) -> Reading:
-    """Read one configuration with one runtime; a refusal is a reading, too."""
     trace = Trace(config, flags)
     outcome: Literal["refused", "not modelled"] = "not modelled"
     try:

@@ -41,7 +41,6 @@ class RopeSpec:
 
     @property
     def length(self) -> int:
-        """The claimed length, the trained one where the runtime sets no limit."""
         return self.claimed_len or self.trained_len
 
     @property
@@ -50,7 +49,6 @@ class RopeSpec:
 
     @property
     def method(self) -> str:
-        """The method as it would be typed, its long lists left out."""
         if isinstance(self.scaling, LongRope):
             same = self.scaling.long_factor == self.scaling.short_factor
             return f"longrope({'one table' if same else 'two tables'})"
@@ -105,8 +103,7 @@ def numbers(value: Any, name: str) -> tuple[float, ...]:
 
 
 def short(value: Any) -> str:
-    """Return a value for a message, in at most 40 characters."""
-    text = value[:40] if isinstance(value, str) else None
-    if text is None:
-        text = f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__}"
+    text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -15,12 +15,12 @@ Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 BLOCKS = ("rope_scaling", "rope_parameters")
+# The note of a key that transformers 5 passes over.
+OUTSIDE = "outside the dicts of the layer types"
 
 
 @dataclass(frozen=True)
 class KeyUse:
-    """The status of one key in one runtime."""
-
     path: str
     status: Status
     note: str = ""
@@ -45,7 +45,6 @@ class Trace:
         return family_of(self.model_type)
 
     def has(self, path: str) -> bool:
-        """Return True if the key is present, null included."""
         return value_in(self.text, path) is not ABSENT
 
     def get(self, path: str, default: Any = None, status: Status = "used") -> Any:

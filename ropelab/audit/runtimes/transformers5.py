@@ -19,7 +19,7 @@ from ropelab.audit.runtimes.reader import (
     Settings,
 )
 from ropelab.audit.runtimes.spec import RefusedError, number
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.trace import OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
@@ -51,7 +51,7 @@ class Transformers5(Reader):
             return {"all": filled(trace, name, block)}
         for key, value in block.items():
             if key not in nested and not isinstance(value, Mapping):
-                trace.mark(f"{name}.{key}", "ignored", "stands beside the dicts of the layer types")
+                trace.mark(f"{name}.{key}", "ignored", OUTSIDE)
         return {k: filled(trace, f"{name}.{k}", part, nested=True) for k, part in inner.items()}
 
     def kind(self, settings: Settings) -> Any:
@@ -132,7 +132,6 @@ def two_layer_types(trace: Trace, name: str, block: Block, inner: Block) -> dict
 
 
 def factor_or_ratio(settings: Settings, trained: int) -> float:
-    """Return the factor of the block, else max_position_embeddings / original."""
     factor = settings.read("factor")
     return settings.longest / trained if factor is None else number(factor, "factor")
 
