@@ -28,10 +28,11 @@ from ropelab.runs.cell import (
 from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
+from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import InputError, RopelabError, naming
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.folders import Waiting, locked, say_nothing
-from ropelab.runs.machine import about_dtype
+from ropelab.runs.machine import about_dtype, available_memory
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError, Tables, as_stored, sha256_of
 
@@ -387,8 +388,6 @@ def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
     """Return the number of processes that compute cells side by side, as the engine will decide."""
     if asked == 1 or not cells:
         return 1
-    from ropelab.runs.engine.capacity import machine_for
-
     return machine_for(asked, [cell.needs for cell in cells]).workers
 
 
@@ -398,8 +397,6 @@ def _room_for(estimate: Estimate) -> float:
     ordinary = Needs().memory_bytes
     if estimate.bytes <= ordinary:
         return ordinary
-    from ropelab.runs.engine.capacity import available_memory
-
     return available_memory()
 
 

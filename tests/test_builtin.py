@@ -58,7 +58,6 @@ def test_ones_own_file_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("precision").mkdir()
     assert builtin.resolved(Path("precision")) == Path("precision")
-    assert builtin.resolved(Path("nothing")) == Path("nothing")
 
 
 def test_a_config_that_comes_along_is_run_by_its_name(call, tmp_path):
@@ -68,9 +67,9 @@ def test_a_config_that_comes_along_is_run_by_its_name(call, tmp_path):
 
 
 def test_a_name_of_nothing_is_refused_in_one_line(call):
-    status, _, err = call("run", "precison")
-    assert status == 2
-    assert "precison" in err and err.count("\n") == 1
+    for typed, nearest in (("precison", "precision"), ("extrapolate.tml", "extrapolate")):
+        sentence = f"no config file at {typed}; did you mean '{nearest}'?"
+        assert call("run", typed) == (2, "", f"ropelab: {sentence}\n")
 
 
 def test_the_version_stands_in_the_citation_and_in_the_changes():

@@ -10,7 +10,6 @@ from ropelab.lab import Lab
 from ropelab.models.lm.training import Recipe
 from ropelab.runs import estimate, machine
 from ropelab.runs.cell import Needs
-from ropelab.runs.engine import capacity
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import DAY, Estimate, refuse_beyond, slowness
 from tests.test_cli import call, visible
@@ -30,7 +29,8 @@ SMALL = {
 def _the_machine_whose_rates_are_known(monkeypatch):
     """The same sentences on every machine, however busy."""
     monkeypatch.setattr(estimate, "slowness", lambda: 1.0)
-    monkeypatch.setattr(capacity, "available_memory", lambda: 8 * GB)
+    for user in ("ropelab.lab", "ropelab.runs.engine.schedule"):
+        monkeypatch.setattr(f"{user}.available_memory", lambda: 8 * GB)
     monkeypatch.setattr(machine, "multiplies_bfloat16", lambda device: True)
 
 

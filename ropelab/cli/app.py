@@ -4,34 +4,22 @@ Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a c
 """
 
 import inspect
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer import Argument, Option
 
 import ropelab
 from ropelab import experiments
-from ropelab.cli import audit as desk
-from ropelab.cli import flags
-from ropelab.cli import results as cli_results
+from ropelab.cli import audit, flags, results
 from ropelab.cli.flags import Options
-from ropelab.cli.outcome import print_document, print_line, status_of
+from ropelab.cli.outcome import print_line, status_of
 from ropelab.experiments import Experiment
 from ropelab.runs import builtin
-from ropelab.runs.config import Label, read_toml, take_label
-from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.notices import say
-
-if TYPE_CHECKING:
-    from ropelab.lab import Lab, Run
-    from ropelab.runs.engine import Engine
-
-ENGINES = ("local", "ray")
 
 app = typer.Typer(
     name="ropelab",
@@ -50,167 +38,39 @@ def _add_command(experiment: Experiment) -> None:
     of_models = "dtype" in experiment.config.model_fields
 
     def command(*, options: Options, **given: Any) -> None:
+        from ropelab.cli.runs import run_one
+
         # A flag given several times names all values that it was given.
         values = {k: ",".join(v) if isinstance(v, list) else v for k, v in given.items()}
         fields = {name: value for name, value in values.items() if value is not None}
         # Arithmetic is computed by this process.
-        _run_one(experiment, fields, options if of_models else replace(options, workers=1))
+        run_one(experiment, fields, options if of_models else replace(options, workers=1))
 
-    app.command(
-        experiment.name,
-        help=f"{experiment.question}\n\nCannot show: {experiment.cannot_show}",
-        short_help=experiment.question,
-    )(
-        flags.taking_options(
-            command, flags.of_fields(experiment.config), set() if of_models else flags.OF_MODELS
-        )
+    own = flags.of_fields(experiment.config)
+    help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
+    app.command(experiment.name, help=help_text, short_help=experiment.question)(
+        flags.taking_options(command, own, set() if of_models else flags.OF_MODELS)
     )
 
 
-def _run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
-    draw_more = _more_figures(options)
-    label, values = Label(), dict[str, Any]()
-    if path := options.config:
-        name, found = read_toml(path)
-        if name != experiment.name:
-            raise InputError(f"{path} is a config for '{name}', not for '{experiment.name}'")
-        if "grid" in found or "case" in found:
-            raise InputError(f"{path} asks for many runs: ropelab run {path}")
-        label, values = take_label(path, found)
-    lab = _lab(options, not options.json if options.figures is None else options.figures)
-    plan = lab.prepare(experiment.name, {**values, **fields}, flags.flag_of)
-    with _engine(options) as engine:
-        run = replace(lab, engine=engine).run(replace(plan, label=label))
-    draw_more(run)
-    if options.json:
-        print_json(run)
-    elif not options.quiet:
-        _show(run)
-
-
-def _more_figures(options: Options) -> "Callable[[Run], object]":
-    """Check the options of figures; return a function that draws those beyond the usual ones."""
-    from ropelab.show import drawn
-
-    names, kind = drawn.read_formats(options.format), drawn.check_style(options.style)
-    if drawn.is_default(names, kind):
-        return lambda run: None
-
-    def draw(run: "Run") -> None:
-        assert run.folder is not None
-        drawn.write(drawn.as_files(run.figures(kind), names, kind), run.folder / "figures")
-
-    return draw
-
-
-def _lab(options: Options, figures: bool = True) -> "Lab":
-    from ropelab.lab import Lab
-    from ropelab.runs.cell import silent
-    from ropelab.show import terminal
-
-    os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
-    terminal_there = sys.stderr.isatty()
-    quiet = options.quiet or (options.json and not terminal_there)
-    loud = terminal.Bars() if terminal_there else terminal.PlainLines()
-    return Lab(
-        options.results,
-        options.force,
-        options.redraw,
-        figures,
-        progress=silent if quiet else loud,
-        waiting=terminal.say_waiting,
-        notice=None if quiet else say,
-        workers=options.workers,
-        limits=not options.no_limits,
-    )
-
-
-@contextmanager
-def _engine(options: Options) -> "Iterator[Engine]":
-    """Hold the engine of that name while the block runs; one local worker is this process."""
-    if options.engine not in ENGINES:
-        raise unknown_name("engine", options.engine, ENGINES)
-    # Imported here: loky and Ray are slow to load.
-    engine: Engine
-    if options.engine == "ray":
-        from ropelab.runs.engine.on_ray import OnRay
-
-        engine = OnRay(options.address, options.workers)
-    elif options.address is not None:
-        raise InputError("--address names a Ray cluster; give --engine ray with it")
-    elif options.workers == 1:
-        from ropelab.runs.engine import Here
-
-        engine = Here()
-    else:
-        from ropelab.runs.engine.local import Workers
-
-        engine = Workers(options.workers)
-    try:
-        yield engine
-    finally:
-        engine.stop()
-
-
-def _show(run: "Run") -> None:
-    from ropelab.show import terminal
-
-    state = "reused" if run.reused else "written to"
-    dtype = getattr(run.config, "dtype", "")
-    device = getattr(run.config, "device", "")
-    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
-    terminal.show_answer(run.answer, run.summary())
-    if "explain" in run.tables:
-        terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
-    terminal.show_place(f"{state} {run.folder}{computed}")
-
-
-def print_json(run: "Run") -> None:
-    """Print a run as one JSON document with all its tables."""
-    from ropelab.runs.store import to_records
-
-    document = {
-        "experiment": run.experiment.name,
-        "config": run.config.model_dump(mode="json"),
-        "answer": run.answer,
-        "tables": {name: to_records(table) for name, table in run.tables.items()},
-        "run": str(run.folder),
-    }
-    print_document(document)
-
-
-@app.command("methods")
-def list_methods(json_: flags.Json = False) -> None:
-    """Every method that --method and --methods take: parameters, meaning of the factor, source."""
-    from ropelab.models.methods.registry import catalogue
-    from ropelab.runs.store import to_records
-    from ropelab.show import terminal
-
-    table = catalogue()
-    if json_:
-        print_document({"tables": {"methods": to_records(table)}})
-    else:
-        terminal.show_records(table, title="method")
-
-
-def run_files(
+def run(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
+        Argument(
             metavar="[PATH...]",
             help="TOML files, folders of them, or names of those that come with ropelab; without "
             "any these are listed.",
         ),
     ] = None,
     index: Annotated[
-        str, typer.Option("--index", metavar="NAME", help="Name of the index file in DIR.")
+        str, Option("--index", metavar="NAME", help="Name of the index file in DIR.")
     ] = "index.md",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what is finished, to do, and what it costs.")
+        bool, Option("--dry-run", help="List what is finished, to do, and what it costs.")
     ] = False,
     shard: Annotated[
         str,
-        typer.Option(
+        Option(
             "--shard",
             metavar="I/N",
             help="Compute the I-th of N shares; a run without it then makes the tables.",
@@ -229,21 +89,9 @@ def run_files(
         for line in builtin.lines():
             print_line(line)
         return
-    from ropelab.cli import files
-    from ropelab.show.gallery import check_name
-    from ropelab.sweeps.shares import read_shard
+    from ropelab.cli.runs import run_files
 
-    check_name(index)
-    share = read_shard(shard) if shard else None
-    draw_more = _more_figures(options)
-    lab = _lab(options)
-    found = [builtin.resolved(path) for path in paths]
-    if dry_run:
-        files.list_files(found, lab, share)
-    elif share:
-        files.run_share(found, lab, share, _engine(options))
-    else:
-        files.run_files(found, lab, _engine(options), draw_more, index, options.quiet)
+    run_files(paths, index, dry_run, shard, options)
 
 
 def _version(wanted: bool) -> None:
@@ -256,23 +104,23 @@ def _version(wanted: bool) -> None:
 def _top(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
-_own = [each for each in inspect.signature(run_files).parameters.values() if each.name != "options"]
+_own = [each for each in inspect.signature(run).parameters.values() if each.name != "options"]
 app.command("run")(
     flags.taking_options(
-        run_files, [each.replace(kind=each.KEYWORD_ONLY) for each in _own], flags.OF_ONE_RUN
+        run, [each.replace(kind=each.KEYWORD_ONLY) for each in _own], flags.OF_ONE_RUN
     )
 )
 for _experiment in experiments.every():
     _add_command(_experiment)
-desk.register(app)
-cli_results.add_to(app)
+audit.register(app)
+results.register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -5,83 +5,61 @@ Values of fields stay text: the config reads and checks them, in the same words 
 
 import types
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import typer
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
+from typer import Argument, Option
 
 from ropelab.runs.config import PARTIAL, Config, spellings
 
-Results = Annotated[
-    Path, typer.Option("--results", metavar="DIR", help="Folder in which runs are kept.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+RESULTS = Path("results")
+Results = Annotated[Path, Option("--results", metavar="DIR", help="Folder in which runs are kept.")]
+Json = Annotated[bool, Option("--json", help="One JSON document on stdout, nothing else.")]
+
+
+def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+    """Make a field of `Options`; its flag is called like it, unless other names are given."""
+    return field(
+        default=default, metadata={"names": names, "metavar": metavar, "help": text, **more}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of the commands that make runs: a field is an option, with its default."""
 
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="TOML file; flags override it.")
-    ] = None
-    results: Results = Path("results")
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already there.")] = False
-    no_limits: Annotated[
-        bool,
-        typer.Option(
-            "--no-limits", help="Allow runs estimated above one day or above free memory."
-        ),
-    ] = False
-    redraw: Annotated[
-        bool, typer.Option("--redraw", help="Draw the figures of a stored run again.")
-    ] = False
-    format: Annotated[
-        str,
-        typer.Option("--format", metavar="png,...", help="Formats of the figures: png, pdf, svg."),
-    ] = "png"
-    style: Annotated[
-        str,
-        typer.Option(
-            "--style", metavar="screen|paper", help="Style of the figures; paper: 3.3 in, 8 pt."
-        ),
-    ] = "screen"
-    figures: Annotated[
-        bool | None,
-        typer.Option(
-            "--figures/--no-figures", help="Draw figures  [default: yes, but not for --json]"
-        ),
-    ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no table.")] = False
-    json: Json = False
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            metavar="N",
-            help="Processes that train and measure side by side  [default: as many as there are "
-            "cores, and room in memory]",
-        ),
-    ] = None
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine", metavar="local|ray", help="What runs them: this machine, or a Ray cluster."
-        ),
-    ] = "local"
-    address: Annotated[
-        str | None,
-        typer.Option(
-            "--address",
-            metavar="HOST:PORT",
-            help="The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
-        ),
-    ] = None
+    config: Path | None = _flag(None, "FILE", "TOML file; flags override it.")  # noqa: RUF009
+    results: Path = _flag(RESULTS, "DIR", "Folder in which runs are kept.")  # noqa: RUF009
+    force: bool = _flag(False, None, "Run again what is already there.")
+    no_limits: bool = _flag(False, None, "Allow runs estimated above one day or above free memory.")
+    redraw: bool = _flag(False, None, "Draw the figures of a stored run again.")
+    format: str = _flag("png", "png,...", "Formats of the figures: png, pdf, svg.")
+    style: str = _flag("screen", "screen|paper", "Style of the figures; paper: 3.3 in, 8 pt.")
+    figures: bool | None = _flag(
+        None,
+        None,
+        "Draw figures  [default: yes, but not for --json]",
+        "--figures/--no-figures",
+    )
+    quiet: bool = _flag(False, None, "No progress, no table.", "--quiet", "-q")
+    json: bool = _flag(False, None, "One JSON document on stdout, nothing else.")
+    workers: int | None = _flag(
+        None,
+        "N",
+        "Processes that train and measure side by side  [default: as many as there are cores, and "
+        "room in memory]",
+        min=1,
+    )
+    engine: str = _flag("local", "local|ray", "What runs them: this machine, or a Ray cluster.")
+    address: str | None = _flag(
+        None,
+        "HOST:PORT",
+        "The Ray cluster, or auto  [default: RAY_ADDRESS, else one of this machine alone]",
+    )
 
 
 # Options of a single run, and those of work that pays to be computed side by side.
@@ -100,12 +78,13 @@ def taking_options(
     Args:
         without: names of options that the command does not take.
     """
-    kinds = get_type_hints(Options, include_extras=True)
-    shared = [
-        _parameter(each.name, kinds[each.name], each.default)
-        for each in fields(Options)
-        if each.name not in without
-    ]
+    kinds, shared = get_type_hints(Options), []
+    for each in fields(Options):
+        if each.name not in without:
+            about = dict(each.metadata)
+            names = about.pop("names") or (flag_of(each.name),)
+            option = Option(each.default, *names, **about)
+            shared.append(_parameter(each.name, kinds[each.name], option))
 
     def typed(**given: Any) -> None:
         options = Options(**{each.name: given.pop(each.name) for each in shared})
@@ -121,42 +100,33 @@ def taking_options(
 def of_fields(config: type[Config]) -> list[Parameter]:
     """Return the parameters that set the fields of a config."""
     others = spellings(config)
-    made = [
-        _parameter(
-            name,
-            _argument(field) if name == config.argument else _option(name, field, others.get(name)),
-            None,
-        )
-        for name, field in config.model_fields.items()
-    ]
+    made = []
+    for name, info in config.model_fields.items():
+        if name == config.argument:
+            # A config file may give it as well.
+            argument = Argument(metavar="MODEL", help=info.description)
+            made.append(_parameter(name, Annotated[str | None, argument]))
+        else:
+            made.append(_parameter(name, _option(name, info, others.get(name))))
     if "rotary_dim" in config.model_fields:
         text = "rotary_dim as a share of head_dim"
-        share = typer.Option(flag_of(PARTIAL), metavar="X", help=text)
-        made.append(_parameter(PARTIAL, Annotated[str | None, share], None))
+        share = Option(flag_of(PARTIAL), metavar="X", help=text)
+        made.append(_parameter(PARTIAL, Annotated[str | None, share]))
     return made
 
 
-def _parameter(name: str, kind: Any, default: Any) -> Parameter:
+def _parameter(name: str, kind: Any, default: Any = None) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _argument(field: FieldInfo) -> Any:
-    """Make the argument that needs no flag; a config file may give it as well."""
-    return Annotated[str | None, typer.Argument(metavar="MODEL", help=field.description)]
-
-
-def _option(name: str, field: FieldInfo, theirs: str | None = None) -> Any:
-    """One field as a Typer option, under its other spelling too.
-
-    Values stay text: the config reads and checks them.
-    """
+def _option(name: str, info: FieldInfo, theirs: str | None) -> Any:
     flag = flag_of(name)
-    help_text = f"{field.description}{default_text(None if field.is_required() else field.default)}"
-    if field.annotation is bool:
-        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
+    help_text = f"{info.description}{default_text(None if info.is_required() else info.default)}"
+    if info.annotation is bool:
+        return Annotated[bool | None, Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
     names = (flag, *([flag_of(theirs)] if theirs else []), *ALSO.get(name, ()))
-    value = metavar(field.annotation)
-    option = typer.Option(*names, metavar=value, help=help_text)
+    value = metavar(info.annotation)
+    option = Option(*names, metavar=value, help=help_text)
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
@@ -177,21 +147,22 @@ def default_text(default: object) -> str:
         text = ",".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
+    elif isinstance(default, float):
+        text = f"{default:g}".replace("e+0", "e")
     else:
         text = "" if default is None else str(default)
-    if isinstance(default, float):
-        text = f"{default:g}".replace("e+0", "e")
     return f"  [default: {text}]" if text else ""
 
 
 def metavar(kind: Any) -> str:
     """Return the placeholder of a flag's value, from the type of its field."""
-    if get_origin(kind) is Annotated:
-        return metavar(get_args(kind)[0])
-    if get_origin(kind) in (Union, types.UnionType):
-        return metavar(next(part for part in get_args(kind) if part is not type(None)))
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    if get_origin(kind) is tuple:
-        return f"{metavar(get_args(kind)[0])},..."
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return metavar(parts[0])
+    if origin in (Union, types.UnionType):
+        return metavar(next(part for part in parts if part is not type(None)))
+    if origin is Literal:
+        return "|".join(map(str, parts))
+    if origin is tuple:
+        return f"{metavar(parts[0])},..."
     return {int: "N", float: "X", str: "NAME", ByteSize: "SIZE"}.get(kind, "VALUE")

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -37,12 +38,17 @@ def status_of(command: Callable[[], Any]) -> int:
         return _fail("memory ran out; nothing half-written was left behind", 1)
     except OSError as error:
         return _machine_failure(error)
+    except Exception:
+        # An interrupted import may end in an error of its own, as where __set_name__ is called.
+        if not interrupts.received:
+            raise
+        status = INTERRUPTED
     if status == INTERRUPTED:
         # CPython remembers that a KeyboardInterrupt left some exec() of a text, as dataclasses use,
         # and would end by SIGINT whatever the status; the next exec() makes it forget.
         exec("")
         message = "interrupted; finished parts are kept and the same command continues"
-        return _fail(message, interrupts.exit_status())
+        return _fail(message, 128 + (*interrupts.received, signal.SIGINT)[0])
     return status if isinstance(status, int) else 0
 
 

@@ -1,28 +1,35 @@
-"""The commands for what has been run, and for what a browser computes: report, explore, export."""
+"""The commands for what has been run, for what a browser computes, and for lists of names."""
 
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from ropelab.cli.flags import Results
+from ropelab.cli.flags import Json, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError
 from ropelab.runs.notices import printable
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application, their docstrings as help."""
+    for command in (report, explore, export, methods, models):
+        app.command()(command)
+
+
 def report(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
+        Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
     ] = None,
     results: Results = Path("results"),
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"),
+        Option("--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"),
     ] = None,
-    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "Results",
+    title: Annotated[str, Option("--title", help="Heading of the page.")] = "Results",
 ) -> None:
     """Write one HTML page of finished runs: answers, plots, tables, comparisons; no network."""
     from ropelab.show.page.report import write_report
@@ -33,9 +40,9 @@ def report(
 
 
 def explore(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")
-    ] = Path("explore.html"),
+    output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The page.")] = Path(
+        "explore.html"
+    ),
 ) -> None:
     """Write one HTML page of sliders: wavelengths, phases, sums of cosines, angle errors."""
     from ropelab.show.page.explore import write_explore
@@ -44,20 +51,18 @@ def explore(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="Folder of a finished run.")],
     kind: Annotated[
         str,
-        typer.Option(
-            "--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval."
-        ),
+        Option("--format", metavar="FORMAT", help="csv, parquet, latex, markdown or lm-eval."),
     ] = "csv",
     table: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="NAME", help="A table; may be given again  [default: all]"),
+        Option("--table", metavar="NAME", help="A table; may be given again  [default: all]"),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."),
+        Option("--output", "-o", metavar="FOLDER", help="Write files here, else to stdout."),
     ] = None,
 ) -> None:
     """Print or write the tables of a run for another program, or for a paper."""
@@ -77,27 +82,27 @@ def export(
             print_line(path)
 
 
-def models(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")
-    ] = False,
-) -> None:
+def methods(json: Json = False) -> None:
+    """Every method that --method and --methods take: parameters, meaning of the factor, source."""
+    from ropelab.models.methods.registry import catalogue
+    from ropelab.runs.store import to_records
+    from ropelab.show import terminal
+
+    table = catalogue()
+    if json:
+        print_document({"tables": {"methods": to_records(table)}})
+    else:
+        terminal.show_records(table, title="method")
+
+
+def models(json: Json = False) -> None:
     """Every model that --model takes: base, widths, lengths, scaling method, source."""
     from ropelab.math.models import table as known_models
-    from ropelab.runs import store
+    from ropelab.runs.store import to_records
     from ropelab.show import terminal
 
     table = known_models()
-    if as_json:
-        rows = store.to_records(table)
-        print_document({"tables": {"models": rows}})
+    if json:
+        print_document({"tables": {"models": to_records(table)}})
     else:
         terminal.show_table(table, terminal.console())
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("report")(report)
-    app.command("explore")(explore)
-    app.command("export")(export)
-    app.command("models")(models)

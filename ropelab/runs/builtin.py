@@ -1,9 +1,12 @@
 """The configs that come with ropelab: in `configs/` of a checkout, in the package of a wheel."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 from textwrap import shorten
+
+from ropelab.runs.errors import InputError
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -17,23 +20,33 @@ def resolved(path: Path) -> Path:
     """Return a path that exists, else the config or folder of configs of that name.
 
     `configs` are all at the top, `precision` is one of them, `smoke` a folder.
+
+    Raises:
+        InputError: there is none; the nearest name is in the message.
     """
-    if path.exists():
-        return path
-    parts = path.with_suffix("").parts
+    parts = path.parts
     named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))
-    options = (named, named.with_suffix(".toml"))
-    return next((option for option in options if option.exists()), path)
+    for option in (path, named, named.with_name(f"{named.name}.toml")):
+        if option.exists():
+            return option
+    files = [*map(str, path.parent.glob("*.toml")), *_named_files()]
+    near = get_close_matches(str(path), files, n=1)
+    guess = f"; did you mean '{near[0]}'?" if near else ""
+    raise InputError(f"no config file at {path}{guess}")
+
+
+def _named_files() -> dict[str, Path]:
+    top = folder()
+    files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
+    return {file.relative_to(top).with_suffix("").as_posix(): file for file in files}
 
 
 def lines() -> Iterator[str]:
     """Yield a line for each config, with its first comment, folder by folder."""
-    top = folder()
-    files = sorted(top.rglob("*.toml"), key=lambda file: (len(file.parts), file.parts))
-    names = [file.relative_to(top).with_suffix("").as_posix() for file in files]
-    width = max(map(len, names), default=0)
+    files = _named_files()
+    width = max(map(len, files), default=0)
     yield "Configs that come with ropelab; `ropelab run NAME` runs one, or a folder of them:"
-    for name, file in zip(names, files, strict=True):
+    for name, file in files.items():
         yield f"  {name:<{width}}  {_about(file)}".rstrip()
     yield "`ropelab run PATH` runs your own; `ropelab run configs` all that are in no folder."
 

@@ -26,22 +26,14 @@ SECONDS_OF_COSINES = 1.75e-3
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of some work.
+    """The cost of some work."""
 
-    Attributes:
-        seconds: on one core of the machine whose rates are known.
-        bytes: the most that one process needs at once.
-        longest: seconds of its longest part, which no number of workers makes shorter.
-        parts: how many there are that could be computed side by side.
-    """
-
-    seconds: float = 0.0
-    bytes: float = 0.0
-    longest: float = 0.0
-    parts: int = 0
+    seconds: float = 0.0  # on one core of the machine whose rates are known
+    bytes: float = 0.0  # the most that one process needs at once
+    longest: float = 0.0  # seconds of the longest part, which no number of workers makes shorter
+    parts: int = 0  # that could be computed side by side
 
     def __add__(self, other: "Estimate") -> "Estimate":
-        """Both, whatever their parts."""
         return Estimate(
             self.seconds + other.seconds,
             max(self.bytes, other.bytes),
@@ -50,9 +42,10 @@ class Estimate:
         )
 
     def on(self, workers: int) -> float:
-        """Seconds on this machine with so many workers, which share what has parts."""
-        side_by_side = max(self.seconds / max(1, min(workers, self.parts)), self.longest)
-        seconds = side_by_side if self.parts else self.seconds
+        """Seconds on this machine with so many workers, which share the parts."""
+        seconds = self.seconds
+        if self.parts:
+            seconds = max(seconds / max(1, min(workers, self.parts)), self.longest)
         return seconds * slowness() if seconds > WORTH_A_CALIBRATION else seconds
 
     @property
@@ -79,12 +72,10 @@ class Estimate:
 
 @cache
 def slowness() -> float:
-    """Measure once by what factor this machine is slower than the one whose rates are known.
-
-    The best of some passes of cosines: the work of most arithmetic here, and on one core.
-    """
+    """Measure once by what factor this machine is slower than the one whose rates are known."""
     import numpy as np
 
+    # The best of some passes of cosines: the work of most arithmetic here, and on one core.
     angles = np.linspace(0.0, 1e3, COSINES)
     best = math.inf
     for _ in range(8):
@@ -95,13 +86,10 @@ def slowness() -> float:
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str = "this") -> None:
-    """Raise where the work is more than a day, or more than memory allows.
+    """Raise InputError where the work takes more than a day, or more memory than is free.
 
     Args:
-        free_bytes: memory that can still be had.
         what: the work, as the subject of a sentence.
-    Raises:
-        InputError: it is; the message names the flag that allows it.
     """
     if estimate.bytes > free_bytes:
         raise InputError(
@@ -124,9 +112,15 @@ def duration(seconds: float) -> str:
     """
     if seconds > 1e6 * YEAR:
         return "a million years or more"
-    units = (("second", 1.0), ("minute", MINUTE), ("hour", HOUR), ("day", DAY), ("year", YEAR))
-    ends = (MINUTE, 90 * MINUTE, 36 * HOUR, 2 * YEAR, math.inf)
-    unit, length = next(u for u, end in zip(units, ends, strict=True) if seconds < end)
+    # Each unit, its length, and the time from which the next one is used.
+    units = (
+        ("second", 1.0, MINUTE),
+        ("minute", MINUTE, 90 * MINUTE),
+        ("hour", HOUR, 36 * HOUR),
+        ("day", DAY, 2 * YEAR),
+        ("year", YEAR, math.inf),
+    )
+    unit, length, _ = next(row for row in units if seconds < row[2])
     count = seconds / length
     number = f"{round(count, 1 if unit in ('hour', 'day') and count < 10 else 0):g}"
     return f"{number} {unit}{'' if number == '1' else 's'}"
@@ -138,10 +132,7 @@ def size(amount: float) -> str:
     >>> size(2.93e9), size(6.4e8), size(1.2e13)
     ('2.9 GB', '640 MB', '12 TB')
     """
-    unit, length = next(
-        (unit, length)
-        for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
-        if amount >= length or unit == "MB"
-    )
-    count = amount / length
+    units = {"TB": 1e12, "GB": 1e9, "MB": 1e6}
+    unit = next((unit for unit, length in units.items() if amount >= length), "MB")
+    count = amount / units[unit]
     return f"{count:,.{1 if count < 10 else 0}f} {unit}"

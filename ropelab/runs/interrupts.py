@@ -21,16 +21,11 @@ SHOW_CURSOR = b"\x1b[?25h"
 STOPPED = b"ropelab: stopped at once; finished parts are kept and the same command continues\n"
 
 # Signals that have come since `handled` began.
-_received: list[int] = []
-
-
-def exit_status() -> int:
-    """Return the status of an interrupted process: 130 after Ctrl-C, 143 after a termination."""
-    return 128 + (_received[0] if _received else signal.SIGINT)
+received: list[int] = []
 
 
 def leave(number: int, frame: FrameType | None = None) -> NoReturn:
-    """End the process, whatever it is doing."""
+    """End the process, whatever it is doing: status 130 after Ctrl-C, 143 after a termination."""
     with suppress(OSError):
         os.write(2, (SHOW_CURSOR if os.isatty(2) else b"") + STOPPED)
     os._exit(128 + number)
@@ -47,11 +42,12 @@ def leave_at_once() -> None:
 def handled() -> Iterator[None]:
     """While the block runs, a first signal is a KeyboardInterrupt, a second one ends the process.
 
-    The second is seen by a thread of its own: the main thread may be inside one long product of
-    matrices, where Python calls no handler. What is ignored (Ctrl-C under nohup) stays ignored.
+    What is ignored (Ctrl-C under nohup) stays ignored.
     """
-    _received.clear()
-    ours, theirs = socket.socketpair()  # Windows takes no pipe for this
+    received.clear()
+    # The second signal is seen by a thread of its own: the main thread may be inside one long
+    # product of matrices, where Python calls no handler. Windows takes no pipe for this.
+    ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     heard = [number for number in HANDLED if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupt) for number in heard}
@@ -67,31 +63,32 @@ def handled() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    _received.append(number)
+    received.append(number)
     raise KeyboardInterrupt
 
 
 def _watch(end: socket.socket) -> None:
     """Read the numbers of signals as they come, until the other end is closed."""
     first = 0.0
-    while told := end.recv(1):
-        if told[0] not in HANDLED:
+    while number := end.recv(1):
+        if number[0] not in HANDLED:
             continue
         now = time.monotonic()
         if first and now - first > SECONDS_APART:
-            leave(told[0])
+            leave(number[0])
         first = first or now
     end.close()
 
 
 @contextmanager
 def held() -> Iterator[Callable[[], bool]]:
-    """Hold a first signal back while the block runs; the yielded function tells whether it came.
+    """Hold a first signal back while the block runs; the yielded function returns True if it came.
 
-    Interrupted inside a training step, weights would be half updated and the run could not be
-    continued exactly. A second Ctrl-C is let through. Only the main thread receives signals;
-    elsewhere nothing is held. A termination that nobody handles ends the process as ever.
+    A second Ctrl-C is let through. Only the main thread receives signals; elsewhere nothing is
+    held. A termination that nobody handles ends the process as ever.
     """
+    # Interrupted inside a training step, weights would be half updated and the run could not be
+    # continued exactly.
     arrived = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield arrived.is_set
@@ -101,7 +98,7 @@ def held() -> Iterator[Callable[[], bool]]:
         # In a worker Ctrl-C is otherwise ignored, and may come from the terminal and the parent.
         if arrived.is_set() and callable(before[number]):
             raise KeyboardInterrupt
-        _received.append(number)
+        received.append(number)
         arrived.set()
 
     terminated = [signal.SIGTERM] if callable(signal.getsignal(signal.SIGTERM)) else []

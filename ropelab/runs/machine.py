@@ -1,18 +1,18 @@
-"""The device and the number format of training and evaluation on this machine.
+"""This machine: its cores, memory and GPUs, and the number format of training and evaluation.
 
 bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
-for it (Intel's AMX). Elsewhere it gains nothing or costs much. Training steps of two small models,
-one thread, against float32: 1.4 to 2.3 times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone,
-a tenth and less where it is emulated (docs/log.md has the measurements).
-
-The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and
-the same config would not give the same tables twice. The weights are float32 in either format;
-bfloat16 means torch's autocast, which casts the operands of matrix products.
+for it (Intel's AMX). Training steps of two small models, one thread, against float32: 1.4 to 2.3
+times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth and less where it is emulated
+(docs/log.md). The weights are float32 in either format; bfloat16 means torch's autocast, which
+casts the operands of matrix products.
 """
 
-import ctypes
+# The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and
+# the same config would not give the same tables twice.
+
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Literal
 
 # A number format as a config names it; `auto` is resolved before anything is computed.
@@ -22,6 +22,38 @@ DtypeName = Literal["auto", "float32", "bfloat16"]
 RATES = {"bfloat16": 1.4e11, "float32": 6e10}
 # bfloat16 without matrix units for it, against float32.
 EMULATED = 0.1
+
+
+def cores() -> int:
+    """Return the cores that affinity and the limits of a container leave this process."""
+    from loky import cpu_count
+
+    return int(cpu_count())
+
+
+def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the bytes that the kernel and the limits of a container (cgroup v2) leave free."""
+    import psutil
+
+    free = psutil.virtual_memory().available
+    try:
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return free
+    if limit == "max":
+        return free
+    # The cache of files gives way when memory is needed.
+    cache = int(dict(line.split() for line in lines).get("inactive_file", "0"))
+    return min(free, max(0, int(limit) - used + cache))
+
+
+def visible_gpus() -> int:
+    """Return the number of GPUs that this process may use: CUDA_VISIBLE_DEVICES counts."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def resolve_device(device: str) -> str:
@@ -67,7 +99,7 @@ def multiplies_bfloat16(device: str) -> bool:
 
 
 def rate(dtype: str) -> float:
-    """Return the operations per second in products of a number format, on one core."""
+    """Return operations per second in products of a number format, on one core."""
     if dtype == "bfloat16" and not multiplies_bfloat16("cpu"):
         return EMULATED * RATES["float32"]
     return RATES[dtype]
@@ -104,12 +136,9 @@ def computing_in(dtype: DtypeName, device: str) -> AbstractContextManager[object
 
 
 def return_freed_memory() -> None:
-    """Hand back to the system what the C library keeps of freed memory, where it can (glibc).
+    """Hand back to the system what the C library keeps of freed memory, where it can (glibc)."""
+    import psutil
 
-    Blocks that grow a little from one allocation to the next leave holes that no later one fits.
-    """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # another C library
-        return
-    trim(0)
+    # Blocks that grow a little from one allocation to the next leave holes that no later one fits.
+    if hasattr(psutil, "heap_trim"):
+        psutil.heap_trim()

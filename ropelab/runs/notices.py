@@ -1,7 +1,4 @@
-"""Sentences for the user from rooms that know no terminal, and text that is safe to show in one.
-
-That a damaged file is made again, or a folder left out, is no error but worth a line on stderr.
-"""
+"""Sentences for the user from rooms that know no terminal, and text that is safe to show in one."""
 
 import sys
 import unicodedata
@@ -17,12 +14,12 @@ def printable(text: str) -> str:
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    return "".join(map(_written_out, text))
-
-
-def _written_out(character: str) -> str:
-    hidden = character != "\n" and unicodedata.category(character) in UNSEEN
-    return character.encode("unicode_escape").decode() if hidden else character
+    return "".join(
+        letter.encode("unicode_escape").decode()
+        if letter != "\n" and unicodedata.category(letter) in UNSEEN
+        else letter
+        for letter in text
+    )
 
 
 def say(text: str) -> None:
@@ -30,7 +27,4 @@ def say(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-@cache
-def say_once(text: str) -> None:
-    """Print one line on stderr, unless it has been said."""
-    say(text)
+say_once = cache(say)

@@ -58,7 +58,8 @@ def shown():
 def board(shown):
     """A tenth of a second is added to each."""
     cells = [Takes(0, seconds=29.9), Takes(1, seconds=9.9)]
-    with Board(shown, cells, workers=2) as board:
+    with Board(shown, cells) as board:
+        board.workers = 2
         yield board
     assert shown.open == []
 
@@ -104,7 +105,8 @@ def test_a_message_that_comes_after_the_end_of_its_cell_is_let_go(board, shown):
 
 def test_the_time_left_of_the_whole_comes_from_what_cells_were_expected_to_cost(shown):
     cells = [Takes(0, seconds=3600), Takes(1, seconds=3600)]
-    with Board(shown, cells, workers=2) as board:
+    with Board(shown, cells) as board:
+        board.workers = 2
         for number in range(2):
             board.take(Message(number, "started", (1,)))
             board.take(Message(number, "open", ("training", 10_000)))

@@ -19,8 +19,7 @@ from ropelab.lab import Lab
 from ropelab.runs.cell import Context, with_starts
 from ropelab.runs.cells import CellName, Cells
 from ropelab.runs.engine import Here
-from ropelab.runs.engine.connection import check_joinable, check_ray
-from ropelab.runs.engine.on_ray import OnRay
+from ropelab.runs.engine.on_ray import OnRay, check_joinable, check_ray
 from ropelab.runs.errors import InputError, MachineError
 from tests.runs.cells_of_tests import Disk, Fails, Killed, Sequel, Sum, Waits
 from tests.small import SMALL
@@ -234,7 +233,7 @@ def test_an_address_without_a_cluster_is_bad_input(address, message):
 
 
 def test_what_listens_but_is_no_cluster_is_bad_input(monkeypatch):
-    monkeypatch.setattr("ropelab.runs.engine.connection.SECONDS_TO_JOIN", 3.0)
+    monkeypatch.setattr("ropelab.runs.engine.on_ray.SECONDS_TO_JOIN", 3.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_ray(address)

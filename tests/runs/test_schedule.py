@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from ropelab.runs.cell import Cell, Needs
-from ropelab.runs.engine.capacity import Machine, machine_for
-from ropelab.runs.engine.schedule import TRIES, LostError, Schedule
+from ropelab.runs.engine.schedule import TRIES, LostError, Machine, Schedule, machine_for
 from ropelab.runs.errors import MachineError
 
 
@@ -34,7 +33,7 @@ def piece(seed, *starts, **needs):
 
 
 def schedule(room, *pieces):
-    return Schedule(dict(enumerate(pieces)), room)
+    return Schedule(dict(enumerate(pieces)), room.place)
 
 
 def begun(made):
@@ -100,14 +99,14 @@ def test_a_cell_that_needs_more_memory_than_there_is_runs_alone():
 
 def test_cells_spread_over_gpus_one_on_each_and_others_pass_them():
     cells = [*(piece(seed, gpu=True) for seed in range(4)), piece(4)]
-    made = schedule(Machine(8, gpus=lambda: 2), *cells)
+    made = schedule(Machine(8, gpus=2), *cells)
     assert begun(made) == [(0, 0), (1, 1), (4, 0)]
     made.end(1, None)
     assert begun(made) == [(2, 1)]
 
 
 def test_more_workers_than_gpus_share_them_evenly():
-    room = Machine(4, cells_per_gpu=4, gpus=lambda: 2)
+    room = Machine(4, cells_per_gpu=4, gpus=2)
     made = schedule(room, *(piece(seed, gpu=True) for seed in range(4)))
     assert [gpu for _, gpu in begun(made)] == [0, 1, 0, 1]
 
@@ -116,7 +115,8 @@ def test_gpus_are_those_that_torch_may_see(monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    made = schedule(machine_for(3, []), *(piece(seed, gpu=True) for seed in range(3)))
+    cells = [piece(seed, gpu=True) for seed in range(3)]
+    made = schedule(machine_for(3, [cell.needs for cell in cells]), *cells)
     assert [gpu for _, gpu in begun(made)] == [0, 1, 2]
 
 
@@ -150,8 +150,8 @@ def test_a_lost_cell_is_begun_again_the_last_time_with_nothing_beside_it():
 
 
 def test_workers_are_as_many_as_fit_into_memory(monkeypatch):
-    monkeypatch.setattr("ropelab.runs.engine.capacity.available_memory", lambda: 10)
-    monkeypatch.setattr("ropelab.runs.engine.capacity.cores", lambda: 16)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.available_memory", lambda: 10)
+    monkeypatch.setattr("ropelab.runs.engine.schedule.cores", lambda: 16)
     assert machine_for(None, [Needs(memory_bytes=3), Needs(memory_bytes=9)]).workers == 3
     assert machine_for(None, [Needs(memory_bytes=99)]).workers == 1
     assert machine_for(7, [Needs(memory_bytes=99)]).workers == 7

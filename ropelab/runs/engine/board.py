@@ -1,37 +1,29 @@
-"""Progress of cells: messages from workers, and the board that shows them.
-
-A worker has no terminal. Its progress lines are opened, moved and closed by messages.
-"""
+"""Progress of cells, wherever they are computed: messages, and the board that shows them."""
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ropelab.runs.cell import Advance, Cell, Progress, silent
 
-# A worker speaks at most so often about one line.
+# A cell speaks at most so often about one line.
 SECONDS_BETWEEN = 0.2
 # Expected costs are right within a factor of about two, and the first steps of a cell take longer
 # than the rest; so at first the expectation counts for more than the clock.
 TRUSTED_SECONDS = 120.0
 # Arithmetic that is expected to take less shows no progress.
 QUICK_SECONDS = 3.0
-
-
-def unless_quick(progress: Progress, cells: Sequence[Cell]) -> Progress:
-    """Return a progress for cells: silence where they are quick arithmetic."""
-    seconds = sum(cell.needs.estimate().on(1) for cell in cells)
-    models = any(cell.needs.dtype or cell.needs.alone for cell in cells)
-    return progress if models or seconds >= QUICK_SECONDS else silent
+# Reading weights and writing tables, of every cell.
+SECONDS_OF_FILES = 0.1
 
 
 class Message(NamedTuple):
     """News of a cell.
 
     Attributes:
-        number: of the cell.
         kind: `started` (process id), `open` (description, total), `advance` (steps, note, left),
             `close`, `ended`.
     """
@@ -41,22 +33,19 @@ class Message(NamedTuple):
     content: tuple[Any, ...] = ()
 
 
-class Outbox(Protocol):
-    """The end of a queue that a worker writes to."""
-
-    def put(self, message: Message) -> None: ...
+Send = Callable[[Message], object]
 
 
 class Reporter:
-    """Progress in a worker, sent as messages."""
+    """The progress of one cell, sent as messages: a worker has no terminal."""
 
-    def __init__(self, outbox: Outbox, number: int) -> None:
-        self._outbox, self._number = outbox, number
+    def __init__(self, send: Send, number: int) -> None:
+        self._send, self._number = send, number
         self.say("started", os.getpid())
 
     def say(self, kind: str, *content: Any) -> None:
         """Send one message about this cell."""
-        self._outbox.put(Message(self._number, kind, content))
+        self._send(Message(self._number, kind, content))
 
     @contextmanager
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
@@ -78,27 +67,34 @@ class Reporter:
             self.say("close")
 
 
+@dataclass
+class _Line:
+    """An open progress line, and the steps that are left of it."""
+
+    stack: ExitStack
+    advance: Advance
+    left: float | None
+
+
 class Board:
-    """The lines of all cells and one line for the whole, in the process that asked.
+    """The lines of all cells and one line for the whole, in the process that asked."""
 
-    Args:
-        workers: how many cells are computed side by side.
-    """
-
-    def __init__(self, progress: Progress, cells: Sequence[Cell], workers: int) -> None:
-        self._progress, self.workers = progress, workers
-        # A tenth of a second goes into reading weights and writing tables.
-        self._seconds = [cell.needs.estimate().on(1) + 0.1 for cell in cells]
-        self._left = list(self._seconds)
+    def __init__(self, progress: Progress, cells: Sequence[Cell]) -> None:
+        self.workers = 1  # how many cells are computed side by side
+        seconds = [cell.needs.estimate().on(1) for cell in cells]
+        models = any(cell.needs.dtype or cell.needs.alone for cell in cells)
+        self._progress = progress if models or sum(seconds) >= QUICK_SECONDS else silent
+        self._left = [each + SECONDS_OF_FILES for each in seconds]
+        self._total = sum(self._left)
         self._finished = 0
         self._begun = 0.0
         self._lines: dict[int, _Line] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> "Board":
-        count = len(self._seconds)
+        count = len(self._left)
         title = f"{count} pieces of work" if count > 1 else "1 piece of work"
-        self._whole = self._stack.enter_context(self._progress(title, sum(self._seconds)))
+        self._whole = self._stack.enter_context(self._progress(title, self._total))
         return self
 
     def __exit__(self, *reason: object) -> None:
@@ -106,28 +102,34 @@ class Board:
             self._close(number)
         self._stack.close()
 
-    def begin(self) -> None:
-        """Start the clock: the first cell is being computed."""
-        self._begun = self._begun or time.monotonic()
-
     def take(self, message: Message) -> None:
         """Show a message."""
         number, kind, content = message
         if kind == "started":
-            self.begin()
+            self._begun = self._begun or time.monotonic()
         elif kind == "open":
             self._close(number)
-            self._lines[number] = _Line(self._progress, *content)
+            description, total = content
+            stack = ExitStack()
+            advance = stack.enter_context(self._progress(description, total))
+            self._lines[number] = _Line(stack, advance, total)
         elif kind == "close":
             self._close(number)
         elif kind == "advance" and number in self._lines:
-            self._advance(number, self._lines[number].advance(*content))
+            self._move(number, *content)
 
     def finish(self, number: int) -> None:
         """Note that a cell is computed or has failed."""
         self._close(number)
         self._finished += 1
         self._advance(number, 1.0)
+
+    def _move(self, number: int, steps: float, note: str = "", left: float | None = None) -> None:
+        line = self._lines[number]
+        line.advance(steps, note=note, left=left)
+        if line.left:
+            self._advance(number, min(1.0, steps / line.left))
+            line.left = max(0.0, line.left - steps)
 
     def _advance(self, number: int, part: float) -> None:
         """Move the whole on by a part of the rest of a cell."""
@@ -139,32 +141,11 @@ class Board:
         """Estimate the seconds to the end: the expected rest, corrected by what was measured."""
         rest = sum(self._left)
         expected = max(rest / self.workers, *self._left)
-        done = (sum(self._seconds) - rest) / self.workers
+        done = (self._total - rest) / self.workers
         taken = time.monotonic() - self._begun if self._begun else 0.0
-        trusted = min(TRUSTED_SECONDS, 0.1 * sum(self._seconds))
+        trusted = min(TRUSTED_SECONDS, 0.1 * self._total)
         return expected * (trusted + taken) / (trusted + done)
 
     def _close(self, number: int) -> None:
         if line := self._lines.pop(number, None):
-            line.close()
-
-
-class _Line:
-    """An open progress line, moved by messages instead of inside of a block."""
-
-    def __init__(self, progress: Progress, description: str, total: float | None) -> None:
-        self._stack = ExitStack()
-        self._advance = self._stack.enter_context(progress(description, total))
-        self._left = total
-
-    def advance(self, steps: float, note: str = "", left: float | None = None) -> float:
-        """Move on; return the share of the rest that this was."""
-        self._advance(steps, note=note, left=left)
-        if not self._left:
-            return 0.0
-        share = min(1.0, steps / self._left)
-        self._left = max(0.0, self._left - steps)
-        return share
-
-    def close(self) -> None:
-        self._stack.close()
+            line.stack.close()

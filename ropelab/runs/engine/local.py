@@ -1,8 +1,7 @@
 """Cells in worker processes on this machine, side by side, one torch thread each.
 
-Results are on disk, whole or not at all, like those of a run in one process, so a worker that is
-killed costs its cell and nothing else. Workers end when the process that started them ends, however
-it ended.
+Results are on disk, whole or not at all, so a worker that is killed costs its cell and nothing
+else. Workers end when the process that started them ends, however it ended.
 """
 
 # The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a killed
@@ -17,19 +16,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from loky import ProcessPoolExecutor
 from loky.backend import get_context
 from loky.process_executor import BrokenProcessPool
 
-from ropelab.runs.cell import Cell, Context
+from ropelab.runs.cell import Cell, Context, Needs
 from ropelab.runs.cells import Cells
-from ropelab.runs.engine import threads_of
-from ropelab.runs.engine.board import Board, Outbox, Reporter
-from ropelab.runs.engine.capacity import Machine, machine_for
-from ropelab.runs.engine.pool import Ended, SideBySide
-from ropelab.runs.engine.schedule import LostError
+from ropelab.runs.engine import Ended, Engine, compute_cell
+from ropelab.runs.engine.board import Board, Send
+from ropelab.runs.engine.schedule import LostError, Running, machine_for
 from ropelab.runs.machine import one_gpu
 
 # After an interrupt a training step may end and be kept for so long; then workers are killed.
@@ -45,11 +43,11 @@ ENVIRONMENT = {
     "LOKY_MAX_MEMORY_LEAK_SIZE": "1e15",
 }
 
-# In a worker: the queue to the process that started it.
-_outbox: Outbox | None = None
+# In a worker: puts messages into the queue to the process that started it.
+_send: Send | None = None
 
 
-class Workers(SideBySide):
+class Workers(Engine):
     """An engine of local processes.
 
     Args:
@@ -57,43 +55,38 @@ class Workers(SideBySide):
     """
 
     def __init__(self, count: int | None = None) -> None:
-        super().__init__()
         self._count = count
 
-    def open(
-        self, cells: Sequence[Cell], context: Context, board: Board
-    ) -> "tuple[Processes, Machine]":
+    def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         """Start processes."""
-        room = machine_for(self._count, [cell.needs for cell in cells])
-        board.workers = room.workers
-        return Processes(room.workers, context.cells, board), room
-
-
-class Processes:
-    """Worker processes, and the queue on which they send their progress."""
-
-    def __init__(self, count: int, kept: Cells, board: Board) -> None:
-        self._count, self._kept, self._board = count, kept, board
+        self._machine = machine_for(self._count, [cell.needs for cell in cells])
+        self._kept, self._board = context.cells, board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
+        # Process ids of workers by the numbers of the cells that they are inside of.
         self._inside: dict[int, int] = {}
         self._start()
+        return self._machine.workers
 
     def _start(self) -> None:
         context = get_context("loky")
         # A new queue too: a worker that was killed may have held the lock of the old one.
         self._queue = context.SimpleQueue()
         self._executor = ProcessPoolExecutor(
-            self._count,
+            self._machine.workers,
             context=context,
             initializer=begin_work,
             initargs=(self._queue, os.getpid()),
             env=ENVIRONMENT,
         )
 
+    def place(self, needs: Needs, running: Running) -> int | None:
+        """See `Engine.place`."""
+        return self._machine.place(needs, running)
+
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """See `Pool.begin`."""
+        """See `Engine.begin`."""
+        kept = self._kept
         try:
-            kept = self._kept
             future = self._executor.submit(work, number, cell, kept.root, kept.again, gpu)
         except (OSError, BrokenProcessPool) as error:
             future = Future()
@@ -101,7 +94,7 @@ class Processes:
         self._running[future] = number, cell, gpu
 
     def ended(self, seconds: float) -> Iterator[Ended]:
-        """See `Pool.ended`."""
+        """See `Engine.ended`."""
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)
         self._read()
         broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
@@ -110,11 +103,11 @@ class Processes:
             done, _ = wait(self._running)
         lost = []
         for future in done:
-            error = future.exception()
+            begun, error = self._running.pop(future), future.exception()
             if isinstance(error, BrokenProcessPool):
-                lost.append(self._running.pop(future))
+                lost.append(begun)
             elif error is None or isinstance(error, Exception):
-                yield self._running.pop(future)[0], error
+                yield begun[0], error
             else:
                 raise error
         if broken:
@@ -140,7 +133,7 @@ class Processes:
             self._board.take(message)
 
     def close(self, interrupted: bool) -> None:
-        """See `Pool.close`."""
+        """See `Engine.close`."""
         self._read()
         if interrupted and CAN_INTERRUPT:
             for process in self._inside.values():
@@ -157,23 +150,19 @@ class Processes:
         self._inside.clear()
 
 
-def begin_work(outbox: Outbox, parent: int) -> None:
+def begin_work(queue: Any, parent: int) -> None:
     """Prepare a worker: Ctrl-C is its parent's to handle, and without a parent it ends."""
-    global _outbox
-    _outbox = outbox
+    global _send
+    _send = queue.put
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
 
 def work(number: int, cell: Cell, root: Path, again: str, gpu: int) -> None:
     """In a worker: compute one cell, on a GPU of that number if it needs one, and keep it."""
-    assert _outbox is not None
-    reporter = Reporter(_outbox, number)
-    try:
-        with threads_of(cell), one_gpu(gpu) if cell.needs.gpu else nullcontext():
-            Context(progress=reporter, cells=Cells(root, again)).compute(cell)
-    finally:
-        reporter.say("ended")
+    assert _send is not None
+    with one_gpu(gpu) if cell.needs.gpu else nullcontext():
+        compute_cell(number, cell, _send, Context(cells=Cells(root, again)))
 
 
 def _end_without(parent: int) -> None:

@@ -1,30 +1,43 @@
 """Cells on a Ray cluster: they go there with all that they read, and return with all they made.
 
 Nothing is read from a file system that machines share. Weights, tables and texts travel through
-Ray's object store; a worker keeps them in a temporary folder while it computes. Ray is loaded, and
-a cluster joined, when the first cells come: a finished run takes no longer than without.
+Ray's object store; a worker keeps them in a temporary folder while it computes.
+
+Ray is loaded, and a cluster joined, when the first cells come. It is quiet, sends no statistics and
+leaves nothing behind: a cluster of this machine has its files in a temporary folder and its access
+token in the environment, where Ray would write one into the home folder.
 """
 
 import hashlib
+import importlib.util
+import logging
 import os
+import pickle
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 import ropelab
 from ropelab.runs.cell import Cell, Context, Needs, with_starts
 from ropelab.runs.cells import CellName, Cells, Named, Parcel
-from ropelab.runs.engine import threads_of
-from ropelab.runs.engine.board import Board, Outbox, Reporter
-from ropelab.runs.engine.capacity import machine_for
-from ropelab.runs.engine.connection import Connection, check_ray
-from ropelab.runs.engine.pool import Ended, SideBySide
-from ropelab.runs.engine.schedule import TRIES
-from ropelab.runs.errors import MachineError
+from ropelab.runs.engine import Ended, Engine, compute_cell
+from ropelab.runs.engine.board import Board
+from ropelab.runs.engine.schedule import TRIES, Running, machine_for
+from ropelab.runs.errors import InputError, MachineError
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -32,9 +45,21 @@ if TYPE_CHECKING:
 VERSION = ropelab.__version__
 # How many texts and weights are kept in the object store for cells to come.
 KEPT = 64
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "(?s).*",  # what raylets would say on this terminal
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning on machines with GPUs
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
+    "RAY_task_oom_retries": "2",
+}
+# Characters: names of sockets have at most 107, most of them below this folder.
+LONGEST_FOLDER = 32
+SECONDS_TO_REACH = 5.0
+SECONDS_TO_JOIN = 30.0
+JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
 
 
-class OnRay(SideBySide):
+class OnRay(Engine):
     """An engine of Ray tasks.
 
     Args:
@@ -46,101 +71,56 @@ class OnRay(SideBySide):
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:
-        super().__init__()
         self._address = address or os.environ.get("RAY_ADDRESS")
         check_ray(self._address)
         self._count = count
-        self._connection: Connection | None = None
+        self._connection = ExitStack()
+        self._folder: str | None = None
 
-    def open(
-        self, cells: Sequence[Cell], context: Context, board: Board
-    ) -> "tuple[Tasks, Cluster]":
+    def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         """Join the cluster, or start one."""
-        if self._connection is None:
+        if self._folder is None:
             cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
-            self._connection = Connection(self._address, cpus)
-        cluster = Cluster(self._count)
-        board.workers = cluster.workers
-        return Tasks(context.cells, board, self._connection.folder), cluster
-
-    def stop(self) -> None:
-        """Leave Ray."""
-        super().stop()
-        connection, self._connection = self._connection, None
-        if connection:
-            connection.close()
-
-
-class Cluster:
-    """A Ray cluster as room for cells; it may grow and shrink meanwhile.
-
-    Args:
-        most: how many cells are computed at once at most, None: as many as there are cores.
-    """
-
-    def __init__(self, most: int | None) -> None:
-        self._most, self._running, self._on_gpu = most, 0, 0
-
-    @property
-    def workers(self) -> int:
-        """The number of cells computed at once on the cluster of now."""
-        cores = max(1, int(_resources().get("CPU", 0)))
-        return min(cores, self._most or cores)
-
-    def take(self, needs: Needs) -> int | None:
-        """Reserve a place; which GPU it is, Ray decides."""
-        found = _resources()
-        # One more than there is room for: a cluster that grows on demand sees it waiting.
-        places = min(int(found.get("CPU", 0)) + 1, self._most or self._running + 1)
-        gpu_taken = needs.gpu and self._on_gpu > int(found.get("GPU", 0))
-        if self._running >= places or gpu_taken:
-            return None
-        self._running += 1
-        self._on_gpu += needs.gpu
-        return 0
-
-    def give_back(self, needs: Needs, gpu: int) -> None:
-        """Free a place again."""
-        self._running -= 1
-        self._on_gpu -= needs.gpu
-
-
-def _resources() -> dict[str, float]:
-    import ray
-
-    return dict(ray.cluster_resources())
-
-
-class Tasks:
-    """The cells that are with Ray; when a worker or its machine is lost, Ray begins them again.
-
-    Args:
-        folder: where a worker makes its temporary folder; empty: where its machine has them.
-    """
-
-    def __init__(self, kept: Cells, board: Board, folder: str) -> None:
+            self._folder = self._connection.enter_context(_connected(self._address, cpus))
         import ray
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = ray.get_runtime_context().get_node_id()
         beside = NodeAffinitySchedulingStrategy(here, soft=False)
-        self._outbox = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
+        self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
         self._compute = ray.remote(num_cpus=1, max_retries=TRIES - 1)(computed)
-        self._kept, self._board, self._folder = kept, board, folder
+        self._kept, self._board = context.cells, board
         self._objects: dict[str, ObjectRef] = {}
         self._running: dict[ObjectRef, tuple[int, Cell]] = {}
+        cores = max(1, _total("CPU"))
+        return min(cores, self._count or cores)
+
+    def stop(self) -> None:
+        """End what is being computed, and leave Ray."""
+        super().stop()
+        self._connection.close()
+        self._folder = None
+
+    def place(self, needs: Needs, running: Running) -> int | None:
+        """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the GPU."""
+        # One more than there is room for: a cluster that grows on demand sees it waiting.
+        full = len(running) >= min(_total("CPU") + 1, self._count or inf)
+        on_gpu = sum(each.gpu for each, _ in running)
+        return None if full or (needs.gpu and on_gpu > _total("GPU")) else 0
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """See `Pool.begin`."""
+        """See `Engine.begin`; a cell whose worker or machine is lost is begun again by Ray."""
         needs = cell.needs
         names: list[Named] = [*with_starts(cell.starts).values(), *needs.folders]
         parcels = [parcel for name in names if (parcel := self._kept.packed(name))]
         objects = [self._stored(repr(supply), supply.content) for supply in needs.supplies]
-        objects += [self._stored(_digest(parcel), partial(_same, parcel)) for parcel in parcels]
-        order = Order(number, cell, self._kept.again, self._folder, VERSION)
+        for parcel in parcels:
+            digest = hashlib.sha256(pickle.dumps(parcel)).hexdigest()
+            objects.append(self._stored(digest, partial(replace, parcel)))
+        about = (VERSION, number, cell, self._kept.again, self._folder)
         task = self._compute.options(num_gpus=int(needs.gpu), name=cell.title)
-        self._running[task.remote(order, self._outbox, *objects)] = number, cell
+        self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
     def _stored(self, name: str, content: Callable[[], Any]) -> "ObjectRef":
         """Put something into the object store, unless it is there."""
@@ -153,13 +133,13 @@ class Tasks:
         return self._objects[name]
 
     def ended(self, seconds: float) -> Iterator[Ended]:
-        """See `Pool.ended`."""
+        """See `Engine.ended`."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         try:
             done, _ = ray.wait(list(self._running), timeout=seconds)
-            for message in self._outbox.get_nowait_batch(self._outbox.qsize()):
+            for message in self._queue.get_nowait_batch(self._queue.qsize()):
                 self._board.take(message)
         except Exception as error:
             reason = _first_line(error)
@@ -181,74 +161,132 @@ class Tasks:
                 yield number, None
 
     def close(self, interrupted: bool) -> None:
-        """See `Pool.close`."""
+        """See `Engine.close`."""
         import ray
 
         with suppress(Exception):
             for reference in self._running:
                 ray.cancel(reference, force=True)
-            self._outbox.shutdown(force=True)
+            self._queue.shutdown(force=True)
 
 
-@dataclass(frozen=True)
-class Order:
-    """A cell for a worker, and what it must know beside it.
-
-    Attributes:
-        again: as in `Cells`.
-        version: of ropelab, which must be the same everywhere.
-    """
-
-    number: int
-    cell: Cell
-    again: str
-    folder: str
-    version: str
-
-
-def computed(order: Order, outbox: Outbox, *objects: Any) -> tuple[Parcel, ...]:
+def computed(
+    version: str, number: int, cell: Cell, again: str, folder: str, queue: Any, *objects: Any
+) -> tuple[Parcel, ...]:
     """On a worker: compute one cell from what came with it; return what it left in its folders.
 
     Args:
+        again: as in `Cells`.
         objects: the contents of its supplies, then parcels of other cells.
-    Raises:
-        MachineError: the worker has another version of ropelab.
     """
-    if order.version != VERSION:
+    if version != VERSION:
         raise MachineError(
-            f"a worker has ropelab {VERSION}, this is {order.version}; "
+            f"a worker has ropelab {VERSION}, this is {version}; "
             "install the same version on all machines of the cluster"
         )
-    cell, needs = order.cell, order.cell.needs
-    contents, parcels = objects[: len(needs.supplies)], objects[len(needs.supplies) :]
-    for supply, content in zip(needs.supplies, contents, strict=True):
+    supplies, folders = cell.needs.supplies, cell.needs.folders
+    contents, parcels = objects[: len(supplies)], objects[len(supplies) :]
+    for supply, content in zip(supplies, contents, strict=True):
         supply.provide(content)
     own = CellName(cell.kind, cell.version, cell.key)
-    with TemporaryDirectory(prefix="ropelab-", dir=order.folder or None) as folder:
-        cells = Cells(Path(folder), order.again)
+    with tempfile.TemporaryDirectory(prefix="ropelab-", dir=folder or None) as root:
+        cells = Cells(Path(root), again)
         for parcel in parcels:
             cells.unpack(parcel)
-        reporter = Reporter(outbox, order.number)
-        try:
-            with threads_of(cell):
-                Context(progress=reporter, cells=cells).compute(cell)
-        finally:
-            reporter.say("ended")
-        left = [cells.packed(name) for name in (own, *needs.folders)]
+        compute_cell(number, cell, queue.put, Context(cells=cells))
+        left = [cells.packed(name) for name in (own, *folders)]
     return tuple(parcel for parcel in left if parcel and parcel not in parcels)
 
 
-def _digest(parcel: Parcel) -> str:
-    """Identify the content of a parcel."""
-    digest = hashlib.sha256()
-    for name, content in parcel.files.items():
-        digest.update(f"{name} {len(content)} ".encode() + content)
-    return digest.hexdigest()
+def _total(resource: str) -> int:
+    import ray
 
-
-def _same(parcel: Parcel) -> Parcel:
-    return parcel
+    return int(ray.cluster_resources().get(resource, 0))
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def check_ray(address: str | None) -> None:
+    """Raise InputError unless Ray is installed and something listens at the address."""
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("--engine ray needs Ray: pip install 'ropelab[ray]'")
+    if address is None or address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if "//" in address or not host or not port.isdecimal():
+        raise InputError(
+            f"cannot read the address '{address}'; allowed: auto (the cluster that this machine "
+            "belongs to), or HOST:PORT of its head, as `ray start` prints it"
+        )
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_REACH).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster at {address}: {error.strerror}") from None
+
+
+def check_joinable(address: str) -> None:
+    """Raise InputError unless another process can join the cluster: Ray ends one that cannot."""
+    command = [sys.executable, "-c", JOIN, address]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_TO_JOIN)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"no Ray cluster answers at {address}") from None
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise InputError(f"cannot join a Ray cluster at {address}: {lines[-1]}")
+
+
+@contextmanager
+def _connected(address: str | None, cpus: int) -> Iterator[str]:
+    """Join a Ray cluster, or start one on this machine with so many `cpus`; yield its folder then.
+
+    A process that has joined one already, as a notebook may, stays where it is.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    if ray.is_initialized():
+        yield ""
+        return
+    folder = ""
+    try:
+        if address:
+            check_joinable(address)
+            _init(address=address)
+        else:
+            # The sockets below the folder have long names.
+            longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
+            folder = tempfile.mkdtemp(prefix="ropelab-", dir="/tmp" if longer else None)
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            try:
+                _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder)
+            except (OSError, RuntimeError, ValueError) as error:
+                reason = _first_line(error)
+                raise MachineError(f"Ray does not start on this machine: {reason}") from None
+        yield folder
+    finally:
+        if folder:
+            # End the processes that compute, below those that Ray started for this one.
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if process.name().startswith("ray::") and "Agent" not in process.name():
+                        process.kill()
+        ray.shutdown()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _init(**arguments: Any) -> None:
+    """Join or start a cluster in silence; what SIGTERM does stays as it was."""
+    import ray
+
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(log_to_driver=False, configure_logging=False, **arguments)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)

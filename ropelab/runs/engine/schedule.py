@@ -1,26 +1,55 @@
 """The order of cells: the most urgent whose starts are finished, as soon as there is room."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 
 from ropelab.runs.cell import Cell, Needs, name_of
 from ropelab.runs.errors import MachineError
+from ropelab.runs.machine import available_memory, cores, visible_gpus
+
+# The needs of the cells that are being computed, each with the number of its GPU (0 without one).
+Running = Sequence[tuple[Needs, int]]
+Place = Callable[[Needs, Running], int | None]
 
 # A cell is begun so often when its worker is lost under it.
 TRIES = 3
 
 
-class Room(Protocol):
-    """Workers, memory and GPUs."""
+@dataclass(frozen=True)
+class Machine:
+    """This machine as room for cells."""
 
-    def take(self, needs: Needs) -> int | None:
-        """Reserve a place; the number of its GPU (0 without one), None if there is no room."""
-        ...
+    workers: int
+    memory_bytes: float = inf  # of all cells together; one alone may need more
+    gpus: int = 1
+    cells_per_gpu: int = 1
 
-    def give_back(self, needs: Needs, gpu: int) -> None:
-        """Free a place again."""
-        ...
+    def place(self, needs: Needs, running: Running) -> int | None:
+        """See `Engine.place`; it is the GPU with the fewest cells."""
+        memory = sum(each.memory_bytes for each, _ in running) + needs.memory_bytes
+        if len(running) == self.workers or (running and memory > self.memory_bytes):
+            return None
+        if not needs.gpu:
+            return 0
+        taken = Counter(gpu for each, gpu in running if each.gpu)
+        gpu = min(range(self.gpus), key=lambda number: taken[number])
+        return gpu if taken[gpu] < self.cells_per_gpu else None
+
+
+def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
+    """Make room for as many cells as asked, else as there are cores and memory for.
+
+    The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
+    workers are asked for than there are GPUs.
+    """
+    gpus = max(1, visible_gpus()) if any(each.gpu for each in needs) else 1
+    if asked is not None:
+        return Machine(asked, gpus=gpus, cells_per_gpu=asked)
+    memory = available_memory()
+    fitting = memory // min((each.memory_bytes for each in needs), default=1)
+    return Machine(max(1, min(cores(), fitting)), memory, gpus)
 
 
 class LostError(Exception):
@@ -32,10 +61,12 @@ class Schedule:
 
     Args:
         cells: by number; a start that is not among them is finished.
+        place: as `Engine.place`.
     """
 
-    def __init__(self, cells: Mapping[int, Cell], room: Room) -> None:
-        self._cells, self._room = cells, room
+    def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
+        self._cells, self._place = cells, place
+        self._needs = {number: cell.needs for number, cell in cells.items()}
         names = {name_of(cell): number for number, cell in cells.items()}
         self._starts = {
             number: {names[n] for n in map(name_of, cell.starts) if n in names}
@@ -44,7 +75,7 @@ class Schedule:
         awaited = set().union(*self._starts.values())
         # First those that others wait for, then the longest, so that none of these ends last.
         self._waiting = sorted(
-            cells, key=lambda number: (number not in awaited, -cells[number].needs.size, number)
+            cells, key=lambda number: (number not in awaited, -self._needs[number].size, number)
         )
         self._running: dict[int, int] = {}
         self._undone = set(cells)
@@ -57,21 +88,22 @@ class Schedule:
     def begin(self) -> tuple[int, int] | None:
         """Return the next cell that there is room for, and the number of its GPU."""
         # Of cells that were lost together only one may be too large: the last try is made alone.
-        last = [number for number in self._waiting if self._lost[number] == TRIES - 1]
-        if any(self._lost[number] == TRIES - 1 for number in self._running):
+        last = {number for number, times in self._lost.items() if times == TRIES - 1}
+        if last & self._running.keys():
             return None
         first = [number for number in self._waiting if number not in last]
-        for number in [*first, *([] if self._running else last)]:
+        alone = [number for number in self._waiting if number in last and not self._running]
+        for number in (*first, *alone):
             if self._starts[number] & self._undone:
                 continue
-            needs = self._cells[number].needs
-            gpu = self._room.take(needs)
+            running = [(self._needs[other], gpu) for other, gpu in self._running.items()]
+            gpu = self._place(self._needs[number], running)
             if gpu is not None:
                 self._waiting.remove(number)
                 self._running[number] = gpu
                 return number, gpu
             # One that waits for a GPU does not stand in the way of others, one for memory does.
-            if not needs.gpu:
+            if not self._needs[number].gpu:
                 return None
         return None
 
@@ -81,7 +113,7 @@ class Schedule:
         Those that start from one that failed end with the same error. A lost cell waits again, and
         nothing ends, unless it was lost too often.
         """
-        self._room.give_back(self._cells[number].needs, self._running.pop(number))
+        del self._running[number]
         if isinstance(error, LostError):
             self._lost[number] += 1
             if self._lost[number] < TRIES:

@@ -1,0 +1,168 @@
+"""The runs of a command: one of an experiment, or all that config files ask for."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ropelab.cli.flags import Options, flag_of
+from ropelab.cli.outcome import print_document, print_line
+from ropelab.experiments import Experiment
+from ropelab.lab import Lab, Run
+from ropelab.runs import builtin
+from ropelab.runs.cell import silent
+from ropelab.runs.config import Label, read_toml, take_label
+from ropelab.runs.engine import Engine, Here
+from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.notices import say
+from ropelab.runs.store import to_records
+from ropelab.show import drawn, terminal
+
+ENGINES = ("local", "ray")
+
+
+def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) -> None:
+    """Make a run from a config file and from flags, which override it, and show it."""
+    draw_more = _more_figures(options)
+    label, values = Label(), dict[str, Any]()
+    if path := options.config:
+        name, found = read_toml(path)
+        if name != experiment.name:
+            raise InputError(f"{path} is a config for '{name}', not for '{experiment.name}'")
+        if "grid" in found or "case" in found:
+            raise InputError(f"{path} asks for many runs: ropelab run {path}")
+        label, values = take_label(path, found)
+    lab = _lab(options, not options.json if options.figures is None else options.figures)
+    plan = lab.prepare(experiment.name, {**values, **fields}, flag_of)
+    with _engine(options) as engine:
+        run = replace(lab, engine=engine).run(replace(plan, label=label))
+    draw_more(run)
+    if options.json:
+        document = {
+            "experiment": experiment.name,
+            "config": run.config.model_dump(mode="json"),
+            "answer": run.answer,
+            "tables": {name: to_records(table) for name, table in run.tables.items()},
+            "run": str(run.folder),
+        }
+        print_document(document)
+    elif not options.quiet:
+        _show(run)
+
+
+def run_files(
+    paths: Sequence[Path], index: str, dry_run: bool, shard: str, options: Options
+) -> None:
+    """List the runs that files ask for, or compute one share of them, or make all of them."""
+    # Imported here: the page needs SciPy, which a single run does without.
+    from ropelab.show.gallery import check_name, write_index
+    from ropelab.show.page.report import write_report
+    from ropelab.show.page.shown import find_runs
+    from ropelab.sweeps import shares
+    from ropelab.sweeps.cases import read_sweeps
+    from ropelab.sweeps.combined import combine
+
+    check_name(index)
+    share = shares.read_shard(shard) if shard else None
+    draw_more = _more_figures(options)
+    lab = _lab(options)
+    if share and lab.force and not dry_run:
+        raise InputError("--force makes everything anew, which shards cannot share; give one")
+    sweeps = read_sweeps([builtin.resolved(path) for path in paths], lab)
+    if dry_run or share:
+        ahead = shares.look_ahead(sweeps, lab)
+    if dry_run:
+        part = share and shares.lines_of_share(shares.share_of(ahead, share), lab)
+        for line in part or shares.lines(ahead, lab):
+            print_line(line)
+        return
+    if share:
+        with _engine(options) as engine:
+            counts = shares.compute(shares.share_of(ahead, share), replace(lab, engine=engine))
+        done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in counts.items() if n]
+        print_line(
+            f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
+            "are done, the same command without --shard makes the tables"
+        )
+        return
+    plans = [plan for sweep in sweeps for plan in sweep.plans]
+    runs: dict[str, Run] = {}
+    with _engine(options) as engine:
+        for number, run in replace(lab, engine=engine).run_all(plans):
+            origin = plans[number].label.origin
+            runs[origin] = run
+            draw_more(run)
+            if not options.quiet:
+                print_line(f"[{len(runs)}/{len(plans)}] {origin}")
+                print_line(f"    {run.answer}\n    {run.folder}{' (reused)' if run.reused else ''}")
+    for sweep in sweeps:
+        if sweep.keys:
+            folder = combine(sweep, [runs[plan.label.origin] for plan in sweep.plans], lab)
+            print_line(f"{sweep.path}: all runs in one table: {folder}")
+    results = options.results
+    print_line(f"index: {write_index(results, index)}")
+    print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
+
+
+def _more_figures(options: Options) -> Callable[[Run], object]:
+    """Check the options of figures; return a function that draws those beyond the usual ones."""
+    names, kind = drawn.read_formats(options.format), drawn.check_style(options.style)
+
+    def draw(run: Run) -> None:
+        if run.folder and not drawn.is_default(names, kind):
+            drawn.write(drawn.as_files(run.figures(kind), names, kind), run.folder / "figures")
+
+    return draw
+
+
+def _lab(options: Options, figures: bool = True) -> Lab:
+    os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
+    terminal_there = sys.stderr.isatty()
+    quiet = options.quiet or (options.json and not terminal_there)
+    loud = terminal.Bars() if terminal_there else terminal.PlainLines()
+    return Lab(
+        options.results,
+        options.force,
+        options.redraw,
+        figures,
+        progress=silent if quiet else loud,
+        waiting=terminal.say_waiting,
+        notice=None if quiet else say,
+        workers=options.workers,
+        limits=not options.no_limits,
+    )
+
+
+@contextmanager
+def _engine(options: Options) -> Iterator[Engine]:
+    """Hold the engine of that name while the block runs; one local worker is this process."""
+    if options.engine not in ENGINES:
+        raise unknown_name("engine", options.engine, ENGINES)
+    if options.engine == "local" and options.address is not None:
+        raise InputError("--address names a Ray cluster; give --engine ray with it")
+    # Imported here: loky and Ray are slow to load.
+    engine: Engine = Here()
+    if options.engine == "ray":
+        from ropelab.runs.engine.on_ray import OnRay
+
+        engine = OnRay(options.address, options.workers)
+    elif options.workers != 1:
+        from ropelab.runs.engine.local import Workers
+
+        engine = Workers(options.workers)
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def _show(run: Run) -> None:
+    device, dtype = getattr(run.config, "device", ""), getattr(run.config, "dtype", "")
+    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
+    terminal.show_answer(run.answer, run.summary())
+    if "explain" in run.tables:
+        terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
+    terminal.show_place(f"{'reused' if run.reused else 'written to'} {run.folder}{computed}")
