@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import ropelab
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.cli import flags
@@ -44,7 +45,7 @@ def visible(folder):
 
 def test_version(call):
     status, out, _ = call("--version")
-    assert (status, out) == (0, f"ropelab {cli.ropelab.__version__}\n")
+    assert (status, out) == (0, f"ropelab {ropelab.__version__}\n")
 
 
 def test_bare_command_shows_help(call):
@@ -268,7 +269,7 @@ def test_an_interrupted_run_leaves_no_results(tmp_path, stop, status):
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
     ) as process:
         while not (tmp_path / "results").exists():
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, process.communicate()[1]
             time.sleep(0.05)
         time.sleep(1)
         process.send_signal(stop)

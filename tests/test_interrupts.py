@@ -118,6 +118,34 @@ def test_a_held_signal_is_told_and_its_status_kept(which, status, capsys):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_an_error_that_an_interrupt_ended_in_is_an_interrupt(capsys):
+    """Python 3.11 makes a RuntimeError of what __set_name__ raises, as in an import."""
+
+    def command():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as interrupt:
+            raise RuntimeError("Error calling __set_name__") from interrupt
+
+    assert outcome.status_of(command) == 130
+    assert capsys.readouterr().err.startswith("ropelab: interrupted; finished parts are kept")
+
+
+def test_ctrl_c_in_training_keeps_the_step(tmp_path, corpora):
+    (tmp_path / "long.toml").write_text(
+        'experiment = "encodings"\nencodings = "nope"\ntrain_len = 64\ntest_len = 128\n'
+        f'head_dim = 16\nsteps = 9999\ndocuments = 2\ncorpus = "{corpora[0]}"\n'
+    )
+    command = ["-m", "ropelab", "run", "long.toml", "--workers", "1"]
+    with started(*command, cwd=tmp_path) as process:
+        assert any("loss" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith("ropelab: interrupted; finished parts are kept")
+    assert len(list(tmp_path.glob("results/.cells/model/*/checkpoint.safetensors"))) == 1
+
+
 def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -3,7 +3,6 @@
 Nothing heavy is imported here; pandas, torch and matplotlib are loaded when a command needs them.
 """
 
-import inspect
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,10 +46,9 @@ def _add_command(experiment: Experiment) -> None:
         run_one(experiment, fields, options if of_models else replace(options, workers=1))
 
     own = flags.of_fields(experiment.config)
+    typed = flags.taking_options(command, set() if of_models else flags.OF_MODELS, own)
     help_text = f"{experiment.question}\n\nCannot show: {experiment.cannot_show}"
-    app.command(experiment.name, help=help_text, short_help=experiment.question)(
-        flags.taking_options(command, own, set() if of_models else flags.OF_MODELS)
-    )
+    app.command(experiment.name, help=help_text, short_help=experiment.question)(typed)
 
 
 def run(
@@ -111,12 +109,7 @@ def _top(
         typer.echo(context.get_help())
 
 
-_own = [each for each in inspect.signature(run).parameters.values() if each.name != "options"]
-app.command("run")(
-    flags.taking_options(
-        run, [each.replace(kind=each.KEYWORD_ONLY) for each in _own], flags.OF_ONE_RUN
-    )
-)
+app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
 for _experiment in experiments.every():
     _add_command(_experiment)
 audit.register(app)

@@ -51,8 +51,11 @@ def audit(
 
     if fail_on not in LEVELS:
         raise unknown_name("--fail-on", fail_on, LEVELS)
-    options: Any = {"runtime": runtime, "length": tokens(length), "dtype": dtype, "flags": flags}
-    audits = [audited.audit(name, **options) for name in files]
+    seen = tokens(length)
+    audits = [
+        audited.audit(name, runtime=runtime, length=seen, dtype=dtype, flags=flags)
+        for name in files
+    ]
     difference = audited.compare(*audits) if len(audits) == 2 else None
     if figures:
         from ropelab.show import drawn

@@ -6,7 +6,7 @@ Values of fields stay text: the config reads and checks them, in the same words 
 import types
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -71,13 +71,17 @@ ALSO = {"methods": ("--method",)}
 
 
 def taking_options(
-    command: Callable[..., None], own: Sequence[Parameter], without: Set[str]
+    command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
     """Return a command for Typer: its own parameters, then those of `Options` as one argument.
 
     Args:
         without: names of options that the command does not take.
+        own: made parameters, else those of its signature.
     """
+    if not own:
+        written = signature(command).parameters.values()
+        own = [_parameter(p.name, p.annotation, p.default) for p in written if p.name != "options"]
     kinds, shared = get_type_hints(Options), []
     for each in fields(Options):
         if each.name not in without:

@@ -280,8 +280,8 @@ def test_workers_end_where_processes_cannot_be_interrupted(working):
 def test_a_worker_ends_where_the_number_of_a_dead_parent_stays(monkeypatch):
     looks = iter([True, True, False])
     monkeypatch.setattr(local, "SECONDS_BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(local.psutil, "pid_exists", lambda _: next(looks))
-    monkeypatch.setattr(local.os, "_exit", sys.exit)
+    monkeypatch.setattr(psutil, "pid_exists", lambda _: next(looks))
+    monkeypatch.setattr(os, "_exit", sys.exit)
     with pytest.raises(SystemExit) as end:
         local._end_without(os.getppid())
     assert end.value.code == 1

@@ -212,7 +212,8 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     if not killed:
         assert lines[-1] == "KeyboardInterrupt"
     assert not [line for line in lines if "ray::" in line or "raylet" in line]
-    assert len(Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0})).files) == 2
+    parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    assert parcel and len(parcel.files) == 2
 
 
 def alive(process: psutil.Process) -> bool:
