@@ -329,7 +329,7 @@ def test_what_cannot_be_read_in_parts_is_planned_for_whole(config, monkeypatch):
     model = config().reference().model()
     monkeypatch.setattr(forward, "LONGEST_PASS", 128)
     in_parts = model.bytes_of_reading(4096)
-    monkeypatch.setattr(model.passes, "in_parts", False)
+    monkeypatch.setattr(model, "in_parts", False)
     more = model.bytes_of_reading(4096) - in_parts
     activations = (8 * 32 + 3 * 48) * 4 * (4096 - 128)
     assert more == pytest.approx(activations, abs=2**20)  # other memory may come and go

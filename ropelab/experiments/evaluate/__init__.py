@@ -172,10 +172,12 @@ class EvaluateConfig(Config):
 
     def reference(self) -> "ModelRef":
         """Return the model as its files are now."""
+        from ropelab.models.released.folder import fingerprint_of
         from ropelab.models.released.model import ModelRef
 
         spread = None if self.device_map == "none" else self.device_map
-        return ModelRef.at(self.model, self.dtype, self.device, spread)
+        fingerprint = fingerprint_of(Path(self.model))
+        return ModelRef(self.model, fingerprint, self.dtype, self.device, spread)
 
     def corpus_at(self) -> "TokenText":
         """Return the corpus in the model's tokens."""
@@ -186,9 +188,9 @@ class EvaluateConfig(Config):
 
 def _checkpoint_dtype(model: str) -> str:
     """Return the number format that the configuration names, `auto` if it names none of ours."""
-    from ropelab.models.released.loading import configuration
+    from ropelab.models.released.loading import checkpoint_dtype
 
-    named = str(getattr(configuration(Path(model)), "dtype", None)).removeprefix("torch.")
+    named = checkpoint_dtype(Path(model))
     return named if named in get_args(Format) else "auto"
 
 

@@ -1,21 +1,88 @@
-"""Tokens through the layers of a model, at once or in parts, and hidden states to logits.
+"""A pass through a model: its layers, in float32 too, hidden states to logits, and its memory."""
 
-Some architectures do more behind their layers than multiply by a matrix: they scale logits (Cohere,
-Granite) or cap them (Gemma). So the model's own `forward` is run with hidden states handed in where
-its layers would have made them; a long text needs only as many logits at once as are asked for.
-"""
-
-import copy
 import math
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ropelab.models.released.attention import Attention, attending
-from ropelab.models.released.facts import ModelShape, shape_of
-from ropelab.runs.machine import return_freed_memory
+from ropelab.models.lm.evaluation import LOGITS_PER_CHUNK
+from ropelab.models.released.facts import full_layers, head_dim
+
+# Tokens that are read at once, by any model and by a narrow one; longer contexts in parts.
+USUAL_PASS, LONGEST_PASS = 8192, 16384
+# Bytes: more than the usual number of tokens may not take more than this (512 MiB) in a layer.
+ACTIVATIONS_AT_ONCE = 2**29
+# Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB).
+SCORES_AT_ONCE = 2**28
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes that the memory and the time of a pass follow from.
+
+    Attributes:
+        inner: the width inside of a layer's feed-forward part.
+        kept: numbers of a token's keys and values in a layer.
+        element: bytes of a number.
+        fused: attention never holds all its scores at once.
+    """
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+    head_dim: int
+    kept: int
+    element: int
+    fused: bool = True
+
+    @classmethod
+    def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
+        """Read the sizes from the configuration of the language part of a model."""
+        full = full_layers(text)
+        heads, width = full.num_attention_heads, head_dim(full)
+        return cls(
+            layers=text.num_hidden_layers,
+            width=full.hidden_size,
+            inner=getattr(full, "intermediate_size", 0) or 0,
+            heads=heads,
+            head_dim=width,
+            kept=2 * (getattr(full, "num_key_value_heads", None) or heads) * width,
+            element=element,
+            fused=fused,
+        )
+
+    @property
+    def activations(self) -> int:
+        """Bytes of a token's activations in a layer."""
+        return (8 * self.width + 3 * self.inner) * self.element
+
+    def longest(self, rows: int = 1) -> int:
+        """Return the number of tokens of each row that are read at once."""
+        most = max(USUAL_PASS, ACTIVATIONS_AT_ONCE // self.activations)
+        if not self.fused:
+            most = min(most, max(1, math.isqrt(SCORES_AT_ONCE // (rows * self.heads))))
+        return min(LONGEST_PASS, most)
+
+    def bytes_of_reading(self, length: int, in_parts: bool = True) -> int:
+        """Bytes that a pass over a context adds to those of the weights."""
+        # Keys and values of all layers, the hidden states, the widest activations of one layer,
+        # the scores of all heads where attention makes them at once, the logits of a chunk.
+        at_once = min(length, self.longest()) if in_parts else length
+        held = length * (self.layers * self.kept + 2 * self.width) * self.element
+        scores = 0 if self.fused else 4 * self.heads * at_once * length
+        return held + at_once * self.activations + scores + 4 * 4 * LOGITS_PER_CHUNK
+
+
+def layers_of(model: Any) -> nn.Module:
+    """Return the part of a causal language model before its head."""
+    names = (model.base_model_prefix, "model", "transformer")
+    found: nn.Module = next(model._modules[name] for name in names if name in model._modules)
+    return found
 
 
 class Output(dict[str, Any]):
@@ -28,141 +95,84 @@ class Output(dict[str, Any]):
         return next(iter(self.values())) if key == 0 else super().__getitem__(key)
 
 
-class HandedIn(nn.Module):
-    """Stands in for the layers and returns the hidden states that it was handed."""
-
-    def __init__(self, layers: nn.Module) -> None:
-        super().__init__()
-        self.hidden = torch.empty(0)
-        self.layers = (layers,)  # in a tuple, so that they do not count as a part of this
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.layers[0], name)
-
-    def forward(self, *_: object, **__: object) -> Any:
-        return Output(last_hidden_state=self.hidden)
-
-
 class Head:
-    """Hidden states to logits; `weight` says where it computes.
+    """Hidden states to logits; the device of `weight` is where it computes."""
 
-    Args:
-        model: the whole causal language model, which is not changed.
-    """
-
+    # Some architectures do more behind their layers than multiply by a matrix: they scale logits
+    # (Cohere, Granite) or cap them (Gemma). So the model's own `forward` is run with hidden states
+    # in the place of those of its layers, with only as many logits at once as are asked for.
     def __init__(self, model: Any) -> None:
         weight = model.get_output_embeddings().weight
         # Weights kept on disk are nowhere until they are used; what they are given is moved then.
         self.weight = torch.empty(0) if weight.is_meta else weight
-        name = layers_name(model)
-        self.given = HandedIn(getattr(model, name))
-        self.model = copy.copy(model)
-        self.model._modules = {**model._modules, name: self.given}
-        # Spread over devices, a model's `forward` is bound to itself; its parts keep theirs.
-        vars(self.model).pop("forward", None)
+        self.model, self.layers = model, layers_of(model)
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocabulary] of hidden states [..., width]."""
-        self.given.hidden = hidden.reshape(1, -1, hidden.shape[-1])
-        tokens = torch.zeros(self.given.hidden.shape[:2], dtype=torch.long, device=hidden.device)
-        try:
+        rows = hidden.reshape(1, -1, hidden.shape[-1])
+        tokens = torch.zeros(rows.shape[:2], dtype=torch.long, device=hidden.device)
+        with _returning(self.layers, Output(last_hidden_state=rows)):
             logits: Tensor = self.model(input_ids=tokens, use_cache=False, return_dict=True).logits
-        finally:
-            self.given.hidden = torch.empty(0)
         return logits.reshape(*hidden.shape[:-1], -1)
 
 
-def layers_name(model: Any) -> str:
-    """Under which name a causal language model holds what comes before its head."""
-    names = (model.base_model_prefix, "model", "transformer")
-    return next(name for name in names if name in model._modules)
+@contextmanager
+def _returning(layers: nn.Module, output: Output) -> Iterator[None]:
+    """Let layers return an output without computing anything."""
+    # Spread over devices, modules have a `forward` of their own.
+    own = vars(layers).get("forward")
+    layers.forward = lambda *_, **__: output
+    try:
+        yield
+    finally:
+        del layers.forward
+        if own is not None:
+            layers.forward = own
 
 
-# Tokens that are read at once, by any model and by a narrow one; longer contexts in parts.
-USUAL_PASS, LONGEST_PASS = 8192, 16384
-# Bytes: more than the usual number of tokens may not take more than this (512 MiB) in a layer.
-ACTIVATIONS_AT_ONCE = 2**29
-# A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
-SCORES_PER_PART = 2**25
-# Where attention makes all its scores (no fused kernel), no more of them at once (1 GiB).
-SCORES_AT_ONCE = 2**28
+@contextmanager
+def upcast(layers: nn.Module) -> Iterator[None]:
+    """Let everything before the head compute in float32, with the weights as they are."""
+    # One unit at a time, so that no second model has to be held.
+    handles = [handle for unit in _units(layers) for handle in _upcasting(unit)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
-def usual_pass(shape: ModelShape, element: int) -> int:
-    """Return the number of tokens that a model reads at once, with a fused kernel."""
-    narrow = ACTIVATIONS_AT_ONCE // (shape.activations * element)
-    return min(LONGEST_PASS, max(USUAL_PASS, narrow))
+def _units(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the layers, and the modules beside them."""
+    for child in module.children():
+        if isinstance(child, nn.ModuleList):
+            yield from child
+        elif any(isinstance(part, nn.ModuleList) for part in child.modules()):
+            yield from _units(child)
+        else:
+            yield child
 
 
-class Passes:
-    """Reads tokens; the model has been patched before.
+def _upcasting(unit: nn.Module) -> list[Any]:
+    """Register hooks that give a unit float32 weights while it computes."""
+    if isinstance(unit, nn.Embedding):  # a table may be larger than all layers
+        return [unit.register_forward_hook(lambda _, __, out: out.float())]
+    own = [
+        (module, name, parameter)
+        for module in unit.modules()
+        for name, parameter in module._parameters.items()
+        if parameter is not None and parameter.is_floating_point()
+    ]
 
-    Attributes:
-        in_parts: whether long contexts are read in parts; until it is known to work, they are not.
-    """
+    def apply(*_: object) -> None:
+        for module, name, parameter in own:
+            module._parameters[name] = nn.Parameter(parameter.float(), requires_grad=False)
 
-    def __init__(self, model: Any, text: Any) -> None:
-        self.model, self.text, self.shape = model, text, shape_of(text)
-        self.layers = getattr(model, layers_name(model))
-        self.in_parts = False
+    def restore(*_: object) -> None:
+        for module, name, parameter in own:
+            module._parameters[name] = parameter
 
-    def longest(self, rows: int) -> int:
-        """Return the number of tokens of each of so many rows that are read at once."""
-        most = usual_pass(self.shape, self.element)
-        if not self.eager:
-            return most
-        scores = SCORES_AT_ONCE // (rows * self.shape.heads)
-        return min(most, max(1, math.isqrt(scores)))
-
-    @property
-    def eager(self) -> bool:
-        """True if attention makes all its scores, without a fused kernel."""
-        return bool(self.model.config._attn_implementation == "eager")
-
-    @property
-    def element(self) -> int:
-        """Bytes of a weight."""
-        return int(next(self.model.parameters()).element_size())
-
-    def bytes_of_reading(self, length: int) -> int:
-        """Bytes that a pass over a context adds to those of the weights."""
-        at_once = min(length, self.longest(1)) if self.in_parts else length
-        return self.shape.bytes_of_reading(length, at_once, self.element, self.eager)
-
-    def read(
-        self, tokens: Tensor, attention: Attention | None = None, longest: int | None = None
-    ) -> Tensor:
-        """Last hidden states [batch, tokens, width].
-
-        Args:
-            attention: what layers attend by; None: as they do themselves.
-            longest: how many tokens are read at once, if not as many as is good.
-        """
-        most = self.longest(len(tokens)) if longest is None else longest
-        with attending(self.model, attention) if attention else nullcontext():
-            if tokens.shape[1] <= most or not self.in_parts:
-                return self._hidden(tokens, use_cache=False)
-            return self._in_parts(tokens, attention, most)
-
-    def _in_parts(self, tokens: Tensor, attention: Attention | None, longest: int) -> Tensor:
-        from transformers import DynamicCache
-
-        length = tokens.shape[1]
-        size = max(1, min(longest // 2, SCORES_PER_PART // length, longest**2 // length))
-        cache = DynamicCache(config=self.text)
-        found = None
-        for first in range(0, length, size):
-            if attention is not None:
-                attention.first = first
-            part = tokens[:, first : first + size]
-            hidden = self._hidden(part, past_key_values=cache, use_cache=True)
-            if found is None:
-                found = hidden.new_empty(len(tokens), length, hidden.shape[-1])
-            found[:, first : first + size] = hidden
-            return_freed_memory()  # keys and values were copied into a longer table
-        assert found is not None, "there is at least one token"
-        return found
-
-    def _hidden(self, tokens: Tensor, **more: object) -> Tensor:
-        hidden: Tensor = self.layers(tokens, **more).last_hidden_state
-        return hidden
+    return [
+        unit.register_forward_pre_hook(apply),
+        unit.register_forward_hook(restore, always_call=True),
+    ]

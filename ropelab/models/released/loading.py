@@ -5,20 +5,32 @@ over mean that the folder holds another model than it says: both are refused.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal
 
 import torch
 
-from ropelab.models.released.folder import checked_config, located, stamp, weight_files
+from ropelab.models.released.folder import checked_config, located, stamp, weight_bytes
 from ropelab.runs.errors import InputError, RopelabError
 
-# Characters of somebody else's error message that are passed on.
+# `auto`: the number format of the checkpoint.
+ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
+# Characters of an error message of transformers that are passed on.
 LONGEST_REASON = 240
+# The most numbers in tables that are no weights (rotary tables, masks).
+BUFFERS = 2**28
+# Keys of transformers' report on a loading, and their meaning.
+INCOMPLETE = {
+    "mismatched_keys": "has weights of another shape than its configuration says",
+    "missing_keys": "lacks weights of the model",
+    "unexpected_keys": "has weights that its model has no place for",
+}
+# Names of weights that a message lists.
+SHOWN = 3
 
 
 def import_transformers() -> Any:
@@ -32,10 +44,8 @@ def import_transformers() -> Any:
 
 @contextmanager
 def refusing(problem: str, path: Path | str) -> Iterator[None]:
-    """Turn whatever transformers raises over a folder into one line.
-
-    What it raises is no closed set: it follows from the files, and the files may hold anything.
-    """
+    """Turn any error of transformers over a folder into one line."""
+    # They are no closed set: they follow from the files, and the files may hold anything.
     try:
         with quiet():
             yield
@@ -66,68 +76,64 @@ def quiet() -> Iterator[None]:
 
 def reason(error: Exception) -> str:
     """Return an exception's message in one line of printable characters; its type without one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = "".join(c for c in " ".join(lines) if c.isprintable()).rstrip(":")
-    named = f"{type(error).__name__}: {said}" if isinstance(error, KeyError | IndexError) else said
-    text = named or type(error).__name__
-    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 3] + "..."
+    said = "".join(c for c in " ".join(str(error).split()) if c.isprintable()).rstrip(":")
+    kind = type(error).__name__
+    if isinstance(error, KeyError | IndexError):
+        said = f"{kind}: {said}"
+    said = said or kind
+    return said if len(said) <= LONGEST_REASON else said[: LONGEST_REASON - 3] + "..."
 
 
-# `auto`: the number format of the checkpoint.
-ModelDtype = Literal["auto", "float32", "bfloat16", "float16"]
-# The most numbers in tables that are no weights (rotary tables, masks).
-BUFFERS = 2**28
-# What transformers reports of a loading, and what that means.
-INCOMPLETE = {
-    "mismatched_keys": "has weights of another shape than its configuration says",
-    "missing_keys": "lacks weights of the model",
-    "unexpected_keys": "has weights that its model has no place for",
-}
-# How many names of weights a message lists.
-SHOWN = 3
+def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Read a folder, or an id in the Hub's local cache, again only if one of its files changed."""
+    remembered = lru_cache(maxsize=4)(lambda folder, files: read(folder))
+
+    @wraps(read)
+    def reading(folder: Path) -> Any:
+        folder = located(folder)
+        checked_config(folder)
+        return remembered(folder, stamp(folder))
+
+    return reading
 
 
+@_read_once
 def configuration(folder: Path) -> Any:
-    """Read transformers' configuration of a folder, or of an id in the Hub's local cache.
-
-    Raises:
-        InputError: there is none, or it is of no known architecture.
-    """
-    folder = located(folder)
-    config = checked_config(folder)
-    return _configuration(folder, stamp(folder), config.get("model_type"), "auto_map" in config)
-
-
-@lru_cache(maxsize=4)
-def _configuration(folder: Path, files: object, model_type: object, own_code: bool) -> Any:
-    transformers = import_transformers()
-    if isinstance(model_type, str) and model_type not in transformers.CONFIG_MAPPING:
-        if own_code:
+    """Return transformers' configuration of a model."""
+    transformers, config = import_transformers(), checked_config(folder)
+    architecture = config.get("model_type")
+    if isinstance(architecture, str) and architecture not in transformers.CONFIG_MAPPING:
+        if "auto_map" in config:
             raise InputError(f"{folder} needs the code in its folder, which is never run")
         version = transformers.__version__
-        said = f"transformers {version} knows no architecture '{model_type[:40]}'"
-        raise InputError(f"{folder}: {said}")
+        raise InputError(
+            f"{folder}: transformers {version} knows no architecture '{architecture[:40]}'"
+        )
     with refusing("no configuration of a language model in", folder):
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
         if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise InputError(f"{folder}: {model_type} is no causal language model in transformers")
+            raise InputError(
+                f"{folder}: {architecture} is no causal language model in transformers"
+            )
         return config
 
 
-def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
-    """Return the model in evaluation mode, without gradients.
+def checkpoint_dtype(folder: Path) -> str:
+    """Return the number format that the configuration names, such as bfloat16."""
+    return str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")
 
-    Args:
-        device: where it is put, unless `device_map` spreads it ("auto": over all there is).
+
+def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
+    """Return the model in evaluation mode, without gradients, on a device or spread by a map.
+
     Raises:
         InputError: the folder cannot be read as a causal language model, its weights are not all
             there or not all used, or it asks for more than they are.
     """
-    transformers = import_transformers()
-    config = configuration(folder)
-    weights = sum(path.stat().st_size for path in weight_files(folder))
+    transformers, config = import_transformers(), configuration(folder)
+    weights = weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):
         # A kernel named in the configuration would be fetched from elsewhere.
         config._experts_implementation = None
@@ -146,13 +152,18 @@ def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -
             )
         except UnpicklingError:
             raise InputError(f"{folder}: a *.bin is damaged or not only weights") from None
-    _check_complete(folder, info)
+    for kind, said in INCOMPLETE.items():
+        names = sorted(str(key[0] if isinstance(key, tuple) else key) for key in info[kind])
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            listed = reason(ValueError(", ".join(names[:SHOWN])))
+            raise InputError(f"{folder} {said}: {listed}{more}")
     model.eval().requires_grad_(False)
     return model if device_map else model.to(device)
 
 
 def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int) -> str:
-    """Build the model without memory, compare its size, and say which attention it takes."""
+    """Build the model without memory, compare its size, and return the attention it takes."""
     with torch.device("meta"):
         skeleton = transformers.AutoModelForCausalLM.from_config(
             config, trust_remote_code=False, attn_implementation="eager"
@@ -169,48 +180,14 @@ def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int
     return "sdpa" if skeleton._supports_sdpa else "eager"
 
 
-def _check_complete(folder: Path, info: dict[str, Any]) -> None:
-    for kind, said in INCOMPLETE.items():
-        names = sorted(str(key[0] if isinstance(key, tuple) else key) for key in info[kind])
-        if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            listed = reason(ValueError(", ".join(names[:SHOWN])))
-            raise InputError(f"{folder} {said}: {listed}{more}")
-
-
+@_read_once
 def load_tokenizer(path: Path) -> Any:
-    """Return the tokenizer of a model's folder, read once while its files stay the same.
-
-    Raises:
-        InputError: there is none.
-    """
-    path = located(path)
-    checked_config(path)
-    return _load_tokenizer(path, stamp(path))
-
-
-@lru_cache(maxsize=2)
-def _load_tokenizer(path: Path, files: object) -> Any:
-    transformers = import_transformers()
+    """Return the tokenizer of a model."""
     with refusing("no tokenizer in", path):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
+        tokenizer = import_transformers().AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=False
         )
-        # Texts longer than the model are what is measured here, not a mistake to warn of.
+        # Texts longer than the model are measured here on purpose: no warning.
         tokenizer.model_max_length = int(1e30)
         tokenizer("a text", add_special_tokens=False)
         return tokenizer
-
-
-def first_token(tokenizer: Any, path: Path, bos: bool | None) -> list[int]:
-    """Return the token that begins a text, if there is to be one.
-
-    Raises:
-        InputError: it is asked for, and the tokenizer has none.
-    """
-    known = tokenizer.bos_token_id
-    if bos is None:
-        bos = known is not None and tokenizer("a text")["input_ids"][:1] == [known]
-    if bos and known is None:
-        raise InputError(f"the tokenizer in {path} has no token that begins a text")
-    return [known] if bos else []

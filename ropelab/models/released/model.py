@@ -1,8 +1,9 @@
 """A causal language model of transformers behind the interface that evaluation uses."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,44 +18,136 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import SelfExtend
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm.trained import LIBRARIES
-from ropelab.models.released.attention import Attention
-from ropelab.models.released.capabilities import Capabilities
-from ropelab.models.released.facts import ModelShape, facts_of, shape_of
-from ropelab.models.released.folder import fingerprint_of, located, weight_files
-from ropelab.models.released.forward import Head, Passes, usual_pass
-from ropelab.models.released.loading import ModelDtype, configuration, load, refusing
-from ropelab.models.released.positions import UNMODIFIED, Patch, Positions, Unmodified, patch_of
+from ropelab.models.released.facts import facts_of
+from ropelab.models.released.folder import located, weight_bytes
+from ropelab.models.released.forward import Head, ModelShape, layers_of, upcast
+from ropelab.models.released.loading import (
+    ModelDtype,
+    checkpoint_dtype,
+    configuration,
+    load,
+    refusing,
+)
+from ropelab.models.released.positions import (
+    UNMODIFIED,
+    Attention,
+    Layout,
+    Patch,
+    Positions,
+    attending,
+    patch_of,
+)
 from ropelab.runs.cell import Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.estimate import size
+from ropelab.runs.machine import return_freed_memory
 
 # Bytes of a number.
 ELEMENTS = {"float32": 4, "bfloat16": 2, "float16": 2}
+# Tokens and rows of a pass that capabilities are tested with.
+PROBE, ROWS = 24, 4
+# Times as far from float32 as one pass, parts are as good. Of SmolLM2-135M in bfloat16 they are 0.9
+# to 1.15 times as far, over draws of as many tokens as here.
+AS_NEAR = 1.5
+# A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
+SCORES_PER_PART = 2**25
+UNPATCHED = Patch()
+LAYOUTS = (Layout("half"), Layout("interleaved"), Layout("half", True), Layout("interleaved", True))
+# Errors of code that was not made for a test.
+UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
-@dataclass(frozen=True)
-class Size:
-    """The part of a model's shape that evaluation needs."""
+class Capabilities:
+    """Capabilities of a model, found by a few tokens."""
 
-    vocabulary: int
+    # Architectures are many and change, so that nothing is looked up. Rounding to bfloat16 or
+    # float16 would hide results, so they are computed in float32, or compared with it.
+    def __init__(self, model: "ReleasedModel") -> None:
+        self.model = model
+        self.plan = RopePlan(model.facts.geometry().inv_freq)
+        random = torch.Generator().manual_seed(0)
+        tokens = torch.randint(model.size.vocabulary, (ROWS, PROBE), generator=random)
+        self.tokens = tokens.to(model.head.weight.device)
+
+    @torch.inference_mode()
+    def objection(self) -> str:
+        """Return the reason why the model cannot be evaluated at all, empty if it can."""
+        tokens = self.tokens[:1]  # of all their logits at once
+        theirs = self.model.lm(tokens, use_cache=False).logits.float()
+        if not theirs.isfinite().all():
+            return "its logits are not finite numbers"
+        if not self._close(self.model.head(self.model.read(tokens)), theirs):
+            return "this architecture changes its logits after the head"
+        return ""
+
+    @torch.inference_mode()
+    def in_parts(self) -> bool:
+        """Return True if reading in parts is as good as at once, and let the model do so."""
+        whole, near = self.model.read(self.tokens), False
+        self.model.in_parts = True
+        with suppress(*UNSUITED):
+            parts = self.model.read(self.tokens, longest=PROBE // 2)
+            near = self._close(parts, whole)
+            if not near and self.exact is not None:
+                near = distance(parts, self.exact) <= AS_NEAR * distance(whole, self.exact)
+        self.model.in_parts = near
+        return near
+
+    @cached_property
+    def exact(self) -> Tensor | None:
+        """The result of float32; None where the model's code does not let weights be upcast."""
+        with suppress(*UNSUITED), upcast(self.model.layers):
+            found = self.model.read(self.tokens)
+            return found if found.dtype == torch.float32 else None
+        return None
+
+    @cached_property
+    def sharpens(self) -> bool:
+        """True if layers call our attention, and sharpening by nothing changes nothing."""
+        return self._same(Patch(), Patch(sharpened_from=10**9))
+
+    @cached_property
+    def layout(self) -> Layout | None:
+        """The features that rotate, where rotation can be taken over; None where it cannot."""
+        near = Patch(self.plan, far=SelfExtend(Rope(self.plan), window=2**40, group=1))
+        for layout in LAYOUTS:
+            if self._same(Patch(self.plan), replace(near, layout=layout)):
+                return layout
+        return None
+
+    @torch.inference_mode()
+    def _same(self, own: Patch, other: Patch) -> bool:
+        computing = nullcontext() if self.exact is None else upcast(self.model.layers)
+        with suppress(*UNSUITED), computing:
+            expected = self.model.read(self.tokens, own)
+            return self._close(self.model.read(self.tokens, other), expected)
+        return False
+
+    def _close(self, ours: Tensor, theirs: Tensor) -> bool:
+        """Return True if two results differ by no more than the number format explains."""
+        tolerance = 1e-3 if theirs.dtype == torch.float32 else 5e-2
+        ours, theirs = ours.float(), theirs.float()
+        return float((ours - theirs).abs().max()) <= tolerance * max(float(theirs.std()), 1e-6)
+
+
+def distance(
+    ours: Float[Tensor, "rows tokens width"], theirs: Float[Tensor, "rows tokens width"]
+) -> float:
+    """Return the mean over tokens of the root mean square difference over features."""
+    return float((ours.float() - theirs.float()).square().mean(dim=-1).sqrt().mean())
 
 
 class ReleasedModel:
     """A causal language model whose rotary frequencies can be patched.
 
-    As loaded it reads as shipped. `model.encoding = Rope(...)` patches the frequencies, the
-    attention factor and the softmax factor, `LogN`, `ReRope` and `SelfExtend` change attention as
-    well; `model.encoding = UNMODIFIED` puts back what the checkpoint has. The weights and the
-    windows of layers never change.
+    `model.encoding = Rope(...)` patches the frequencies, the attention factor and the softmax
+    factor, `LogN`, `ReRope` and `SelfExtend` change attention as well; `UNMODIFIED`, which a model
+    begins with, restores the checkpoint. Weights and the windows of layers never change, and
+    rotary angles are float32 in any number format.
 
-    Args:
-        path: the folder that `save_pretrained` wrote, or an id in the local cache of the Hub.
-        device: where it computes, unless `device_map` spreads it.
-        dtype: the number format of its weights; rotary angles are float32 in any.
     Attributes:
-        facts: what its configuration says about positions.
-        closed: why no method can be put in; empty where one can.
-        tried: what else it lets be done.
+        closed: the reason why no method can be patched in; empty where one can.
+        in_parts: long contexts are read in parts; not before that is known to work.
     Raises:
         InputError: transformers is missing, the folder cannot be read, or the architecture has no
             rotary frequencies or cannot be taken apart.
@@ -68,67 +161,50 @@ class ReleasedModel:
         device_map: str | None = None,
     ) -> None:
         self.path = path = located(path)
-        self.facts = facts_of(str(path))
-        self.size = Size(self.facts.vocabulary)
+        # What evaluation needs of a model's size is its vocabulary.
+        self.facts = self.size = facts_of(str(path))
         self.lm = load(path, device, dtype, device_map)
         self.text = self.lm.config.get_text_config(decoder=True)
         self.positions = Positions(self.lm, self.text)
         if not self.positions.modules:
-            raise InputError(f"{path}: this architecture has no rotary frequencies to exchange")
+            raise InputError(f"{path}: this architecture has no rotary frequencies to patch")
         with refusing("cannot take apart the model in", path):
-            self._take_apart()
+            fused = self.lm.config._attn_implementation != "eager"
+            element = next(self.lm.parameters()).element_size()
+            self.shape = ModelShape.of(self.text, element, fused)
+            self.head, self.layers = Head(self.lm), layers_of(self.lm)
+            self.closed = self.positions.objection(self.facts.geometry())
+            self.in_parts = False
+            self.capabilities = Capabilities(self)
+            if said := self.capabilities.objection():
+                raise InputError(f"{path}: {said}")
+            self.capabilities.in_parts()
         self.encoding = UNMODIFIED
-
-    def _take_apart(self) -> None:
-        geometry = self.facts.geometry()
-        self.head, self.passes = Head(self.lm), Passes(self.lm, self.text)
-        self.closed = self.positions.objection(geometry)
-        self.capabilities = Capabilities(
-            self.lm,
-            self.head,
-            self.passes,
-            self.positions,
-            RopePlan(geometry.inv_freq),
-            self.size.vocabulary,
-        )
-        if said := self.capabilities.objection():
-            raise InputError(f"{self.path}: {said}")
-        self.capabilities.in_parts()
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding last put in.
-
-        Raises:
-            InputError: when it is set to one that this model does not take.
-        """
+        """The encoding that it is evaluated with; InputError for one that it does not take."""
         return self._encoding
 
     @encoding.setter
     def encoding(self, encoding: Encoding) -> None:
-        if isinstance(encoding, Unmodified):
-            longest = self.positions.longest
-            encoding = Unmodified(longest - 1 if longest else None)
-        patch = patch_of(encoding)
-        if said := self._objection_to(patch):
+        patch, said = patch_of(encoding), ""
+        if patch.plan is not None and self.closed:
+            said = self.closed
+        elif patch.attends and not self.capabilities.sharpens:
+            said = "its layers do not call transformers' attention interface"
+        elif patch.far is not None:
+            if layout := self.capabilities.layout:
+                patch = replace(patch, layout=layout)
+            else:
+                said = "its own rotation of queries and keys cannot be taken over"
+        if said:
             raise InputError(f"{self.path}: {encoding.name} cannot be put in, because {said}")
         self._encoding, self._patch = encoding, patch
 
-    def _objection_to(self, patch: Patch) -> str:
-        if patch.plan is not None and self.closed:
-            return self.closed
-        if patch.attends and not self.capabilities.sharpens:
-            return "its layers do not call transformers' attention interface"
-        if patch.far is not None and self.capabilities.layout is None:
-            return "its own rotation of queries and keys cannot be taken over"
-        return ""
-
     def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Put UNMODIFIED in, and group rising lengths that one pass over the longest serves.
-
-        A checkpoint whose scaling follows the length (dynamic NTK, LongRoPE) reads each context
-        as one of its own length. Lengths beyond what the checkpoint is defined for are left out.
-        """
+        """Set UNMODIFIED, and group rising lengths that one pass over the longest serves."""
+        # Scaling that follows the length (dynamic NTK, LongRoPE) needs a pass for each.
         self.encoding = UNMODIFIED
         longest = self.positions.longest
         defined = [length for length in lengths if longest is None or length <= longest]
@@ -136,32 +212,43 @@ class ReleasedModel:
             yield list(group)
 
     def hidden(self, tokens: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
-        """Last hidden states, which the head turns into logits.
+        """Return the last hidden states; InputError for more tokens than they are defined for."""
+        longest = self.positions.longest if self._patch.plan is None else None
+        if longest is not None and tokens.shape[1] > longest:
+            raise InputError(f"{self.path}: unmodified it takes no more than {longest} tokens")
+        return self.read(tokens, self._patch)
+
+    def read(self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None) -> Tensor:
+        """Return the last hidden states under a patch, `longest` tokens at once if that is given.
 
         Raises:
-            InputError: more tokens than the checkpoint is defined for as shipped.
+            RuntimeError: the patch changes attention, and the layers do not call the interface.
         """
-        last, length = self.encoding.max_position, tokens.shape[1]
-        if last is not None and length > last + 1:
-            raise InputError(f"{self.path}: as shipped it reads no more than {last + 1} tokens")
-        with self.positions.patched(self._patch, length):
-            return self.passes.read(tokens, self._attention())
+        rows, length = tokens.shape
+        most = longest or self.shape.longest(rows)
+        attention = Attention(patch, self.positions.by_layer_type)
+        changed = attending(self.lm, attention) if patch.attends else nullcontext()
+        with self.positions.patched(patch, length), changed:
+            if length <= most or not self.in_parts:
+                whole: Tensor = self.layers(tokens, use_cache=False).last_hidden_state
+                return whole
+            from transformers import DynamicCache
 
-    def _attention(self) -> Attention | None:
-        """Return the attention of the patch; None for the layers' own."""
-        patch, layout = self._patch, self.capabilities.layout if self._patch.far else None
-        if not patch.attends:
-            return None
-        if patch.far is None or patch.plan is None or layout is None:
-            return Attention(patch.sharpened_from)
-        rope = Rope(patch.plan, layout.pairing)
-        far = SelfExtend(rope, patch.far.window, patch.far.group)
-        by_layer_type = self.positions.by_layer_type
-        return Attention(patch.sharpened_from, far, by_layer_type, layout.last)
+            size = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
+            cache, found = DynamicCache(config=self.text), torch.empty(0)
+            for first in range(0, length, size):
+                attention.first, part = first, slice(first, first + size)
+                output = self.layers(tokens[:, part], past_key_values=cache, use_cache=True)
+                hidden = output.last_hidden_state
+                if first == 0:
+                    found = hidden.new_empty(rows, length, hidden.shape[-1])
+                found[:, part] = hidden
+                return_freed_memory()  # keys and values were copied into a longer table
+            return found
 
     def bytes_of_reading(self, length: int) -> int:
         """Bytes that a pass over a context adds to those of the weights."""
-        return self.passes.bytes_of_reading(length)
+        return self.shape.bytes_of_reading(length, self.in_parts)
 
     def free_bytes(self) -> int:
         """Bytes that are free where the model computes."""
@@ -172,31 +259,13 @@ class ReleasedModel:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A released model, small enough to be part of a cell's description.
-
-    Attributes:
-        path: its folder, or its id in the local cache of the Hub.
-        fingerprint: of its files.
-        dtype: the number format of its weights and products.
-        device, device_map: where it computes; no part of what it computes.
-    """
+    """A released model, small enough to be part of a cell's description."""
 
     path: str
     fingerprint: str
     dtype: ModelDtype = "auto"
     device: str = "cpu"
     device_map: str | None = None
-
-    @classmethod
-    def at(
-        cls,
-        path: str,
-        dtype: ModelDtype = "auto",
-        device: str = "cpu",
-        device_map: str | None = None,
-    ) -> "ModelRef":
-        """Return the model as its files are now."""
-        return cls(path, fingerprint_of(Path(path)), dtype, device, device_map)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -223,14 +292,9 @@ class ModelRef:
         )
 
     def bytes_of_reading(self, length: int, added: int | None = None) -> int:
-        """Bytes with the weights and the libraries.
-
-        Args:
-            added: by a pass, where that is known; else it is taken to be read in parts.
-        """
-        at_once = min(length, usual_pass(self._shape, self._element))
-        pass_ = self._shape.bytes_of_reading(length, at_once, self._element)
-        return LIBRARIES + self._weights * self._element + (added or pass_)
+        """Bytes with the weights and the libraries, and those `added` by a pass if known."""
+        added = added or self._shape.bytes_of_reading(length)
+        return LIBRARIES + self._weights * self._shape.element + added
 
     def check_memory(self, limit: int | None, length: int, added: int | None = None) -> None:
         """Raise InputError where a context needs more bytes than a limit."""
@@ -243,19 +307,14 @@ class ModelRef:
 
     @property
     def _shape(self) -> ModelShape:
-        return shape_of(configuration(Path(self.path)).get_text_config(decoder=True))
-
-    @property
-    def _element(self) -> int:
-        return ELEMENTS.get(self.dtype, 4)
+        text = configuration(Path(self.path)).get_text_config(decoder=True)
+        return ModelShape.of(text, ELEMENTS.get(self.dtype, 4))
 
     @property
     def _weights(self) -> int:
         """The number of weights, from the size of their files in the checkpoint's format."""
         folder = located(Path(self.path))
-        held = sum(path.stat().st_size for path in weight_files(folder))
-        named = str(getattr(configuration(folder), "dtype", None)).removeprefix("torch.")
-        return held // ELEMENTS.get(named, 4)
+        return weight_bytes(folder) // ELEMENTS.get(checkpoint_dtype(folder), 4)
 
 
 @lru_cache(maxsize=1)

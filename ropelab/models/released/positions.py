@@ -1,15 +1,20 @@
-"""The modules of a model that make its positions: patched for an encoding, and restored.
+"""The parts of a model that make its positions: patched for an encoding, and restored.
 
-A rotary module has a buffer `inv_freq`, or one per layer type, of which only that of the layers
-that read the whole context is patched: a layer with a window never sees a distance that was not
-trained. GPT-J and CodeGen keep a table of sines and cosines in each layer instead. DeepSeek's YaRN
-also has a factor on whole scores, which goes when its frequencies go.
+A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of layers
+that attend to the whole context is patched: a layer with a window never sees a distance that was
+not trained. GPT-J and CodeGen keep a table of sines and cosines in each layer instead. DeepSeek's
+YaRN also has a factor on whole scores, which goes when its frequencies go.
+
+Attention is patched through transformers' own interface. Sharper logits (log n) need queries
+multiplied by their position's factor, which holds for any architecture that calls it. Other
+distances for far keys (ReRoPE, Self-Extend) need queries and keys that are not rotated yet: the
+model's own rotation is made the identity, and ours takes its place, for which it must be known
+which features form a pair (`Capabilities`).
 """
 
 import copy
 import math
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,64 +24,14 @@ import torch
 from torch import Tensor, nn
 
 from ropelab.math.frequencies import Geometry
+from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.extended import LogN, SelfExtend
 from ropelab.models.encoding.rope import Rope, cos_sin
+from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
 from ropelab.runs.errors import InputError
-
-
-class Unmodified(Encoding):
-    """Whatever the checkpoint does: its frequencies, scaling, softmax factor and windows.
-
-    Args:
-        max_position: the last position for which it is defined; None means any.
-    """
-
-    name: ClassVar[str] = "unmodified"
-
-    def __init__(self, max_position: int | None = None) -> None:
-        super().__init__()
-        self.max_position = max_position
-
-
-# `model.encoding = UNMODIFIED` undoes every patch.
-UNMODIFIED = Unmodified()
-
-
-class SoftmaxFactor:
-    """A factor on whole scores that DeepSeek's code takes from the parameters of YaRN."""
-
-    def __init__(self, model: nn.Module, text: Any) -> None:
-        self.factor = softmax_factor(rope_parameters(text))
-        modules: list[Any] = [module for module in model.modules() if _has_factor(module)]
-        self.shipped = [(module, float(module.scaling)) for module in modules]
-
-    def patch(self, factor: float) -> None:
-        """Another factor in the place of the checkpoint's."""
-        for module, scaling in self.shipped:
-            module.scaling = scaling / self.factor * factor
-
-    def restore(self) -> None:
-        """Return the factor of the checkpoint."""
-        for module, scaling in self.shipped:
-            module.scaling = scaling
-
-
-def softmax_factor(rope: dict[str, Any]) -> float:
-    """Return the factor on scores in DeepSeek's code (mscale_all_dim of YaRN), 1 without it."""
-    share, factor = rope.get("mscale_all_dim"), rope.get("factor")
-    if rope.get("rope_type", "default") == "default" or not share or not factor or factor <= 1:
-        return 1.0
-    return float(0.1 * share * math.log(factor) + 1) ** 2
-
-
-def _has_factor(module: Any) -> bool:
-    """Return True if the code of a module's architecture multiplies scores for YaRN."""
-    code = sys.modules[type(module).__module__]
-    return hasattr(code, "yarn_get_mscale") and isinstance(getattr(module, "scaling", None), float)
-
 
 # Rope types whose frequencies depend on the length of the context.
 GROWING = ("dynamic", "longrope")
@@ -84,229 +39,48 @@ GROWING = ("dynamic", "longrope")
 PROBED = (0, 1, 5)
 
 
-class RotaryModule(ABC):
-    """A part of a model that has rotary frequencies.
+class Unmodified(Encoding):
+    """The checkpoint's own frequencies, scaling, softmax factor and windows."""
+
+    name: ClassVar[str] = "unmodified"
+
+
+# `model.encoding = UNMODIFIED` undoes every patch.
+UNMODIFIED = Unmodified()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The features of queries and keys that rotate, as a model's layers hand them to attention.
 
     Attributes:
-        pairs: how many frequencies.
-        longest: the longest context that it serves unmodified; None: any.
-        by_layer_type: whether layers with a window have frequencies of their own.
+        last: they are the last features of a head (latent attention), not the first.
     """
 
-    longest: int | None = None
-    by_layer_type: bool = False
-    pairs: int
+    pairing: Pairing = "half"
+    last: bool = False
 
-    @abstractmethod
-    def set_original(self, length: int) -> None:
-        """Set the checkpoint's frequencies for a context, fixed while it is read."""
-
-    @abstractmethod
-    def patch(self, plan: RopePlan, length: int) -> None:
-        """Set frequencies and attention factor of a plan, for a context of up to that length."""
-
-    @abstractmethod
-    def restore(self) -> None:
-        """Set the state after loading."""
-
-    def signature(self, length: int) -> Hashable:
-        """Equal for lengths that the checkpoint reads with the same frequencies."""
-        return None
-
-    @abstractmethod
-    def objection(self, geometry: Geometry) -> str:
-        """Return the reason why its frequencies cannot be patched; empty if they can."""
-
-
-class Frequencies(RotaryModule):
-    """A module with `inv_freq`, or with one `<layer type>_inv_freq` per layer type."""
-
-    def __init__(self, module: Any) -> None:
-        self.module = module
-        self.layer_type = None if hasattr(module, "inv_freq") else FULL
-        self.prefix = f"{self.layer_type}_" if self.layer_type else ""
-        self.plain = {n: v for n, v in vars(module).items() if not n.startswith("_")}
-        self.buffers = {n: b.clone() for n, b in module.named_buffers(recurse=False)}
-        self.pairs = len(self.buffers.get(f"{self.prefix}inv_freq", ()))
-        self.by_layer_type = self.layer_type is not None
-
-    @property
-    def rope_type(self) -> str:
-        """The scaling of the checkpoint, `default` for none."""
-        kinds = self.plain["rope_type"]
-        return str(kinds.get(self.layer_type, "default") if self.layer_type else kinds)
-
-    def restore(self) -> None:
-        """Return the state after loading, whatever has been computed since."""
-        for name in [n for n in vars(self.module) if not n.startswith("_")]:
-            if name not in self.plain:
-                delattr(self.module, name)
-        vars(self.module).update(self.plain)
-        for name in [n for n in self.module._buffers if n not in self.buffers]:
-            del self.module._buffers[name]
-        for name, buffer in self.buffers.items():
-            self.module._buffers[name] = buffer.clone()
-
-    def set_original(self, length: int) -> None:
-        """Frequencies that follow the length are computed for the whole of it, once.
-
-        In a pass over all of it transformers does the same; read in parts, the first ones would
-        otherwise be read as a shorter context.
-        """
-        self.restore()
-        if self.rope_type in GROWING:
-            self.cosines([length - 1])
-            self._hold()
-
-    def patch(self, plan: RopePlan, length: int) -> None:
-        self.restore()
-        shipped = self.buffers[f"{self.prefix}inv_freq"]
-        if len(plan.inv_freq) != len(shipped):
-            raise InputError(
-                f"the model turns {len(shipped)} pairs of features, not {len(plan.inv_freq)}"
-            )
-        inv_freq = torch.from_numpy(plan.inv_freq).to(shipped.device, torch.float32)
-        for name in ("inv_freq", "original_inv_freq"):
-            self.module._buffers[f"{self.prefix}{name}"] = inv_freq
-        setattr(self.module, f"{self.prefix}attention_scaling", plan.attention_factor)
-        self._hold()
-        if "rope_init_fn" in self.plain:
-            self._compute_anew(inv_freq, plan.attention_factor)
-
-    def _hold(self) -> None:
-        """Keep transformers from computing frequencies of its own for long inputs."""
-        kinds = self.plain["rope_type"]
-        held = {**kinds, self.layer_type: "default"} if self.layer_type else "default"
-        self.module.rope_type = held
-
-    def _compute_anew(self, inv_freq: Tensor, factor: float) -> None:
-        """PhiMoE computes its frequencies in every pass, and takes factors from its own keys."""
-
-        def computed(*_: object, **__: object) -> tuple[Tensor, float]:
-            return inv_freq, factor
-
-        self.module.rope_init_fn = computed
-        config = copy.copy(self.module.config)
-        config.rope_parameters = {**config.rope_parameters, "rope_type": "default"}
-        self.module.config = config
-
-    def signature(self, length: int) -> Hashable:
-        if self.rope_type not in GROWING:
-            return None
-        self.set_original(length)
-        inv_freq = self.module._buffers[f"{self.prefix}inv_freq"]
-        self.restore()
-        return tuple(inv_freq.tolist())
-
-    def cosines(self, positions: list[int]) -> Tensor:
-        """Return the module's cosines at positions, times its factor, one row each."""
-        at = torch.tensor([positions], device=self.buffers[f"{self.prefix}inv_freq"].device)
-        x = torch.zeros(1, len(positions), 1, device=at.device)
-        more = {"layer_type": self.layer_type} if self.layer_type else {}
-        made = self.module(x, at, **more)
-        cos = made[0] if isinstance(made, tuple) else made
-        return (cos.real if cos.is_complex() else cos).reshape(len(positions), -1)
-
-    def objection(self, geometry: Geometry) -> str:
-        if not self.pairs:
-            return "none of its layers rotates by frequencies that serve the whole context"
-        if self.rope_type == "proportional":
-            return "it turns a selection of pairs of its own (proportional)"
-        if self.pairs != geometry.pairs:
-            return (
-                f"it turns {self.pairs} pairs of features where its configuration names "
-                f"{geometry.pairs}"
-            )
-        shipped = self.buffers[f"{self.prefix}inv_freq"].double().cpu().numpy()
-        if self.rope_type == "default" and abs(shipped / geometry.inv_freq - 1).max() > 1e-4:
-            return f"its frequencies are not those of base {geometry.base:g}"
-        return "" if self._follows() else "its rotary module does not follow its frequencies"
-
-    def _follows(self) -> bool:
-        """Return True if cosines follow patched frequencies; some modules compute their own."""
-        inv_freq = torch.linspace(1.0, 0.1, self.pairs, dtype=torch.float64)
-        self.patch(RopePlan(inv_freq.numpy(), 1.25), max(PROBED) + 1)
-        made = self.cosines(list(PROBED)).double().cpu()
-        self.restore()
-        wanted = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
-        apart = (made[:, :, None] - wanted[:, None, :]).abs().amax(dim=0)
-        matched = bool((apart.amin(dim=0) < 1e-4).all() and (apart.amin(dim=1) < 1e-4).all())
-        return matched and made.shape[1] % self.pairs == 0
-
-
-class SineTables(RotaryModule):
-    """GPT-J's and CodeGen's: sines, then cosines, one row per position, the same in each layer."""
-
-    def __init__(self, modules: list[Any]) -> None:
-        self.modules = modules
-        self.tables = [module.embed_positions for module in modules]
-        self.made: tuple[RopePlan, Tensor] | None = None
-        self.longest, width = self.tables[0].shape
-        self.pairs = width // 2
-
-    def restore(self) -> None:
-        """Return the tables after loading."""
-        for module, table in zip(self.modules, self.tables, strict=True):
-            module.embed_positions = table
-
-    def set_original(self, length: int) -> None:
-        self.restore()
-
-    def patch(self, plan: RopePlan, length: int) -> None:
-        if len(plan.inv_freq) != self.pairs:
-            raise InputError(f"the model turns {self.pairs} pairs, not {len(plan.inv_freq)}")
-        table = self._table(plan, length)
-        for module in self.modules:
-            module.embed_positions = table
-
-    def _table(self, plan: RopePlan, length: int) -> Tensor:
-        if self.made is None or self.made[0] is not plan or len(self.made[1]) < length:
-            shipped = self.tables[0]
-            cos, sin = cos_sin(torch.arange(length), plan)
-            table = torch.cat([sin, cos], dim=1) * plan.attention_factor
-            self.made = plan, table.to(shipped.device, torch.float32)
-        return self.made[1]
-
-    def objection(self, geometry: Geometry) -> str:
-        if self.pairs != geometry.pairs:
-            return f"it turns {self.pairs} pairs, not {geometry.pairs}"
-        sines = torch.from_numpy(geometry.inv_freq).sin()
-        same = torch.allclose(self.tables[0][1, : self.pairs].double().cpu(), sines, atol=1e-5)
-        return "" if same else f"its sines are not those of base {geometry.base:g}"
-
-
-def rotary_modules(model: nn.Module) -> list[RotaryModule]:
-    """Return the modules that hold rotary frequencies; none in a model that does not rotate."""
-    found: list[RotaryModule] = [Frequencies(m) for m in model.modules() if _is_rotary(m)]
-    tables = [m for m in model.modules() if _is_sine_table(m)]
-    return [*found, SineTables(tables)] if tables else found
-
-
-def _is_rotary(module: nn.Module) -> bool:
-    buffers = [name for name, _ in module.named_buffers(recurse=False)]
-    return hasattr(module, "rope_type") and any(name.endswith("inv_freq") for name in buffers)
-
-
-def _is_sine_table(module: Any) -> bool:
-    table = getattr(module, "embed_positions", None)
-    return isinstance(table, Tensor) and table.ndim == 2 and hasattr(module, "rotary_dim")
+    def __str__(self) -> str:
+        return f"{self.pairing}, last" if self.last else self.pairing
 
 
 @dataclass(frozen=True)
 class Patch:
-    """An encoding as what is to be done to a model.
+    """An encoding as changes of a model.
 
     Attributes:
-        plan: frequencies to put in; None: those of the checkpoint.
+        plan: frequencies; None: those of the checkpoint.
+        softmax: factor on scores where the model's code has one.
         sharpened_from: logits grow with ln n / ln L beyond this length L; None: they do not.
-        far: distances are read by this one; None: by the model's own rotation.
-        softmax: what scores are multiplied with where the model's code has such a factor.
+        far: makes the distances; None: the model's own rotation does.
+        layout: of the model, if `far` is there.
     """
 
     plan: RopePlan | None = None
+    softmax: float = 1.0
     sharpened_from: int | None = None
     far: SelfExtend | None = None
-    softmax: float = 1.0
+    layout: Layout = Layout()
 
     @property
     def attends(self) -> bool:
@@ -315,33 +89,136 @@ class Patch:
 
 
 def patch_of(encoding: Encoding) -> Patch:
-    """Return the patch that makes a model read with an encoding.
-
-    Raises:
-        InputError: it asks for something that is not done here.
-    """
+    """Return the patch of an encoding; InputError if it is more than frequencies and attention."""
     if isinstance(encoding, Unmodified):
         return Patch()
     if isinstance(encoding, LogN):
         return replace(patch_of(encoding.inner), sharpened_from=encoding.trained_len)
     if isinstance(encoding, SelfExtend):
-        return Patch(plan=encoding.rope.plan, far=encoding)
+        return Patch(encoding.rope.plan, far=encoding)
     if isinstance(encoding, Rope):
-        return Patch(plan=encoding.plan, softmax=encoding.softmax_factor)
-    raise InputError(f"{encoding.name} is no way to read a model that was trained elsewhere")
+        return Patch(encoding.plan, encoding.softmax_factor)
+    raise InputError(f"{encoding.name} cannot be patched into a model that was trained elsewhere")
+
+
+class Frequencies:
+    """A module with `inv_freq`, or with one `<layer type>_inv_freq` per layer type."""
+
+    longest: int | None = None
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.by_layer_type = not hasattr(module, "inv_freq")
+        self.prefix = f"{FULL}_" if self.by_layer_type else ""
+        kinds = module.rope_type
+        self.rope_type = str(kinds.get(FULL, "default") if self.by_layer_type else kinds)
+
+    @property
+    def inv_freq(self) -> Tensor:
+        """Radians per token; empty if no layer attends to the whole context."""
+        found: Tensor = self.module._buffers.get(f"{self.prefix}inv_freq", torch.empty(0))
+        return found
+
+    def set_original(self, length: int) -> None:
+        """Set the checkpoint's frequencies for a context."""
+        # Those that follow the length are computed for the whole of it, once. In a pass over all
+        # of it transformers does the same; in parts the first ones would be of a shorter context.
+        if self.rope_type in GROWING:
+            # A copy, since transformers may write into it.
+            self.module._buffers[f"{self.prefix}inv_freq"] = self.inv_freq.clone()
+            self.cosines([length - 1])
+            self._hold()
+
+    def patch(self, plan: RopePlan, length: int) -> None:
+        """Set frequencies and attention factor of a plan."""
+        inv_freq = torch.from_numpy(plan.inv_freq).to(self.inv_freq.device, torch.float32)
+        for name in ("inv_freq", "original_inv_freq"):
+            self.module._buffers[f"{self.prefix}{name}"] = inv_freq
+        setattr(self.module, f"{self.prefix}attention_scaling", plan.attention_factor)
+        self._hold()
+        # PhiMoE computes its frequencies in every pass, and takes factors from keys of its own.
+        if "rope_init_fn" in vars(self.module):
+            self.module.rope_init_fn = lambda *_, **__: (inv_freq, plan.attention_factor)
+            config = copy.copy(self.module.config)
+            config.rope_parameters = {**config.rope_parameters, "rope_type": "default"}
+            self.module.config = config
+
+    def _hold(self) -> None:
+        """Keep transformers from computing frequencies of its own for long inputs."""
+        kinds = self.module.rope_type
+        self.module.rope_type = {**kinds, FULL: "default"} if self.by_layer_type else "default"
+
+    def cosines(self, positions: list[int]) -> Tensor:
+        """Return the module's cosines at positions, times its factor, one row each."""
+        at = torch.tensor([positions], device=self.inv_freq.device)
+        x = torch.zeros(1, len(positions), 1, device=at.device)
+        made = self.module(x, at, **({"layer_type": FULL} if self.by_layer_type else {}))
+        cos: Tensor = made[0] if isinstance(made, tuple) else made
+        return (cos.real if cos.is_complex() else cos).reshape(len(positions), -1)
+
+
+class SineTables:
+    """GPT-J's and CodeGen's: sines, then cosines, one row per position, the same in each layer."""
+
+    by_layer_type = False
+    rope_type = "default"
+
+    def __init__(self, modules: list[Any]) -> None:
+        self.modules = modules
+        table: Tensor = modules[0].embed_positions
+        self.longest, width = table.shape
+        # Frequencies are at most 1, so that their sines give them back.
+        self.inv_freq = table[1, : width // 2].asin()
+
+    def set_original(self, length: int) -> None:
+        """Keep the checkpoint's table, which is in the modules."""
+
+    def patch(self, plan: RopePlan, length: int) -> None:
+        """Set a table of a plan for contexts of up to that length."""
+        cos, sin = cos_sin(torch.arange(length), plan)
+        table = torch.cat([sin, cos], dim=1) * plan.attention_factor
+        table = table.to(self.inv_freq.device, torch.float32)
+        for module in self.modules:
+            module.embed_positions = table
+
+    def cosines(self, positions: list[int]) -> Tensor:
+        """Return the cosines at positions, times their factor, one row each."""
+        table: Tensor = self.modules[0].embed_positions
+        return table[positions, len(self.inv_freq) :]
 
 
 class Positions:
-    """The parts of a model that make its positions: as shipped, unless something is put in.
+    """The rotary modules of a model, unmodified unless a patch is applied.
 
-    Args:
-        model: the causal language model.
-        text: the configuration of its language part.
+    Attributes:
+        modules: none in a model that does not rotate.
+        longest: tokens for which they are defined unmodified; None: any number.
+        by_layer_type: True if layers with a window have frequencies of their own.
     """
 
-    def __init__(self, model: Any, text: Any) -> None:
-        self.modules = rotary_modules(model)
-        self.softmax = SoftmaxFactor(model, text)
+    def __init__(self, model: nn.Module, text: Any) -> None:
+        own: list[Any] = list(model.modules())
+        rotary = [
+            module
+            for module in own
+            if hasattr(module, "rope_type") and any(n.endswith("inv_freq") for n in module._buffers)
+        ]
+        tables = [
+            module
+            for module in own
+            if hasattr(module, "rotary_dim")
+            and isinstance(getattr(module, "embed_positions", None), Tensor)
+        ]
+        self.modules: list[Frequencies | SineTables] = [Frequencies(each) for each in rotary]
+        self.modules += [SineTables(tables)] if tables else []
+        self.longest = min((m.longest for m in self.modules if m.longest), default=None)
+        self.by_layer_type = any(module.by_layer_type for module in self.modules)
+        factors = [(module, _softmax_factor(module, rope_parameters(text))) for module in own]
+        self.unscaled = [(module, module.scaling / factor) for module, factor in factors if factor]
+        self.saved = [
+            (module, dict(vars(module)), dict(module._buffers))
+            for module in (*rotary, *tables, *(module for module, _ in self.unscaled))
+        ]
 
     @contextmanager
     def patched(self, patch: Patch, length: int) -> Iterator[None]:
@@ -350,33 +227,166 @@ class Positions:
             for module in self.modules:
                 if patch.plan is None:
                     module.set_original(length)
-                else:
-                    still = RopePlan(0 * patch.plan.inv_freq)
-                    module.patch(still if patch.far else patch.plan, length)
+                    continue
+                wanted, pairs = patch.plan.inv_freq, len(module.inv_freq)
+                if len(wanted) != pairs:
+                    raise InputError(
+                        f"the model rotates {pairs} pairs of features, not {len(wanted)}"
+                    )
+                module.patch(RopePlan(0 * wanted) if patch.far else patch.plan, length)
             if patch.plan is not None:
-                self.softmax.patch(patch.softmax)
+                for each, scaling in self.unscaled:
+                    each.scaling = scaling * patch.softmax
             yield
         finally:
-            for module in self.modules:
-                module.restore()
-            self.softmax.restore()
+            self._restore()
 
-    @property
-    def longest(self) -> int | None:
-        """The longest context that is defined as shipped, in tokens; None: any."""
-        ends = [module.longest for module in self.modules if module.longest]
-        return min(ends) if ends else None
-
-    @property
-    def by_layer_type(self) -> bool:
-        """True if layers with a window have frequencies of their own."""
-        return any(module.by_layer_type for module in self.modules)
+    def _restore(self) -> None:
+        """Return the state after loading, whatever has been computed since."""
+        for module, attributes, buffers in self.saved:
+            vars(module).clear()
+            vars(module).update(attributes, _buffers=dict(buffers))
 
     def signature(self, length: int) -> Hashable:
-        """Equal for lengths that the checkpoint reads with the same frequencies."""
-        return tuple(module.signature(length) for module in self.modules)
+        """Equal for lengths at which the checkpoint has the same frequencies."""
+        with self.patched(Patch(), length):
+            return tuple(tuple(module.inv_freq.tolist()) for module in self.modules)
 
     def objection(self, geometry: Geometry) -> str:
-        """Why no method can be put in, empty if one can."""
-        said = (module.objection(geometry) for module in self.modules)
-        return next(filter(None, said), "")
+        """Return the reason why no frequencies can be patched; empty if they can."""
+        for module in self.modules:
+            own = module.inv_freq.double().cpu().numpy()
+            pairs = len(own)
+            if not pairs:
+                return "none of its layers rotates by frequencies that serve the whole context"
+            if module.rope_type == "proportional":
+                return "it rotates a selection of pairs of its own (proportional)"
+            if pairs != geometry.pairs:
+                return (
+                    f"it rotates {pairs} pairs of features where its configuration names "
+                    f"{geometry.pairs}"
+                )
+            if module.rope_type == "default" and abs(own / geometry.inv_freq - 1).max() > 1e-4:
+                return f"its frequencies are not those of base {geometry.base:g}"
+            # Some modules compute frequencies of their own in every pass.
+            inv_freq = torch.linspace(1.0, 0.1, pairs, dtype=torch.float64)
+            module.patch(RopePlan(inv_freq.numpy(), 1.25), max(PROBED) + 1)
+            made = module.cosines(list(PROBED)).double().cpu()
+            self._restore()
+            wanted = 1.25 * torch.cos(torch.tensor(PROBED)[:, None] * inv_freq)
+            equal = (made[:, :, None] - wanted[:, None, :]).abs().amax(dim=0) < 1e-4
+            if not (equal.any(dim=0).all() and equal.any(dim=1).all()) or made.shape[1] % pairs:
+                return "its rotary module does not follow its frequencies"
+        return ""
+
+
+def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
+    """Return the factor on scores of DeepSeek's code under YaRN; None in other code."""
+    make = getattr(sys.modules[type(module).__module__], "yarn_get_mscale", None)
+    if make is None or not isinstance(getattr(module, "scaling", None), float):
+        return None
+    share = rope.get("mscale_all_dim")
+    scaled = rope.get("rope_type", "default") != "default" and share and rope.get("factor")
+    return float(make(rope["factor"], share)) ** 2 if scaled else 1.0
+
+
+class Attention:
+    """Attention of a model's layers under a patch.
+
+    Attributes:
+        by_layer_type: layers with a window keep the model's own rotation.
+        first: the position of the first query; above 0 in later parts of a context.
+        called: True once a layer has attended by it.
+    """
+
+    def __init__(self, patch: Patch, by_layer_type: bool) -> None:
+        self.by_layer_type, self.last = by_layer_type, patch.layout.last
+        self.first, self.called = 0, False
+        self.sharper = self.far = None
+        if patch.sharpened_from is not None:
+            self.sharper = LogN(Encoding(), patch.sharpened_from)
+        if patch.far is not None:
+            rope = Rope(patch.far.rope.plan, patch.layout.pairing)
+            self.far = SelfExtend(rope, patch.far.window, patch.far.group)
+
+    def __call__(
+        self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
+    ) -> Any:
+        """Return the attention of one layer.
+
+        Args:
+            q: [batch, heads, queries, head_dim], and keys and values perhaps of fewer heads.
+            mask: [batch, 1, queries, keys], True or 0 where a query may look; None: at all before.
+        """
+        self.called = True
+        window = more.get("sliding_window") or getattr(module, "sliding_window", None)
+        window = window if isinstance(window, int) and window > 0 else None
+        if self.sharper is not None:
+            # The factor follows the tokens that a query sees, no more than its window has.
+            at = torch.arange(self.first, self.first + q.shape[2], device=q.device)
+            q = self.sharper.query(q, at.clamp(max=window - 1) if window else at)
+        kind = getattr(module, "layer_type", None) or getattr(module, "attention_type", None)
+        if not isinstance(kind, str):
+            kind = "sliding_attention" if window else FULL
+        if self.far is None or (self.by_layer_type and kind != FULL):
+            return original(module, q, k, v, mask, **more)
+        if self.last:
+            q, k = (x.roll(self.far.rope.rotary_dim, dims=-1) for x in (q, k))
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+        width, scaling = q.shape[-1], more.get("scaling")
+        q = q * ((scaling or width**-0.5) * width**0.5)  # scores() divides by sqrt(head_dim)
+        before = k.shape[2] - q.shape[2]
+        masked = _Masked(self.far, mask, more.get("softcap"), before, self.first - before)
+        return blocked_attention(masked, q, k, v).transpose(1, 2).contiguous(), None
+
+
+class _Masked(Encoding):
+    """Scores of an encoding, capped and masked as a layer of the model does it."""
+
+    def __init__(
+        self, encoding: Encoding, mask: Any, softcap: float | None, before: int, first: int
+    ) -> None:
+        super().__init__()
+        self.encoding, self.mask, self.softcap = encoding, mask, softcap
+        # The number of keys before the first query, and the position of the first key.
+        self.before, self.first = before, first
+
+    def scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+        scores = self.encoding.scores(q, k, at_q + self.first, at_k + self.first).float()
+        if self.softcap is not None:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        if self.mask is None:
+            return scores
+        part = self.mask[:, :, at_q - self.before, : len(at_k)]
+        return scores.masked_fill(~part, -math.inf) if part.dtype == torch.bool else scores + part
+
+
+@contextmanager
+def attending(model: Any, attention: Attention) -> Iterator[None]:
+    """Let a model's layers attend by `attention` while the block runs.
+
+    Raises:
+        RuntimeError: no layer did.
+    """
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    before = model.config._attn_implementation
+
+    def attend(module: Any, q: Any, k: Any, v: Any, mask: Any = None, **more: Any) -> Any:
+        if before == "eager":
+            original = sys.modules[type(module).__module__].eager_attention_forward
+        else:
+            original = ALL_ATTENTION_FUNCTIONS[before]
+        return attention(original, module, q, k, v, mask, **more)
+
+    name = f"ropelab_{before}"
+    ALL_ATTENTION_FUNCTIONS.register(name, attend)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, ALL_MASK_ATTENTION_FUNCTIONS[before])
+    model.config._attn_implementation = name
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = before
+    if not attention.called:
+        raise RuntimeError("the layers do not call transformers' attention interface")

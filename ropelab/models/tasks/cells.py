@@ -122,7 +122,7 @@ class Checked:
             if context.limits:
                 refuse_beyond(Estimate(bytes=added), 1, model.free_bytes())
             advance(1)
-        return {"model": pd.DataFrame([{"reads_in_parts": model.passes.in_parts}])}
+        return {"model": pd.DataFrame([{"reads_in_parts": model.in_parts}])}
 
 
 @dataclass(frozen=True, kw_only=True)

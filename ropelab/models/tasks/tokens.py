@@ -21,7 +21,7 @@ from torch import Tensor
 from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
 from ropelab.models.lm.source import ALPHABET
 from ropelab.models.released.facts import facts_of
-from ropelab.models.released.loading import first_token, load_tokenizer
+from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
 
 Bos = Literal["auto", "yes", "no"]
@@ -77,8 +77,13 @@ class TokenText:
     @property
     def front(self) -> list[int]:
         """The tokens that every row begins with. InputError if the tokenizer has no such token."""
-        wanted = {"auto": None, "yes": True, "no": False}[self.bos]
-        return first_token(self.tokenizer, Path(self.model), wanted)
+        tokenizer, wanted = self.tokenizer, self.bos == "yes"
+        first = tokenizer.bos_token_id
+        if self.bos == "auto" and first is not None:
+            wanted = tokenizer("a text")["input_ids"][:1] == [first]
+        if wanted and first is None:
+            raise InputError(f"the tokenizer in {self.model} has no token that begins a text")
+        return [first] if wanted else []
 
     @property
     def symbols(self) -> Tensor:

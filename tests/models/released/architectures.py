@@ -12,6 +12,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -66,7 +67,7 @@ LINEAR = {
 }
 PLAIN = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, dict[str, Any]] = {
     "apertus": PLAIN,
     "arcee": {},
     "bitnet": NO_HEAD_DIM,
@@ -161,16 +162,16 @@ class Served:
     """How one architecture fared.
 
     Attributes:
-        shipped: how far reading as shipped is from the untouched model, over the spread of logits.
+        unmodified: how far it is from transformers' own model, over the spread of logits.
         methods: the same by method; None where transformers has no such model to compare with.
         closed: why no method can be put in, empty if one can.
         in_parts: whether the model is read in parts when the context is long.
         parts: how far that is from one pass, 0 where it is not done.
         sharpens: whether log n can be put in.
-        layout: which features are turned, where ReRoPE and Self-Extend can be put in; else `no`.
+        layout: the features that rotate, where ReRoPE and Self-Extend can be put in; else `no`.
     """
 
-    shipped: float
+    unmodified: float
     methods: dict[str, float | None]
     closed: str
     in_parts: bool
@@ -195,16 +196,16 @@ def served(model_type: str, folder: Path) -> Served:
         reference = untouched(model_type, **ARCHITECTURES.get(model_type, {}))
         reference.save_pretrained(folder)
     model, read = ReleasedModel(folder), tokens(LENGTH, rows=1)
-    read = read[:, :TRAINED] if model.encoding.max_position else read
-    shipped = apart(logits(model, read), theirs(reference, read))
+    read = read[:, :TRAINED] if model.positions.longest else read
+    unmodified = apart(logits(model, read), theirs(reference, read))
     methods = {} if model.closed else {m: _method(model, reference, m) for m in METHODS}
     model.encoding = UNMODIFIED
-    shipped = max(shipped, apart(logits(model, read), theirs(reference, read)))
+    unmodified = max(unmodified, apart(logits(model, read), theirs(reference, read)))
     return Served(
-        shipped=shipped,
+        unmodified=unmodified,
         methods=methods,
         closed=model.closed,
-        in_parts=model.passes.in_parts,
+        in_parts=model.in_parts,
         parts=_parts(model, read),
         sharpens=model.capabilities.sharpens,
         layout="no" if model.closed else str(model.capabilities.layout or "no"),
@@ -215,10 +216,10 @@ def served(model_type: str, folder: Path) -> Served:
 def _parts(model: ReleasedModel, read: torch.Tensor) -> float:
     """How far hidden states read in parts are from those of one pass; windows end in between."""
     whole = model.hidden(read)
-    return apart(model.passes.read(read, longest=34), whole) if model.passes.in_parts else 0.0
+    return apart(model.read(read, longest=34), whole) if model.in_parts else 0.0
 
 
-def _method(model: ReleasedModel, reference: torch.nn.Module, method: str) -> float | None:
+def _method(model: ReleasedModel, reference: Any, method: str) -> float | None:
     """How far a method is from transformers' own."""
     geometry = model.facts.geometry()
     plan = parse_scaling(_typed(method, geometry.pairs), 4.0).plan(geometry, LENGTH)
@@ -244,7 +245,7 @@ def _typed(method: str, pairs: int) -> str:
     return f"longrope(short_factor={short}, long_factor={long})"
 
 
-def _with_method(reference: torch.nn.Module, method: str, plan: RopePlan, pairs: int):
+def _with_method(reference: Any, method: str, plan: RopePlan, pairs: int) -> Any:
     """The same weights under a method of transformers' own; None where it has no such model."""
     if not getattr(reference.config, "rope_parameters", None):
         return None
@@ -316,7 +317,7 @@ def written() -> str:
     rows = "\n".join(text for text in lines if text.startswith("|"))
     refused = "\n".join(text for text in lines if text.startswith("-"))
     start, rest = DOCUMENT.read_text(encoding="utf-8").split(BEGIN)
-    columns = ["architecture", "as shipped", *METHODS, "log n", "far keys", "in parts"]
+    columns = ["architecture", "unmodified", *METHODS, "log n", "far keys", "in parts"]
     head = f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}"
     made = f"{BEGIN}\n\n{head}\n{rows}\n\nRefused, in these words:\n\n{refused}\n\n{END}"
     return start + made + rest.split(END)[1]

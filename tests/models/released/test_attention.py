@@ -73,7 +73,7 @@ def given(request, tmp_path_factory):
         (lambda r: SelfExtend(r, WINDOW, GROUP), grouped, False),
         (lambda r: LogN(SelfExtend(r, WINDOW, GROUP), TRAINED), grouped, True),
     ],
-    ids=["log_n", "log_n as shipped", "rerope", "self_extend", "log_n self_extend"],
+    ids=["log_n", "log_n unmodified", "rerope", "self_extend", "log_n self_extend"],
 )
 def test_attention_is_that_of_the_written_out_model(given, make, distance, sharpened, monkeypatch):
     model, folder, reference, window = given
@@ -112,7 +112,7 @@ def test_a_group_of_one_is_the_models_own_rotation(model_type, tmp_path):
     [
         ("gptj", {"rotary_dim": 8, "head_dim": None}, LogN, "do not call transformers' attention"),
         ("cohere2", TWO_KINDS, ReRope, "its own rotation of queries and keys cannot be taken over"),
-        ("llama", {}, lambda *_: Dropped(), "Dropped is no way to read a model"),
+        ("llama", {}, lambda *_: Dropped(), "Dropped cannot be patched into a model"),
     ],
 )
 def test_what_cannot_be_put_in_is_refused(model_type, changes, make, message, tmp_path):

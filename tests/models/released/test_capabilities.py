@@ -5,10 +5,8 @@ import torch
 
 from ropelab.models.encoding.extended import ReRope
 from ropelab.models.released import forward
-from ropelab.models.released.capabilities import AS_NEAR, PROBE, distance, upcast
-from ropelab.models.released.facts import ModelShape
-from ropelab.models.released.forward import usual_pass
-from ropelab.models.released.model import ReleasedModel
+from ropelab.models.released.forward import ModelShape, upcast
+from ropelab.models.released.model import AS_NEAR, PROBE, ReleasedModel, distance
 from tests.models.released.architectures import ARCHITECTURES
 from tests.models.released.tiny import TRAINED, rope, saved, tokens
 
@@ -22,29 +20,34 @@ def deep(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("deep"), "llama", **DEEP)
 
 
+def exact_of(model: ReleasedModel) -> torch.Tensor:
+    assert model.capabilities.exact is not None
+    return model.capabilities.exact
+
+
 @torch.inference_mode()
 def read(model, of, longest=None):
-    return model.passes.read(of, longest=longest)
+    return model.read(of, longest=longest)
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_widened_weights_give_what_a_model_in_float32_gives(deep, dtype):
+def test_upcast_weights_give_what_a_model_in_float32_gives(deep, dtype):
     model = ReleasedModel(deep, dtype=dtype)
     reference = ReleasedModel(deep)
     rounded = {n: p.to(getattr(torch, dtype)).float() for n, p in reference.lm.named_parameters()}
     reference.lm.load_state_dict(rounded, strict=False)
     exact = read(reference, model.capabilities.tokens)
-    assert model.capabilities.exact.dtype == torch.float32
-    assert distance(model.capabilities.exact, exact) < 1e-5 * exact.std()
+    assert exact_of(model).dtype == torch.float32
+    assert distance(exact_of(model), exact) < 1e-5 * exact.std()
     assert distance(read(model, model.capabilities.tokens), exact) > 1e-3 * exact.std()
 
 
 def test_weights_are_the_same_objects_afterwards(deep):
     model = ReleasedModel(deep, dtype="bfloat16")
     before = dict(model.lm.named_parameters())
-    with pytest.raises(IndexError), upcast(model.passes.layers):
+    with pytest.raises(IndexError), upcast(model.layers):
         read(model, torch.tensor([[10**6]]))
-    with upcast(model.passes.layers):
+    with upcast(model.layers):
         read(model, model.capabilities.tokens)
     after = dict(model.lm.named_parameters())
     assert all(after[name] is parameter for name, parameter in before.items())
@@ -74,20 +77,20 @@ def test_parts_are_taken_where_they_are_as_near_to_float32(model_type, tmp_path,
     monkeypatch.setattr(model.capabilities, "_close", lambda *_: False)
     works = model_type != "recurrent_gemma"
     assert model.capabilities.in_parts() == works
-    model.passes.in_parts = True
+    model.in_parts = True
     whole, parts = (read(model, model.capabilities.tokens, n) for n in (PROBE, PROBE // 2))
-    errors = [distance(found, model.capabilities.exact) for found in (parts, whole)]
+    errors = [distance(found, exact_of(model)) for found in (parts, whole)]
     assert (errors[0] < 1.1 * errors[1]) if works else (errors[0] > 5 * AS_NEAR * errors[1])
 
 
 def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     model, long = ReleasedModel(deep, dtype="bfloat16"), tokens(400, rows=1)
-    with upcast(model.passes.layers):
+    with upcast(model.layers):
         exact = read(model, long)
     whole = read(model, long)
     monkeypatch.setattr(forward, "LONGEST_PASS", 100)
     calls = []
-    model.passes.layers.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.layers.register_forward_pre_hook(lambda *_: calls.append(1))
     parts = read(model, long)
     assert len(calls) == 400 // 25
     assert distance(parts, exact) < 1.1 * distance(whole, exact)
@@ -103,7 +106,5 @@ def test_long_contexts_in_bfloat16_are_as_near_in_parts(deep, monkeypatch):
     ],
 )
 def test_a_narrow_model_reads_more_at_once(width, inner, dtype, at_once):
-    shape = ModelShape(
-        layers=2, width=width, inner=inner, heads=8, head_dim=width // 8, kept=2 * width
-    )
-    assert usual_pass(shape, dtype.itemsize) == at_once
+    shape = ModelShape(2, width, inner, 8, width // 8, 2 * width, dtype.itemsize)
+    assert shape.longest() == at_once

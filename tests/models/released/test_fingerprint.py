@@ -3,6 +3,7 @@
 import os
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
@@ -42,9 +43,14 @@ def test_names_count_and_subfolders_do_not(folder):
 
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder, monkeypatch):
-    read = []
+    read: list[str] = []
     whole = model_folder._read
-    monkeypatch.setattr(model_folder, "_read", lambda path: read.append(path.name) or whole(path))
+
+    def noted(path: Path) -> bytes:
+        read.append(path.name)
+        return whole(path)
+
+    monkeypatch.setattr(model_folder, "_read", noted)
     now = time.time_ns()
     fingerprint_of(folder)
     fingerprint_of(folder)

@@ -16,6 +16,7 @@ from ropelab.models.released import forward
 from ropelab.models.released import model as module
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import fingerprint_of
+from ropelab.models.released.loading import load
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED, patch_of
 from ropelab.runs.errors import InputError
@@ -79,7 +80,6 @@ def test_a_model_spread_over_devices_has_a_head_all_the_same(half, monkeypatch):
         lm.forward = types.MethodType(type(lm).forward, lm)
         return lm
 
-    load = module.load
     expected = logits(ReleasedModel(half), tokens(50))
     monkeypatch.setattr(module, "load", spread)
     assert torch.equal(logits(ReleasedModel(half), tokens(50)), expected)
@@ -148,6 +148,7 @@ def test_tables_of_sines_are_made_for_any_length_and_method(model_type, tmp_path
 
 @pytest.mark.skipif(not REAL, reason="there are no weights of stories260K on this machine")
 def test_real_weights_have_the_losses_of_transformers():
+    assert REAL
     folder = REAL / "stories260K-hf"
     own = AutoModelForCausalLM.from_pretrained(folder).eval()
     story = (REAL / "tinystories_sample.txt").read_text().split("<|endoftext|>")[0][:3000]

@@ -1,9 +1,12 @@
-"""As shipped is what transformers makes of the untouched checkpoint, whatever was in before."""
+"""Unmodified is what transformers makes of the untouched checkpoint, whatever was in before."""
+
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from ropelab.models.methods.method import Scaled
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
@@ -37,7 +40,7 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": TRAINED,
 }
-CHECKPOINTS = {
+CHECKPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama3": ("llama", {"rope_parameters": LLAMA3}),
     "yarn": ("qwen2", {"rope_parameters": YARN}),
     "dynamic": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}),
@@ -62,16 +65,16 @@ CHECKPOINTS = {
 
 
 @pytest.fixture(scope="module", params=CHECKPOINTS)
-def shipped(request, tmp_path_factory):
+def checkpoint(request, tmp_path_factory):
     """A checkpoint, its folder, and transformers' own model of it."""
     model_type, changes = CHECKPOINTS[request.param]
-    folder = saved(tmp_path_factory.mktemp("shipped"), model_type, **changes)
+    folder = saved(tmp_path_factory.mktemp("checkpoint"), model_type, **changes)
     return ReleasedModel(folder), folder, AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
 @pytest.mark.parametrize("length", [40, 200, 100])
-def test_as_shipped_is_the_untouched_checkpoint(shipped, length):
-    model, folder, _ = shipped
+def test_unmodified_is_the_untouched_checkpoint(checkpoint, length):
+    model, folder, _ = checkpoint
     model.encoding = rope(folder, "ntk", 256)
     moved = logits(model, tokens(length))
     model.encoding = UNMODIFIED
@@ -81,8 +84,8 @@ def test_as_shipped_is_the_untouched_checkpoint(shipped, length):
     assert apart(moved, reference) > 1e-3
 
 
-def test_unscaled_is_the_checkpoint_without_its_scaling(shipped, tmp_path):
-    model, folder, reference = shipped
+def test_unscaled_is_the_checkpoint_without_its_scaling(checkpoint, tmp_path):
+    model, folder, reference = checkpoint
     model.encoding = rope(folder, "unscaled", TRAINED)
     plain = reference.config
     text = plain.get_text_config(decoder=True)
@@ -94,12 +97,12 @@ def test_unscaled_is_the_checkpoint_without_its_scaling(shipped, tmp_path):
     assert apart(logits(model, tokens(200)), theirs(unscaled, tokens(200))) < 1e-4
 
 
-def test_a_long_context_read_in_parts_is_read_as_one(shipped, monkeypatch):
-    model, folder, _ = shipped
+def test_a_long_context_read_in_parts_is_read_as_one(checkpoint, monkeypatch):
+    model, folder, _ = checkpoint
     read = tokens(200)
     for encoding in (UNMODIFIED, rope(folder, "yarn", 256)):
         model.encoding = encoding
-        assert model.passes.in_parts
+        assert model.in_parts
         with torch.inference_mode(), monkeypatch.context() as patch:
             whole = model.hidden(read)
             patch.setattr(forward, "LONGEST_PASS", 64)
@@ -124,7 +127,7 @@ def test_lengths_share_a_pass_where_the_checkpoint_reads_them_alike(name, groups
 def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
     model = ReleasedModel(saved(tmp_path, "gptj", rotary_dim=8, head_dim=None))
     assert list(model.unmodified_passes([32, 64, 128])) == [[32, 64]]
-    with pytest.raises(InputError, match="as shipped it reads no more than 64 tokens"):
+    with pytest.raises(InputError, match="unmodified it takes no more than 64 tokens"):
         model.hidden(tokens(65))
     model.encoding = rope(tmp_path, "pi", 128)
     assert model.hidden(tokens(128)).isfinite().all()
@@ -132,7 +135,7 @@ def test_tables_of_sines_end_where_the_checkpoint_ends(tmp_path):
 
 def test_a_method_for_another_geometry_is_refused(tmp_path):
     model = ReleasedModel(saved(tmp_path, "gpt_neox", rotary_pct=0.25))
-    with pytest.raises(InputError, match="turns 2 pairs of features, not 8"):
+    with pytest.raises(InputError, match="rotates 2 pairs of features, not 8"):
         model.encoding = rope(saved(tmp_path / "wider", "llama"), "pi", 128)
         model.hidden(tokens(80))
 
@@ -143,6 +146,7 @@ def test_yarn_with_deepseeks_factors_multiplies_scores_as_its_code_does(tmp_path
     scaled = untouched("deepseek_v3", **DEEPSEEK, rope_parameters=given)
     geometry = model.facts.geometry()
     (method,) = parse_methods(["yarn(factor=4, mscale=0.7, mscale_all_dim=1)"], geometry, 256)
+    assert isinstance(method, Scaled)
     model.encoding = method.encoding(geometry, 256)
     reference = theirs(scaled, tokens(200))
     assert apart(logits(model, tokens(200)), reference) < 1e-4
