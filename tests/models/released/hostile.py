@@ -3,8 +3,11 @@
 import json
 import os
 import pickle
+import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,6 +15,10 @@ from safetensors.torch import load_file, save_file
 FILLING = b"0" * 2**17
 """So many bytes that the weights of the sound model could be in them."""
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+SUBFOLDER = f"more/{WEIGHTS}"
+
+
+Spoil = Callable[[Path], None]
 
 
 class Planted:
@@ -24,61 +31,67 @@ class Planted:
         return (os.mkdir, (str(self.place),))
 
 
-def text(name, content):
+def text(name: str, content: str | bytes) -> Spoil:
     """A file with another content."""
+    raw = content if isinstance(content, bytes) else content.encode()
 
-    def spoil(folder):
-        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    def spoil(folder: Path) -> None:
+        (folder / name).write_bytes(raw)
 
     return spoil
 
 
-def values(**changes):
+def changed(name: str, change: Callable[[Any], Any]) -> Spoil:
+    """A JSON file with another content."""
+
+    def spoil(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
+
+    return spoil
+
+
+def values(**changes: object) -> Spoil:
     """config.json with other values; None removes a key."""
 
-    def spoil(folder):
-        config = json.loads((folder / CONFIG).read_text())
-        config |= changes
-        kept = {key: value for key, value in config.items() if value is not None}
-        (folder / CONFIG).write_text(json.dumps(kept))
+    def change(config: dict[str, object]) -> None:
+        config.update(changes)
+        for name in [name for name, value in config.items() if value is None]:
+            del config[name]
 
-    return spoil
+    return changed(CONFIG, change)
 
 
-def rope(**changes):
+def rope(**changes: object) -> Spoil:
     """config.json with other rotary parameters."""
     return values(rope_parameters={"rope_type": "default", "rope_theta": 10000.0, **changes})
 
 
-def gone(name):
-    """A folder without a file."""
-    return lambda folder: (folder / name).unlink()
+def instead(name: str, make: Callable[[Path], Any] = lambda _: None) -> Spoil:
+    """Something that is no file in the place of one, or nothing."""
 
-
-def instead(name, make):
-    """Something that is no file in the place of one."""
-
-    def spoil(folder):
+    def spoil(folder: Path) -> None:
         (folder / name).unlink()
         make(folder / name)
 
     return spoil
 
 
-def cut(name, share):
-    """A file cut short."""
+def cut(name: str) -> Spoil:
+    """The first half of a file."""
 
-    def spoil(folder):
+    def spoil(folder: Path) -> None:
         raw = (folder / name).read_bytes()
-        (folder / name).write_bytes(raw[: int(len(raw) * share)])
+        (folder / name).write_bytes(raw[: len(raw) // 2])
 
     return spoil
 
 
-def tensors(change):
+def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Spoil:
     """Other weights."""
 
-    def spoil(folder):
+    def spoil(folder: Path) -> None:
         state = load_file(folder / WEIGHTS)
         change(state)
         save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
@@ -86,68 +99,61 @@ def tensors(change):
     return spoil
 
 
-def filled(value):
+def filled(value: float) -> Spoil:
     """One weight matrix full of a value."""
     return tensors(lambda state: state["model.norm.weight"].fill_(value))
 
 
-def reshaped(state):
-    state["model.norm.weight"] = torch.zeros(5)
-
-
-def in_whole_numbers(state):
-    state["model.norm.weight"] = torch.ones(32, dtype=torch.int64)
-
-
-def pickled(content):
+def pickled(content: bytes) -> Spoil:
     """Weights as a pickle."""
 
-    def spoil(folder):
+    def spoil(folder: Path) -> None:
         (folder / WEIGHTS).unlink()
-        raw = content(folder) if callable(content) else content
-        (folder / "pytorch_model.bin").write_bytes(raw)
+        (folder / "pytorch_model.bin").write_bytes(content)
 
     return spoil
 
 
-def planted(folder):
-    return pickle.dumps({"model.norm.weight": Planted(folder / "planted"), "more": FILLING})
+def planted(folder: Path) -> None:
+    """Weights as a pickle that makes a folder."""
+    harm = {"model.norm.weight": Planted(folder / "planted"), "more": FILLING}
+    pickled(pickle.dumps(harm))(folder)
 
 
-def index(content):
+def index(content: object) -> Spoil:
     """An index of weights in the place of weights."""
 
-    def spoil(folder):
+    def spoil(folder: Path) -> None:
         (folder / WEIGHTS).rename(folder / "model-00001-of-00002.safetensors")
         (folder / f"{WEIGHTS}.index.json").write_text(json.dumps(content))
 
     return spoil
 
 
-def tokenizer(change):
-    """Another tokenizer."""
+def moved(named: Spoil) -> Spoil:
+    """Weights in a subfolder, whose name is in config.json."""
 
-    def spoil(folder):
-        content = json.loads((folder / TOKENIZER).read_text())
-        change(content)
-        (folder / TOKENIZER).write_text(json.dumps(content))
+    def spoil(folder: Path) -> None:
+        (folder / "more").mkdir()
+        shutil.copy(folder / WEIGHTS, folder / SUBFOLDER)
+        named(folder)
 
     return spoil
 
 
-def beyond(content):
+def beyond(content: Any) -> None:
     vocabulary = content["model"]["vocab"]
     for name in list(vocabulary):
         vocabulary[name] += 1000
 
 
-HOSTILE = {
-    "no config": gone(CONFIG),
+HOSTILE: dict[str, Spoil] = {
+    "no config": instead(CONFIG),
     "config is empty": text(CONFIG, ""),
     "config is a list": text(CONFIG, "[]"),
     "config is null": text(CONFIG, "null"),
     "config is an empty object": text(CONFIG, "{}"),
-    "config is cut": cut(CONFIG, 0.5),
+    "config is cut": cut(CONFIG),
     "config is bytes": text(CONFIG, bytes(range(256))),
     "config is too large": text(CONFIG, json.dumps({"model_type": "llama", "x": "y" * 2**20})),
     "config is nested": text(CONFIG, '{"a":' * 20000 + "1" + "}" * 20000),
@@ -192,14 +198,14 @@ HOSTILE = {
     "scaling without a factor": rope(rope_type="linear"),
     "scaling by nothing": rope(rope_type="linear", factor=0),
     "scaling in words": rope(rope_type="yarn", factor="four"),
-    "half of nothing turned": rope(partial_rotary_factor=-1.0),
+    "half of nothing rotated": rope(partial_rotary_factor=-1.0),
     "unknown activation": values(hidden_act="own"),
     "unknown number format": values(dtype="float3"),
     "quantized by what is not installed": values(quantization_config={"quant_method": "gptq"}),
     "layer types for others": values(layer_types=["full_attention"] * 7),
-    "no weights": gone(WEIGHTS),
+    "no weights": instead(WEIGHTS),
     "weights are empty": text(WEIGHTS, b""),
-    "weights are cut": cut(WEIGHTS, 0.5),
+    "weights are cut": cut(WEIGHTS),
     "weights are text": text(WEIGHTS, "weights" * 1000),
     "weights with an endless header": text(WEIGHTS, struct.pack("<Q", 2**60) + b"{}"),
     "weights are a folder": instead(WEIGHTS, Path.mkdir),
@@ -208,28 +214,34 @@ HOSTILE = {
         lambda state: state.pop("model.layers.0.self_attn.q_proj.weight")
     ),
     "a weight too many": tensors(lambda state: state.update(more=torch.zeros(3))),
-    "a weight of another shape": tensors(reshaped),
+    "a weight of another shape": tensors(
+        lambda state: state.update({"model.norm.weight": torch.zeros(5)})
+    ),
     "weights are not numbers": filled(float("nan")),
     "weights are infinite": filled(float("inf")),
-    "a pickle that runs code": pickled(planted),
+    "a pickle that runs code": planted,
     "a pickle is cut": pickled(b"\x80\x04\x95" + FILLING),
     "a pickle of something else": pickled(pickle.dumps([1, 2, 3, FILLING])),
     "an index that leads out": index({"weight_map": {"model.norm.weight": "../other/w.bin"}}),
     "an index to nothing": index({"weight_map": {"model.norm.weight": "gone.safetensors"}}),
     "an index is a list": index([]),
+    "weights in a subfolder": moved(values(transformers_weights=SUBFOLDER)),
+    "weights of a part in a subfolder": moved(
+        values(text_config={"transformers_weights": SUBFOLDER})
+    ),
     "an adapter of another model": text(
         "adapter_config.json", '{"peft_type": "LORA", "base_model_name_or_path": "../other"}'
     ),
     "how to generate is a list": text("generation_config.json", "[]"),
-    "no tokenizer": gone(TOKENIZER),
+    "no tokenizer": instead(TOKENIZER),
     "a tokenizer's configuration is a list": text("tokenizer_config.json", "[]"),
     "a tokenizer with code of its own": text(
         "tokenizer_config.json",
         '{"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.T", "own.T"]}}',
     ),
     "tokenizer is a list": text(TOKENIZER, "[]"),
-    "tokenizer is cut": cut(TOKENIZER, 0.5),
+    "tokenizer is cut": cut(TOKENIZER),
     "tokenizer is a pipe": instead(TOKENIZER, os.mkfifo),
-    "tokens that the model does not know": tokenizer(beyond),
+    "tokens that the model does not know": changed(TOKENIZER, beyond),
 }
 """What is wrong, and how it is made so."""
