@@ -34,7 +34,7 @@ from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, read_corpus
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
-from ropelab.models.lm.source import Mixture, Source
+from ropelab.models.lm.source import Mixture, training_batch
 from ropelab.models.lm.training import Recipe, train
 from ropelab.runs.cell import Advance
 from ropelab.runs.machine import about_dtype, computing_in, resolve_dtype
@@ -78,8 +78,11 @@ def main() -> None:
     if given.steps < least:
         parser.error(f"--steps must be at least {least}: training begins with periodic rows")
     corpus = read_corpus(None, given.length + 1)
-    source, mixed = Source(corpus), Source(corpus, Mixture(periodic_steps=0))
-    lesson = Lesson(partial(source.batch, 0), partial(mixed.batch, 0), given.steps)
+    source, mixed = (
+        partial(training_batch, mixture, corpus, 0)
+        for mixture in (Mixture(), Mixture(periodic_steps=0))
+    )
+    lesson = Lesson(source, mixed, given.steps)
     print(about_dtype(DTYPE, "cpu"))
     print(training(lesson, given.length), flush=True)
     print(evaluation(given.length, given.test_length), flush=True)

@@ -13,8 +13,8 @@ from ropelab.experiments.base_empirical.retrieval import (
     answer,
     first_fails,
     judge,
+    maximum_distance,
     predictions,
-    reach,
     summary,
     tables,
 )
@@ -130,10 +130,10 @@ def test_every_distance_has_the_same_weight():
     assert row["outcome"] == Outcome.PARTLY
 
 
-def test_reach_ends_at_the_first_distance_that_fails():
+def test_maximum_distance_ends_at_the_first_distance_that_fails():
     table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [1, 0.9, 0.3, 0.8]})
-    assert reach(table) == 16
-    assert math.isnan(reach(table.assign(accuracy=0.1)))
+    assert maximum_distance(table) == 16
+    assert math.isnan(maximum_distance(table.assign(accuracy=0.1)))
 
 
 def test_a_tiny_run_has_every_table(request, corpora):

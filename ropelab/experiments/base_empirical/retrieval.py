@@ -153,7 +153,7 @@ def predictions(
             mine, lost = accuracies[task].query("base == @base"), change.interval()
             slowest = float(inverse_frequencies(config.head_dim, base)[-1])
             first = fails[base] if math.isfinite(fails[base]) else math.nan
-            positions = (first, math.pi / 2 / slowest, reach(mine), *_failures(mine))
+            positions = (first, math.pi / 2 / slowest, maximum_distance(mine), *_failures(mine))
             found = (mean[base], mean[reference], lost.value, lost.low, lost.high, change.p_value())
             read = (text.value, text.low, text.high, lost.n)
             rows.append((task, base, base == reference, *positions, *found, *read))
@@ -171,7 +171,7 @@ def _change(values: pd.DataFrame | None, base: float) -> Mean:
     return difference(units[base], units[values["base"].max()])
 
 
-def reach(table: pd.DataFrame) -> float:
+def maximum_distance(table: pd.DataFrame) -> float:
     """Return the longest distance up to which no accuracy (mean over seeds) fails."""
     mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
     held = mean[(mean >= FAILS).cummin()]

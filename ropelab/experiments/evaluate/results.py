@@ -58,7 +58,7 @@ def rows(config: EvaluateConfig) -> list[tuple[str, float, Mode]]:
     same = UNSCALED.label if config.facts.rope_type == "default" else None
     unmodified, geometry = Unmodified(), config.geometry()
     methods = [
-        (each.label, each.reach, unmodified if each.label == same else WithMethod(each, geometry))
+        (each.label, each.factor, unmodified if each.label == same else WithMethod(each, geometry))
         for each in config.parsed_methods()
     ]
     window = SlidingWindow(unmodified, config.window)
@@ -172,7 +172,7 @@ def _compared(pairs: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, f
 
 def _emit(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes down the method of a label."""
-    about = [(each.label, each.reach) for each in config.parsed_methods()]
+    about = [(each.label, each.factor) for each in config.parsed_methods()]
     (method,) = {_typed(*each) for each in about if method_label(*each) == label}
     words = ["ropelab", "emit", "--from", config.model, "--context", str(config.context)]
     return shlex.join([*words, "--method", method])

@@ -62,9 +62,9 @@ def rows(config: ExtrapolateConfig, base: Training) -> Iterator[Row]:
                 if arm == "finetuned":
                     steps, length = config.finetune_steps, config.tuned_len
                     model = finetuned(base, task, method, geometry, steps, length)
-            yield (method.label, method.reach, arm), WithMethod(method, geometry), model
+            yield (method.label, method.factor, arm), WithMethod(method, geometry), model
     for method, published in searches(config):
-        yield (published.label, published.reach, SEARCHED), WithMethod(method, geometry), base
+        yield (published.label, published.factor, SEARCHED), WithMethod(method, geometry), base
     plain = WithMethod(UNSCALED, geometry)
     if "ceiling" in config.arms:
         yield (LONGER, 1.0, "ceiling"), plain, trained_longer(base, geometry, config.test_len)
@@ -141,7 +141,7 @@ def finetuned(
         matrix_rate=GENTLER * base.recipe.matrix_rate,
         other_rate=GENTLER * base.recipe.other_rate,
     )
-    key = {"method": method.label, "factor": method.reach}
+    key = {"method": method.label, "factor": method.factor}
     return _continued(base, task, method, geometry, recipe, key)
 
 

@@ -1,4 +1,4 @@
-"""Absolute positions joined to the embeddings, once: added, multiplied, or beside them."""
+"""Absolute positions joined to the embeddings: added, multiplied, or concatenated."""
 
 import torch
 from jaxtyping import Float, Shaped
@@ -35,8 +35,7 @@ class Learned(Encoding):
 
     def __init__(self, trained_len: int, width: int) -> None:
         super().__init__()
-        # Rows start as N(0, 1), like the embeddings of tokens: section 3.5 of the paper draws both
-        # from the same distribution.
+        # N(0, 1), like the embeddings of tokens: section 3.5 draws both from one distribution.
         self.table = nn.Embedding(trained_len, width)
         self.max_position = trained_len - 1
 
@@ -53,20 +52,16 @@ class Multiplied(Encoding):
 
 
 class Concatenated(Encoding):
-    """W (x, PE): the code beside the embedding, and a layer of twice the width behind it.
-
-    The stream keeps its width, so that all models have the same layers.
-    """
+    """W (x, PE): the encoding beside the embedding, projected back to the width of the model."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.project = nn.Linear(2 * width, width, bias=False)
         with torch.no_grad():
-            # The half that sees the embedding starts as the identity, the other one uniform of
-            # variance 1/width.
+            # The identity for the embedding, uniform of variance 1/width for the encoding.
             self.project.weight.uniform_(-((3 / width) ** 0.5), (3 / width) ** 0.5)
             self.project.weight[:, :width] = torch.eye(width)
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
-        code = sinusoid(positions, x.shape[-1]).to(x.dtype)
-        return self.project(torch.cat((x, code.expand_as(x)), dim=-1))
+        encoded = sinusoid(positions, x.shape[-1]).to(x.dtype)
+        return self.project(torch.cat((x, encoded.expand_as(x)), dim=-1))

@@ -7,53 +7,40 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ropelab.models.encoding.absolute import sinusoid
-from ropelab.models.encoding.base import (
-    Encoding,
-    Heads,
-    KeyPositions,
-    Keys,
-    Positions,
-    Queries,
-    QueryPositions,
-    Scores,
-)
+from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
 from ropelab.models.encoding.relative import distances
 
 Bias = Float[Tensor, "heads queries keys"]
-# Query minus key, 0 or more, and the bias at each of them.
+# Query minus key, at least 0, and the bias at each distance.
 Distances = Int[Tensor, "distances"]
 ByDistance = Float[Tensor, "heads distances"]
 
 
 class AdditiveBias(Encoding):
-    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions alone.
-
-    The bias exists for the queries and keys of one call only; a model that asks for a block of
-    queries at a time never holds more than that block.
-    """
+    """scores = q k^T / sqrt(head_dim) + bias; the bias depends on head and positions alone."""
 
     fused: bool = False
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         # Distances do not fit into 16 bits, so no autocast may reach them.
         with torch.autocast(q.device.type, enabled=False):
             bias = self.bias(at_q, at_k)
         return scores + bias.to(scores.dtype)
 
-    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         """Return the numbers to add; anything finite at later keys."""
         raise NotImplementedError
 
 
 class DistanceBias(AdditiveBias):
-    """A bias that depends on the distance alone, and so is computed once per distance."""
+    """A bias that depends on the distance alone, computed once per distance."""
 
     def by_distance(self, distance: Distances) -> ByDistance:
         """Return the bias at each distance."""
         raise NotImplementedError
 
-    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         # Later keys get the bias of distance 0: they are masked, but must be finite.
         falling = distances(at_q, at_k)[:-1].clamp(min=0)
         by_distance = self.by_distance(falling)
@@ -68,12 +55,14 @@ def slopes(heads: int) -> Float[Tensor, " heads"]:
     >>> slopes(3).tolist()
     [0.0625, 0.00390625, 0.25]
     """
+
+    def of_power(count: int) -> Tensor:
+        return 2.0 ** (-8 * torch.arange(1, count + 1, dtype=torch.float64) / count)
+
     # Where `heads` is not a power of two: the slopes of the next lower power p, then every second
     # one of those of 2 p, as in the authors' code (the paper gives powers of two only).
     lower = 1 << (heads.bit_length() - 1)
-    of_lower = 2.0 ** (-8 * torch.arange(1, lower + 1, dtype=torch.float64) / lower)
-    of_double = 2.0 ** (-8 * torch.arange(1, 2 * lower + 1, dtype=torch.float64) / (2 * lower))
-    return torch.cat((of_lower, of_double[::2]))[:heads]
+    return torch.cat((of_power(lower), of_power(2 * lower)[::2]))[:heads]
 
 
 class Alibi(DistanceBias):
@@ -97,7 +86,7 @@ class T5(DistanceBias):
     """
 
     BUCKETS = 32
-    # Where the buckets end; the last one begins before, at 113, and holds all that is farther.
+    # The last bucket begins before, at 113, and holds all that is farther.
     FARTHEST = 128
 
     def __init__(self, heads: int, width: int) -> None:
@@ -110,11 +99,7 @@ class T5(DistanceBias):
 
     @classmethod
     def bucket(cls, distance: Int[Tensor, "*distances"]) -> Int[Tensor, "*distances"]:
-        """Return the bucket of a distance, for a decoder.
-
-        The first half are distances 0..15 themselves; the others grow as powers up to FARTHEST:
-        16 + floor(16 ln(distance / 16) / ln(128 / 16)), at most 31.
-        """
+        """Distances below 16; from there 16 + floor(16 ln(distance / 16) / ln(8)), at most 31."""
         exact = cls.BUCKETS // 2
         # float64, or a power on the border of two buckets falls into the lower one.
         share = torch.log(distance.clamp(min=exact).double() / exact)
@@ -123,9 +108,8 @@ class T5(DistanceBias):
         return torch.where(distance < exact, distance, coarse.clamp(max=cls.BUCKETS - 1))
 
 
-# The parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) must be positive and are kept as
-# logarithms, the bounded one as a logit. They start as the authors draw them, uniformly, and none
-# below this, where the authors' code clamps. One pair per head serves all layers.
+# Parameters of Kerple (Chi et al. 2022, arXiv:2205.09921) are positive and kept as logarithms, the
+# bounded one as a logit. They start uniformly, and none below this, as in the authors' code.
 SMALLEST = 1e-2
 
 
@@ -158,9 +142,8 @@ class KerplePower(DistanceBias):
 class Fire(AdditiveBias):
     """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network 1-32-heads.
 
-    For queries beyond the threshold L distances are measured as a share of the tokens before, so
-    that no unseen argument reaches f at any length. c, L and f are learned, for every layer anew
-    (the paper's FIRE-S shares them). Li et al. 2023, arXiv:2310.04418.
+    Beyond the threshold L distances are a share of the tokens before the query, so that f sees no
+    new argument at any length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
     """
 
     HIDDEN = 32
@@ -176,7 +159,7 @@ class Fire(AdditiveBias):
         hidden = self.HIDDEN
         self.network = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads))
 
-    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         distance = (at_q[:, None] - at_k[None, :]).clamp(min=0)
         threshold = (self.stretch * self.start).abs()
         share = self.psi(distance) / self.psi(torch.maximum(at_q, threshold))[:, None]
@@ -193,8 +176,8 @@ class Tupe(AdditiveBias):
     """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i - j)].
 
     TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with projections of
-    their own, shared by all layers, and T5's bias. A causal language model has no token [CLS],
-    which the paper frees of its position. Past the table it is undefined, and an `IndexError`.
+    their own, shared by all layers, and T5's bias; a causal model has no token [CLS] to free of its
+    position. Past the table it is undefined, and an `IndexError`.
     """
 
     def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:
@@ -209,7 +192,7 @@ class Tupe(AdditiveBias):
     def query(self, q: Heads, positions: Positions) -> Heads:
         return q * 2**-0.5  # the two products share the variance of one
 
-    def bias(self, at_q: QueryPositions, at_k: KeyPositions) -> Bias:
+    def bias(self, at_q: Positions, at_k: Positions) -> Bias:
         q, k = self._projected(self.to_query, at_q), self._projected(self.to_key, at_k)
         absolute = (q * (2 * q.shape[-1]) ** -0.5) @ k.mT
         return absolute + self.relative.bias(at_q, at_k)
@@ -221,7 +204,7 @@ class Tupe(AdditiveBias):
 
 
 # The rest are functions of the distance that tutorials list as ways to make R_(q-k), with learned
-# weights per head. All are defined everywhere, except the table, which stops where it ends.
+# weights per head.
 
 
 class Polynomial(DistanceBias):
@@ -240,15 +223,15 @@ class Polynomial(DistanceBias):
 
 
 class Sines(DistanceBias):
-    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r), w_i the frequencies of a sinusoidal code."""
+    """bias = sum_i a_i sin(w_i r) + b_i cos(w_i r) with the frequencies w_i of `sinusoid`."""
 
     def __init__(self, heads: int, head_dim: int) -> None:
         super().__init__()
         self.amplitudes = nn.Parameter(torch.randn(heads, head_dim) * head_dim**-0.5)
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        code = sinusoid(distance, self.amplitudes.shape[-1])
-        return self.amplitudes @ code.to(self.amplitudes.dtype).T
+        waves = sinusoid(distance, self.amplitudes.shape[-1])
+        return self.amplitudes @ waves.to(self.amplitudes.dtype).T
 
 
 class Exponential(DistanceBias):
@@ -278,11 +261,7 @@ class Gaussian(DistanceBias):
 
 
 class LearnedDistance(DistanceBias):
-    """bias = table[head, r], a number for each trained distance.
-
-    A text of L tokens in both directions has 2 L - 1 distances; a causal model needs L. Past the
-    table it is undefined, and an `IndexError`.
-    """
+    """bias = table[head, r] for each trained distance; past the table an `IndexError`."""
 
     def __init__(self, heads: int, trained_len: int) -> None:
         super().__init__()
@@ -294,10 +273,7 @@ class LearnedDistance(DistanceBias):
 
 
 class Convolution(DistanceBias):
-    """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all others, as in a convolution.
-
-    Unlike a clipped distance it says nothing of keys farther away, not even that they are far.
-    """
+    """bias = kernel[head, r] for the nearest TAPS tokens, 0 for all others."""
 
     TAPS = 16
 

@@ -1,8 +1,7 @@
 """Longer contexts by changing attention itself, not the frequencies.
 
-LogN sharpens the logits as the context grows; Dropped does so without any positions. ReRope and
-SelfExtend never let a distance occur that was not trained: near keys keep their exact distance, far
-ones get a bounded one, which needs two scores per pair of tokens and hence no fused kernel.
+ReRope and SelfExtend let no distance occur that was not trained: near keys keep theirs, far ones
+get a bounded one, which needs two scores per pair of tokens and hence no fused kernel.
 """
 
 import math
@@ -10,25 +9,15 @@ import math
 import torch
 from torch import Tensor
 
-from ropelab.models.encoding.base import (
-    Embeddings,
-    Encoding,
-    Heads,
-    KeyPositions,
-    Keys,
-    Positions,
-    Queries,
-    QueryPositions,
-    Scores,
-)
+from ropelab.models.encoding.base import Embeddings, Encoding, Heads, Positions, Scores
 from ropelab.models.encoding.rope import Rope
 
 
 class LogN(Encoding):
-    """Logits times max(1, ln n / ln L), n = the number of tokens a query sees, around any encoding.
+    """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
 
-    Keeps the entropy of attention from growing with the context beyond L = `trained_len` (Su 2021,
-    kexue.fm/archives/8823; the same form is learned by SSMax, arXiv:2501.19399).
+    Keeps the entropy of attention from growing with the context (Su 2021, kexue.fm/archives/8823;
+    SSMax learns the same form, arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -47,7 +36,7 @@ class LogN(Encoding):
     def key(self, k: Heads, positions: Positions) -> Heads:
         return self.inner.key(k, positions)
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         return self.inner.scores(q, k, at_q, at_k)
 
 
@@ -66,8 +55,7 @@ class SelfExtend(Encoding):
     """Exact distances below `window`; beyond it those of positions divided by `group`.
 
     A far pair (i, j) gets the distance floor(i/g) + w - floor(w/g) - floor(j/g), which continues
-    the near ones (arXiv:2401.01325, section 3.2), for the `window` w in tokens and the `group` g.
-    The largest distance of T tokens is about w + (T - w)/g, to be kept below the trained length.
+    the near ones (arXiv:2401.01325, section 3.2). That of T tokens is about w + (T - w)/g.
     """
 
     fused = False
@@ -76,7 +64,7 @@ class SelfExtend(Encoding):
         super().__init__()
         self.rope, self.window, self.group = rope, window, group
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         near = self._rotated_scores(q, k, at_q, at_k)
         shift = self.window - self.window // self.group
         far = self._rotated_scores(q, k, at_q // self.group + shift, at_k // self.group)

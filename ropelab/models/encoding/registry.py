@@ -1,7 +1,7 @@
-"""Every encoding by name, as known before it is measured. Light: torch comes later.
+"""Every encoding by name, without importing torch.
 
-To add one: a class behind the hooks of `Encoding`, in one of the files beside this one, a record
-here, and its formula in tests/models/encoding/test_encoding_formulas.py.
+To add one: a subclass of `Encoding` in one of the files beside this one, a record here, and its
+formula in tests/models/encoding/test_encoding_formulas.py.
 """
 
 import inspect
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 # Keeps an encoding's draws apart from those of a model with the same seed (32 bits count).
 RANDOM_STREAM = 2**31
 
-# Where positions enter, by the file of a class: at the embeddings (or nowhere), as vectors in the
-# scores, as numbers added to the scores, or by rotating queries and keys.
+# Places where positions enter, by the file of a class.
 FAMILIES = {
     "base": "embeddings",
     "absolute": "embeddings",
@@ -46,7 +45,7 @@ class Record:
     """An encoding before it is measured."""
 
     label: str  # in figures
-    source: str  # paper, and section or equation where it helps
+    source: str  # paper, section or equation
     # Module and class (or class method) in ropelab.models.encoding; those of its parameters that
     # are fields of `Shape` are taken from there, the others from `options`.
     make: str
@@ -57,12 +56,11 @@ class Record:
 
     @property
     def family(self) -> str:
-        """One of FAMILIES."""
         return FAMILIES[self.make.partition(".")[0]]
 
     @property
     def least_head_dim(self) -> int:
-        """The narrowest head of which the rotated share has a pair of features."""
+        """The narrowest head whose rotated share has a pair of features."""
         return int(2 / self.options.get("share", 1.0))
 
 
@@ -160,10 +158,10 @@ STANDARD: dict[str, Record] = {
     ),
     "rope_partial": Record(
         label="RoPE, a quarter",
-        source="Black et al. 2022, arXiv:2204.06745: a quarter of each head is turned",
+        source="Black et al. 2022, arXiv:2204.06745: a quarter of each head is rotated",
         make="rope.Rope.unscaled",
         options={"share": 0.25},
-        claim="none; as good as turning all",
+        claim="none; as good as rotating all",
     ),
 }
 
@@ -177,20 +175,20 @@ FURTHER: dict[str, Record] = {
     ),
     "mla": Record(
         label="RoPE, separate key",
-        source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3; half of each head turns",
+        source="DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.3; half of each head rotates",
         make="rope.Decoupled",
         options={"share": 0.5},
         claim="none; allows a compressed cache",
     ),
     "rope_values": Record(
         label="RoPE, values too",
-        source="RoPE with values turned like keys, which Su et al. 2021 leave alone",
+        source="RoPE with values rotated like keys, which Su et al. 2021 leave alone",
         make="rope.RopeValues.unscaled",
         claim="none: absolute positions reach the output",
     ),
     "rope_values_back": Record(
         label="RoPE, values there and back",
-        source="values turned like keys, outputs turned back by the query's position",
+        source="values rotated like keys, outputs rotated back by the query's position",
         make="rope.RopeValues.unscaled",
         options={"back": True},
         claim="none: distances reach the output",
@@ -204,13 +202,13 @@ FURTHER: dict[str, Record] = {
     ),
     "multiplied": Record(
         label="sinusoidal, multiplied",
-        source="the code of Vaswani et al. 2017 as a factor; compare Wang et al. 2019, "
+        source="the encoding of Vaswani et al. 2017 as a factor; compare Wang et al. 2019, "
         "arXiv:1912.12333, with complex factors",
         make="absolute.Multiplied",
     ),
     "concatenated": Record(
         label="sinusoidal, beside",
-        source="the code of Vaswani et al. 2017 beside the embedding, and a layer behind both",
+        source="the encoding of Vaswani et al. 2017 beside the embedding, and a layer behind both",
         make="absolute.Concatenated",
         parameters="2 * width * width",
     ),
@@ -223,7 +221,7 @@ FURTHER: dict[str, Record] = {
     ),
     "sines": Record(
         label="sines and cosines",
-        source="a function of the distance that tutorials list, with the code's frequencies",
+        source="a function of the distance that tutorials list, with sinusoidal frequencies",
         make="biases.Sines",
         parameters="heads * head_dim",
     ),
@@ -262,10 +260,9 @@ ENCODINGS = STANDARD | FURTHER
 
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
-    """Return the encoding of that name with parameters drawn from `seed`, and from nothing else.
+    """Return the encoding of that name with parameters drawn from `seed` and nothing else.
 
-    Raises:
-        InputError: there is no such encoding; the message names the nearest.
+    An unknown name is an InputError.
     """
     import torch
 

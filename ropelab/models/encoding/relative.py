@@ -1,10 +1,9 @@
 """Scores that depend on a query and a distance: Shaw, Transformer-XL, DeBERTa.
 
-None needs a table of tokens x tokens x head_dim. For n consecutive queries and m consecutive keys
-only n + m distances occur, so one product of the n queries with the n + m rows of a table of
-distances holds every score, each a few columns away from its place: row i must move left by
-n - 1 - i. That relative shift is a slice and a change of strides (Transformer-XL, arXiv:1901.02860,
-appendix B; here for blocks of queries and for caches).
+For n consecutive queries and m consecutive keys only n + m distances occur, so one product of the
+queries with n + m rows of a table of distances holds every score, and row i only has to move left
+by n - 1 - i. That relative shift is a slice and a change of strides (Transformer-XL,
+arXiv:1901.02860, appendix B; here for blocks of queries and for caches).
 """
 
 from collections.abc import Callable, Iterable
@@ -16,14 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ropelab.models.encoding.absolute import sinusoid
-from ropelab.models.encoding.base import (
-    Encoding,
-    KeyPositions,
-    Keys,
-    Queries,
-    QueryPositions,
-    Scores,
-)
+from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
 
 # Distances (query minus key) of a call, falling, as `distances` returns them.
 Falling = Int[Tensor, "columns"]
@@ -33,11 +25,11 @@ ByRow = Float[Tensor, "*batch queries rows"]
 Rows = Float[Tensor, "heads rows head_dim"]
 
 
-def distances(at_q: QueryPositions, at_k: KeyPositions) -> Falling:
+def distances(at_q: Positions, at_k: Positions) -> Falling:
     """Return the queries + keys distances that `relative_shift` expects.
 
-    The first is from the last query to the first key. Those below 0 belong to later keys, which
-    are masked; the very last is not used at all.
+    The first is from the last query to the first key; those below 0 belong to later keys, which are
+    masked, and the very last is not used.
     """
     columns = torch.arange(len(at_q) + len(at_k), device=at_q.device)
     return at_q[-1] - at_k[0] - columns
@@ -59,12 +51,7 @@ def relative_unshift(by_key: ByKey) -> ByColumn:
 
 
 class DistanceTable:
-    """Rows per distance 0, 1, 2, ..., computed from parameters, and kept while decoding.
-
-    Args:
-        make: from distances to rows; the last two axes of the rows are distance and feature.
-        parameters: those that `make` depends on.
-    """
+    """Rows [..., distance, feature] that `make` computes from `parameters`, kept while decoding."""
 
     def __init__(
         self, make: Callable[[Int[Tensor, "distances"]], Tensor], parameters: Iterable[Tensor]
@@ -74,7 +61,7 @@ class DistanceTable:
         self._rows = torch.empty(0)
 
     def __call__(self, falling: Falling) -> Float[Tensor, "*heads columns head_dim"]:
-        """Return the rows of `distances`; those below 0 get the row of 0. A view if one will do."""
+        """Return the rows of `distances`; those below 0 get the row of 0."""
         first = max(int(falling[0]), 0)
         # Made for the next power of two, so that a text that grows makes few tables.
         length = 1 << first.bit_length()
@@ -105,12 +92,10 @@ class Shaw(Encoding):
     """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j + a^V_ij).
 
     Equations 3 and 4 of Shaw et al. 2018, arXiv:1803.02155. a_ij is row min(i - j, CLIP) of a
-    learned table, so it is the distance that is clipped: the encoding is defined everywhere and
-    blind beyond CLIP. The heads share both tables (section 3.3).
+    learned table that the heads share (section 3.3).
     """
 
-    # The paper's k: all keys at this distance or farther look the same. Of its 2 CLIP + 1 rows the
-    # CLIP that belong to later keys are left out: a causal model never uses them.
+    # The paper's k. Of its 2 CLIP + 1 rows those of later keys are left out.
     CLIP = 16
     fused: bool = False
 
@@ -119,12 +104,12 @@ class Shaw(Encoding):
         self.keys = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
         self.values = nn.Parameter(torch.randn(self.CLIP + 1, head_dim) * head_dim**-0.5)
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         q = q * q.shape[-1] ** -0.5
         by_column = self._to_columns(q @ self.keys.T.to(q.dtype), distances(at_q, at_k))
         return q @ k.transpose(-1, -2) + relative_shift(by_column, len(at_k))
 
-    def mix(self, weights: Scores, v: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Queries:
+    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
         by_row = self._to_rows(relative_unshift(weights), distances(at_q, at_k))
         return weights @ v + by_row @ self.values.to(weights.dtype)
 
@@ -156,9 +141,8 @@ class TransformerXL(Encoding):
     """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
 
     Section 3.3 of Dai et al. 2019, arXiv:1901.02860, with W, u and v of their own for every layer
-    (`untie_r`): R is the fixed sinusoid of the distance; W, and u and v per head, are learned. Keys
-    carry no position, so a cache of them stays valid as the context moves. The recurrence over
-    segments, the paper's other idea, is not a position encoding and is left out.
+    (`untie_r`): R is the fixed sinusoid of the distance; W, and u and v per head, are learned. The
+    recurrence over segments is left out.
     """
 
     fused: bool = False
@@ -176,7 +160,7 @@ class TransformerXL(Encoding):
         rows = self.project(sinusoid(distance, self.width).to(self.project.weight.dtype))
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         scale = q.shape[-1] ** -0.5
         rows = self.rows(distances(at_q, at_k))
         content = ((q + self.u) * scale).to(k.dtype) @ k.transpose(-1, -2)
@@ -187,9 +171,8 @@ class TransformerXL(Encoding):
 class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
 
-    Content to content, content to position and position to content (equation 4 of the paper), with
-    Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] of distances that all layers share.
-    Distances from the last row on look the same, so it is defined everywhere.
+    Equation 4 of the paper, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] of
+    distances that all layers share.
     """
 
     fused: bool = False
@@ -208,7 +191,7 @@ class DebertaLayer(Encoding):
         rows = projection(self.table)[distance.clamp(max=len(self.table) - 1)]
         return rows.unflatten(-1, (self.heads, -1)).transpose(0, 1)
 
-    def scores(self, q: Queries, k: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Scores:
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
         distance = distances(at_q, at_k)
         q = q * (3 * q.shape[-1]) ** -0.5
         k_scaled = k * (3 * k.shape[-1]) ** -0.5
@@ -221,12 +204,11 @@ class DebertaLayer(Encoding):
 
 
 def position_to_content(
-    k: Keys, rows: Float[Tensor, "heads columns head_dim"], queries: int
+    k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
 ) -> Scores:
     """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
 
-    Seen from a key it is the query that moves, so here the keys are the rows of a `relative_shift`
-    and the distances rise.
+    Here the keys are the rows of a `relative_shift`, and the distances rise.
     """
     # Keys are taken in chunks, each with the distances that it meets; a quarter as long as the
     # queries, they need little more memory than the scores themselves.
@@ -246,9 +228,8 @@ def position_to_content(
 class Deberta(Encoding):
     """Disentangled attention for a whole causal model: the table P once, projections per layer.
 
-    He et al. 2020, arXiv:2006.03654. The paper's table has entries for distances in both
-    directions; the half for later keys is left out. Its absolute positions before the last layer
-    (the enhanced mask decoder) are not part of it either.
+    He et al. 2020, arXiv:2006.03654, without distances to later keys and without the enhanced mask
+    decoder (absolute positions before the last layer).
     """
 
     fused: bool = False
@@ -257,7 +238,7 @@ class Deberta(Encoding):
         self, layers: int, width: int, heads: int, head_dim: int, trained_len: int
     ) -> None:
         super().__init__()
-        # The paper, too, tells as many distances apart as were trained.
+        # As in the paper, a row for every trained distance.
         self.table = nn.Parameter(torch.randn(trained_len, width))
         inner = heads * head_dim
         self.to_key = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))

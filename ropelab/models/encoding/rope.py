@@ -1,4 +1,4 @@
-"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and its relatives."""
+"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and variants."""
 
 from typing import Any, Self
 
@@ -11,16 +11,7 @@ from ropelab.math import rotary
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.base import (
-    Encoding,
-    Heads,
-    KeyPositions,
-    Keys,
-    Positions,
-    Queries,
-    QueryPositions,
-    Scores,
-)
+from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
 from ropelab.runs.errors import unknown_name
 
 BASE = 10000.0
@@ -29,7 +20,7 @@ BASE = 10000.0
 def cos_sin(
     positions: Shaped[Tensor, " tokens"], plan: RopePlan
 ) -> tuple[Float[Tensor, "tokens pairs"], Float[Tensor, "tokens pairs"]]:
-    """Return the float64 tables of ``ropelab.math.rotary.cos_sin`` on the positions' device."""
+    """Return the float64 tables of `ropelab.math.rotary.cos_sin` on the positions' device."""
     cos, sin = rotary.cos_sin(positions.cpu().numpy(), plan)
     return torch.from_numpy(cos).to(positions.device), torch.from_numpy(sin).to(positions.device)
 
@@ -40,49 +31,26 @@ def rotate(
     sin: Float[Tensor, "tokens pairs"],
     *,
     pairing: Pairing = "half",
-    sign: int = 1,
 ) -> Float[Tensor, "*batch tokens rotary_dim"]:
-    """Rotate every feature pair of ``x`` by its angle; lengths of pairs do not change.
+    """Rotate every feature pair of `x` by its angle; with -sin, back.
 
-    ``pairing`` says which two features form a pair, ``sign=-1`` rotates the other way (its
-    inverse). Nothing is cast: torch's promotion decides, so hand in tables of the dtype to rotate
-    in (float64 tables make a float64 result of a float32 ``x``).
+    Nothing is cast: float64 tables make a float64 result of a float32 `x`.
     """
-    if sign not in (1, -1):
-        raise ValueError(f"sign must be +1 or -1, not {sign}")
-    first, second = split_pairs(x, pairing)
-    signed = sin if sign == 1 else -sin
-    return join_pairs(first * cos - second * signed, first * signed + second * cos, pairing)
-
-
-def split_pairs(
-    x: Float[Tensor, "*batch rotary_dim"], pairing: Pairing
-) -> tuple[Float[Tensor, "*batch pairs"], Float[Tensor, "*batch pairs"]]:
-    """Return the first and the second feature of every pair."""
     if pairing == "half":
         first, second = x.chunk(2, dim=-1)
-        return first, second
-    if pairing == "interleaved":
-        return x[..., 0::2], x[..., 1::2]
-    raise unknown_name("pairing", pairing, ("half", "interleaved"))
-
-
-def join_pairs(
-    first: Float[Tensor, "*batch pairs"], second: Float[Tensor, "*batch pairs"], pairing: Pairing
-) -> Float[Tensor, "*batch rotary_dim"]:
-    """Invert `split_pairs`."""
-    if pairing == "half":
-        return torch.cat((first, second), dim=-1)
-    return torch.stack((first, second), dim=-1).flatten(-2)
+        return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+    if pairing != "interleaved":
+        raise unknown_name("pairing", pairing, ("half", "interleaved"))
+    first, second = x[..., 0::2], x[..., 1::2]
+    rotated = (first * cos - second * sin, first * sin + second * cos)
+    return torch.stack(rotated, dim=-1).flatten(-2)
 
 
 class Rotation(Function):
-    """A rotation in float32, back in the dtype of its input, whose gradient is the inverse.
+    """A rotation in float32, back in the dtype of its input, whose gradient is the inverse."""
 
-    Left to autograd, the same arithmetic keeps and multiplies twice as many tensors; rotating is
-    then a quarter of a training step of a small model on a CPU.
-    """
-
+    # Autograd would keep and multiply twice as many tensors; rotating is then a quarter of a
+    # training step of a small model on a CPU.
     @staticmethod
     def compute(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
         if pairing == "half":
@@ -104,22 +72,18 @@ class Rotation(Function):
 
 
 class Rope(Encoding):
-    """Rotates queries and keys by their positions; no parameters, defined everywhere.
+    """Rotates queries and keys by their positions.
 
-    Args:
-        plan: frequencies and attention factor. Its pairs decide how much of a head is rotated: a
-            head wider than twice their number keeps its remaining features (partial rotary).
-        pairing: which features make a pair, `half` (i and i + d/2) or `interleaved`.
-        softmax_factor: multiplies scores beside the plan in DeepSeek's code; the models trained
-            here have no such factor and ignore it.
+    A head wider than the pairs of `plan` keeps its remaining features (partial rotary). Features i
+    and i + d/2 form a pair where `pairing` is `half`. `softmax_factor` multiplies scores beside the
+    plan in DeepSeek's code; the models trained here ignore it.
     """
 
     def __init__(
         self, plan: RopePlan, pairing: Pairing = "half", softmax_factor: float = 1.0
     ) -> None:
         super().__init__()
-        self.plan, self.pairing = plan, pairing
-        self.softmax_factor = softmax_factor
+        self.plan, self.pairing, self.softmax_factor = plan, pairing, softmax_factor
         self.rotary_dim = 2 * len(plan.inv_freq)
         self.cos = self.sin = torch.empty(0, self.rotary_dim // 2)
 
@@ -136,10 +100,7 @@ class Rope(Encoding):
         return self.rotated(k, positions)
 
     def rotated(self, x: Heads, positions: Positions, sign: int = 1) -> Heads:
-        """Return `x` with its first `rotary_dim` features rotated, times the attention factor.
-
-        `sign` = -1 rotates the other way.
-        """
+        """Return `x` with its first `rotary_dim` features rotated, times the attention factor."""
         cos, sin = self._tables(positions)
         # In float32 whatever the dtype of the queries: bfloat16 has no bits left for a far angle.
         front: Tensor = Rotation.apply(x[..., : self.rotary_dim], cos, sign * sin, self.pairing)
@@ -148,7 +109,7 @@ class Rope(Encoding):
         return torch.cat([front, x[..., self.rotary_dim :]], dim=-1)
 
     def _tables(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows of the kept tables for `positions`; the tables grow to powers of two."""
+        """Return rows of tables that are kept and grow to powers of two."""
         needed = int(positions.max()) + 1
         if len(self.cos) < needed or self.cos.device != positions.device:
             rows = torch.arange(1 << (needed - 1).bit_length(), device=positions.device)
@@ -163,8 +124,8 @@ class Rope(Encoding):
 class Decoupled(Encoding):
     """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is rotated.
 
-    DeepSeek's separate rotary key, equations 14 to 19 of arXiv:2405.04434. Compressing keys and
-    values, which the separate key makes possible, is no position encoding and is left out.
+    DeepSeek's separate rotary key, equations 14 to 19 of arXiv:2405.04434, without its compression
+    of keys and values.
     """
 
     def __init__(self, head_dim: int, share: float) -> None:
@@ -186,11 +147,7 @@ class Decoupled(Encoding):
 
 
 class RopeValues(Rope):
-    """output_i = sum_j weight_ij R(j) v_j, or R(-i) times that where it is rotated `back`.
-
-    RoPE leaves values alone. Rotated like the keys they carry absolute positions to the output;
-    rotated back by the position of the query they carry distances, R(j - i) v_j.
-    """
+    """output_i = sum_j weight_ij R(j) v_j, or `back` to distances, sum_j weight_ij R(j - i) v_j."""
 
     fused: bool = False
 
@@ -198,7 +155,7 @@ class RopeValues(Rope):
         super().__init__(plan, pairing)
         self.back = back
 
-    def mix(self, weights: Scores, v: Keys, at_q: QueryPositions, at_k: KeyPositions) -> Queries:
+    def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:
         out = weights @ self.rotated(v, at_k)
         return self.rotated(out, at_q, sign=-1) if self.back else out
 

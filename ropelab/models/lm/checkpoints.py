@@ -1,8 +1,7 @@
-"""Checkpoints of a training run: one safetensors file, there whole or not at all.
+"""Checkpoints of a training run: one safetensors file, written whole or not at all.
 
-It holds everything the rest of the run depends on (weights, optimizer state, the losses so far;
-their number is the step), because batches and learning rates are functions of the step. A run that
-was killed at any moment therefore continues to the same weights, bit for bit.
+It holds weights, optimizer state and the losses so far, whose number is the step. Batches and
+learning rates are functions of the step: a killed run continues to the same weights, bit for bit.
 """
 
 import hashlib
@@ -21,18 +20,14 @@ from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.notices import say
 
 FILE = "checkpoint.safetensors"
-# The name of a tensor that holds the hash of all others: a damaged checkpoint is not used.
+# A tensor with the hash of all others: a damaged checkpoint is not used.
 HASH = "sha256"
 
 
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
 ) -> None:
-    """Write the state after `len(losses)` steps, replacing the previous one in a single rename.
-
-    Raises:
-        MachineError: the disk did not take it; the previous checkpoint is then untouched.
-    """
+    """Replace the previous checkpoint, or raise MachineError and leave it untouched."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for place, optimizer in enumerate(optimizers):
         for index, state in optimizer.state_dict()["state"].items():
@@ -50,10 +45,8 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
     """Restore the last checkpoint in place and return the losses so far, none without one.
 
-    A damaged one is removed with a notice: training begins again.
-
-    Raises:
-        MachineError: the file cannot be read or belongs to another model.
+    A damaged one is removed with a notice. MachineError: it belongs to another model, or the file
+    cannot be read.
     """
     path = folder / FILE
     if not os.path.lexists(path):
@@ -87,12 +80,11 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimiz
 
 def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
     """Return the sha256 over names, types, shapes and values of tensors in main memory."""
-    code = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        code.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        code.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return torch.frombuffer(bytearray(code.digest()), dtype=torch.uint8)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
 
 
 def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,9 +1,8 @@
 """Real text as bytes: the running Python's standard library, or your own files.
 
-Documents are whole files. A hash of its content decides which half a file belongs to, and of files
-that are near-duplicates (tables of character sets, versions of one module) only one is kept, so no
-document, nor most of it under another name, is in both halves. A single file is cut instead: its
-beginning is learned from, its end is measured.
+Documents are whole files. A hash of its content decides which half a file belongs to, and of
+near-duplicates only one is kept, so no document is in both halves, nor most of it under another
+name. A single file is cut: its beginning is for training, its end for evaluation.
 """
 
 import errno
@@ -25,17 +24,17 @@ from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
 
 VOCABULARY = 256
-# The share that is measured and never learned from: of the files, or of a single file's bytes.
+# Of the files, or of a single file's bytes.
 HELD_OUT = 0.2
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
-# How many first bytes are looked at: text has no zero byte in them.
+# Text has no zero byte among its first.
 BINARY_PROBE = 8192
-# Bytes of all files together: they are held in memory, and compared with each other.
+# Bytes of all files together, which are held in memory.
 LARGEST = 2**30
 # The kind of the documents that a single file was cut into.
 SINGLE = "text"
 PROSE = {".md", ".rst", ".txt"}
-# A hidden file in a folder of text, whose first line names the source, and its bytes at most.
+# A hidden file in a folder of text: its first line names the source.
 SOURCE = ".source"
 LONGEST_SOURCE = 4096
 
@@ -43,10 +42,9 @@ LONGEST_SOURCE = 4096
 # of code, so that idioms and imports are no duplicates.
 WORD = 8
 SHINGLE = 4 * WORD
-# One in so many is kept, by its hash: a shingle is then kept wherever it occurs, and the share of a
-# document's shingles that occur elsewhere is estimated without bias.
+# One in so many is kept, by its hash, so the same ones in every document.
 SAMPLED = 32
-# A document is a near-duplicate when more than this share of its shingles was seen before.
+# Share of known shingles from which on a document is a near-duplicate.
 MOST_KNOWN = 0.5
 # Odd numbers with no pattern in their bits, one for each word of a shingle.
 MULTIPLIERS = np.array(
@@ -55,7 +53,7 @@ MULTIPLIERS = np.array(
 
 
 class Origin(NamedTuple):
-    """Name and kind of a document; results may be separated by both."""
+    """Name and kind of a document."""
 
     name: str
     kind: str
@@ -63,7 +61,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A text, its kind, and its path in the corpus (of a piece of a single file, its number)."""
+    """A text; its name is its path in the corpus."""
 
     text: bytes
     kind: str = SINGLE
@@ -76,20 +74,18 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents to learn from and documents to measure on."""
+    """Documents for training and for evaluation, in an order that depends on content only."""
 
-    name: str  # for messages
-    # Bytes of each document, in an order that depends on content only.
+    name: str  # in messages
     training: tuple[bytes, ...]
     held_out: tuple[bytes, ...]
     origins: tuple[Origin, ...]  # of each held-out document
-    fingerprint: str  # sha256 over both halves; it changes whenever any result could
+    fingerprint: str  # sha256 over both halves
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """Return the training batch of one step: windows from inside documents.
+        """Return the training batch of one step: windows at equally likely places in documents.
 
-        A pure function of its arguments, in which any byte is equally likely. Everything but the
-        first byte is scored.
+        A pure function of its arguments. Everything but the first byte is scored.
         """
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
@@ -101,10 +97,9 @@ class Corpus:
         return Batch(_cut(texts, draws - places[documents], window), scored)
 
     def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
-        """Return one window of `length` bytes from each of `documents` held-out documents.
+        """Return a window of each of the first held-out documents of at least `length` bytes.
 
-        Raises:
-            InputError: fewer than `documents` are that long.
+        InputError if there are fewer than `documents`.
         """
         texts = [text for text in self.held_out if len(text) >= length]
         if len(texts) < documents:
@@ -112,7 +107,7 @@ class Corpus:
                 f"{self.name} has {len(texts)} held-out documents of at least {length} bytes, "
                 f"{documents} are needed; give more or longer text, or ask for fewer documents"
             )
-        # From a place drawn once per document: not only heads of files (licences, imports).
+        # Not only heads of files (licences, imports).
         random = np.random.default_rng((EVALUATION, length))
         starts = [int(random.integers(len(text) - length + 1)) for text in texts[:documents]]
         return _cut(texts[:documents], starts, length)
@@ -133,14 +128,13 @@ class Corpus:
 
 
 def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
-    """Return `length` bytes of each text from its start on, as tokens."""
     windows = zip(texts, starts, strict=True)
     cut = [np.frombuffer(text, np.uint8, length, start) for text, start in windows]
     return torch.from_numpy(np.stack(cut).astype(np.int64))
 
 
 def read_corpus(path: Path | None, piece: int) -> Corpus:
-    """Read a corpus, as `read_documents`; `piece`: bytes of each document from a single file."""
+    """Read a corpus; documents of a single file have `piece` bytes. Errors: `read_documents`."""
     name, documents = read_documents(path)
     if path is None or path.is_dir():
         return from_documents(name, documents)
@@ -148,12 +142,10 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
 
 
 def read_documents(path: Path | None) -> tuple[str, list[Document]]:
-    """Return a corpus's name in messages, and all of its documents; of a file there is one.
+    """Return a corpus's name in messages, and all of its documents.
 
-    Args:
-        path: a text file, a folder of them, or None for the standard library of this Python.
-    Raises:
-        InputError: nothing there, nothing readable, or no text in it.
+    The path of a text file, of a folder of them, or None for the standard library of this Python.
+    InputError: nothing there, nothing readable, or no text in it.
     """
     if path is None:
         root = Path(sysconfig.get_path("stdlib"))
@@ -190,7 +182,7 @@ def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:
-    """Cut one text: its beginning is learned from, the rest measured in pieces of `piece` bytes."""
+    """Cut one text; its end is held out in pieces of `piece` bytes."""
     cut = len(text) - int(len(text) * HELD_OUT)
     pieces = [text[at : at + piece] for at in range(cut, len(text) - piece + 1, piece)]
     documents = [Document(each, name=f"piece {number}") for number, each in enumerate(pieces)]
@@ -225,11 +217,7 @@ def _corpus(name: str, training: Sequence[bytes], held_out: Sequence[Document]) 
 
 
 def source_of(place: Path) -> str:
-    """Return the source that a folder of text names; empty if it names none or is a file.
-
-    Raises:
-        InputError: it needs more than LONGEST_SOURCE bytes for that.
-    """
+    """Return the source that a folder of text names; empty if it names none or is a file."""
     file = place / SOURCE
     try:
         lines = read_regular(file, LONGEST_SOURCE).decode(errors="replace").splitlines()
@@ -241,7 +229,7 @@ def source_of(place: Path) -> str:
 
 
 def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change of every file, to see changes without reading."""
+    """Return name, size and time of change of every file."""
     if path is None:
         files = _library_files(Path(sysconfig.get_path("stdlib")))
     else:
@@ -276,7 +264,7 @@ def _documents(paths: Iterable[Path], root: Path, kind: Callable[[Path], str]) -
 
 
 def sampled_shingles(text: bytes) -> set[int]:
-    """Return hashes of a sample of the shingles of a text; none where it is shorter than one."""
+    """Return hashes of a sample of the shingles of a text."""
     count = len(text) - SHINGLE + 1
     if count < 1:
         return set()

@@ -1,9 +1,8 @@
 """Measuring a model: losses of every position in one pass, and exact copies by distance.
 
-One causal pass over a long text gives the loss at every position with all of its context, so no
-window has to be slid over it; only the sliding-window baseline does that, because there the short
-context is the point. One value per token comes back, on the CPU. Products are in the number format
-of the weights, or of the autocast that the caller has opened (`ropelab.runs.machine.computing_in`).
+One causal pass over a long text gives the loss at every position with all of its context; only the
+sliding-window baseline slides. Results are on the CPU. Products are in the number format of the
+weights, or of the autocast that the caller has opened (`ropelab.runs.machine.computing_in`).
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from ropelab.models.lm.batch import Batch
 
 # Rows are put together up to so many tokens; more needs memory and is not faster on a CPU.
 TOKENS_PER_PASS = 8192
-# Logits held at once (16 MiB in float32): a long pass never makes all of its logits.
+# Logits held at once (16 MiB in float32).
 LOGITS_PER_CHUNK = 2**22
 
 
@@ -52,7 +51,7 @@ def _each_prediction(
         block = block.to(model.head.weight.device)
         keep = slice(-(last or block.shape[1] - 1), None)
         hidden, targets = model.hidden(block[:, :-1])[:, keep], block[:, 1:][:, keep]
-        # Results go to one place: kept apart, they would be between freed logits and hold those.
+        # Allocated first: results between freed logits would keep those from being given back.
         values = torch.empty(targets.shape, dtype=dtype, device=targets.device)
         size = max(1, LOGITS_PER_CHUNK // (len(block) * model.size.vocabulary))
         parts = (whole.split(size, dim=1) for whole in (hidden, targets, values))
@@ -65,12 +64,7 @@ def _each_prediction(
 def token_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int | None = None
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of each token given all before it in its row, in nats.
-
-    Args:
-        tokens: n + 1 tokens a row give n predictions.
-        last: only the last so many predictions of each row.
-    """
+    """Return the loss of each token given all before it in its row, in nats; of the `last` ones."""
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         # float32, whatever the autocast: bfloat16 logits have steps of 0.06 at 8 to 16.
@@ -81,16 +75,12 @@ def token_losses(
 
 
 def _token_hits(model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
-    """Return whether each token is the most probable one given all before it in its row."""
     hits = _each_prediction(model, tokens, lambda x, token: x.argmax(dim=-1) == token, torch.bool)
     return hits[:, -(last or 0) :]
 
 
 def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
-    """Return whether each scored token is the most probable one given those before it.
-
-    Every row must have the same number of scored tokens.
-    """
+    """Return True where a scored token is the most probable one; each row scores as many."""
     return _token_hits(model, batch.tokens)[batch.scored[:, 1:]].view(len(batch.tokens), -1)
 
 
@@ -99,10 +89,9 @@ def sliding_losses(
 ) -> Float[Tensor, "rows predictions"]:
     """Return the loss of each token given at most `window` tokens before it, in nats.
 
-    The first `window` predictions come from one pass. After them the window moves on by `stride`
-    and its last `stride` predictions count, so each has between window - stride + 1 and `window`
-    tokens of context. Tokens before the window are not seen at all, not even through lower layers:
-    the text is truncated and read again.
+    The window moves on by `stride` and its last `stride` predictions count, so each has at least
+    window - stride + 1 tokens of context. Tokens before the window are not seen at all, not even
+    through lower layers.
     """
     return _sliding(partial(token_losses, model), tokens, window, stride)
 
@@ -110,10 +99,7 @@ def sliding_losses(
 def sliding_correct(
     model: Readable, batch: Batch, window: int, stride: int
 ) -> Bool[Tensor, "rows scored"]:
-    """Return whether each scored token is the most probable one given at most `window` before it.
-
-    The windows are those of `sliding_losses`; those without a scored token are not read.
-    """
+    """Return `correct` in those windows of `sliding_losses` that have a scored token."""
     asked = batch.scored[:, 1:]
     first = int(asked.any(dim=0).nonzero()[0])
     hits = _sliding(partial(_token_hits, model), batch.tokens, window, stride, first)
@@ -127,7 +113,7 @@ def _sliding(
     stride: int,
     first: int = 0,
 ) -> Tensor:
-    """Return `read`'s value of every prediction from `first` on; those before may be zeros."""
+    """Return `read`'s value of every prediction; those before `first` may be zeros."""
     total = tokens.shape[1] - 1
     if total <= window:
         return read(tokens, None)

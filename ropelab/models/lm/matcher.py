@@ -1,14 +1,14 @@
 """A baseline without a model: the continuation of the last n tokens at their latest occurrence.
 
-It sets the scale of every table of copying and look-ups. Where it answers everything, a model shows
-that it finds an earlier passage, and not that it knows where.
+Where it answers everything, a model shows that it finds an earlier passage, not that it knows its
+position.
 """
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-# The prediction where the last n tokens occur for the first time; no token equals it.
+# Where the last n tokens occur for the first time; no token equals it.
 NOTHING = -1
 # An n-gram and its row must fit into an int64, which has 63 bits for positive numbers.
 BITS = 62
@@ -19,12 +19,7 @@ def ngram_predictions(
 ) -> Int[Tensor, "rows tokens"]:
     """Predict every token by the most recent earlier occurrence of the n before it.
 
-    Occurrences may overlap. One sort for all rows: 8192 tokens take about a millisecond.
-
-    Returns:
-        At place t the prediction of token t from those before it; NOTHING without an occurrence.
-    Raises:
-        ValueError: n is below 1, or n tokens of this vocabulary do not fit into an integer.
+    Occurrences may overlap; NOTHING where there is none.
     """
     if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")

@@ -2,14 +2,12 @@
 
 A decoder-only transformer. Unusual about it:
 
-- no positions of its own: an `Encoding` is handed in and called at its hooks, and another one may
-  be put in its place after training (`model.encoding = ...`), which extends a context without
-  fine-tuning;
-- the width of a head is free (`heads * head_dim` need not be `width`), because the geometry of a
-  rotary code depends on the head and should stay as in real models when the rest is small;
+- no positions of its own: an `Encoding` is given and may be exchanged after training
+  (`model.encoding = ...`), which extends a context without fine-tuning;
+- the width of a head is free (`heads * head_dim` need not be `width`): rotary geometry depends on
+  the head and should stay as in real models when the rest is small;
 - norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and output;
-- no global dtype: parameters are float32, and bfloat16 is opened around the call
-  (`torch.autocast`), as training does.
+- parameters are float32; callers open `torch.autocast` for bfloat16.
 
 Sizes in shapes: batch, tokens, width, heads, head_dim, vocabulary.
 """
@@ -26,15 +24,15 @@ from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
 from ropelab.models.encoding.base import Encoding
 
-# How many scores an encoding without a fused kernel may hold at once (32 MiB in float32), and for
-# how many queries: in short blocks fewer scores of later keys are made to be masked.
+# Scores that an encoding without a fused kernel may hold at once (32 MiB in float32), and queries:
+# in short blocks fewer scores of later keys are made to be masked.
 SCORES_PER_BLOCK = 2**23
 QUERIES_PER_BLOCK = 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
-    """The shape of a model; with a seed and an encoding it determines the untrained weights."""
+    """The shape of a model."""
 
     vocabulary: int
     layers: int
@@ -48,10 +46,15 @@ class ModelSize:
         inner = self.heads * self.head_dim
         return self.layers * (4 * inner * self.width + 8 * self.width**2)
 
+    @property
+    def weights(self) -> int:
+        """The number of all weights, the encoding left aside."""
+        return self.matrices + 2 * self.vocabulary * self.width
+
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens seen so far, per layer, and how many tokens these are."""
+    """Keys and values of the tokens seen so far, per layer, and the number of these tokens."""
 
     tokens: int = 0
     layers: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -67,8 +70,7 @@ class Cache:
 
 def norm(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
     """Layer normalisation without parameters (arXiv:1607.06450, arXiv:1911.07013)."""
-    # Not the root-mean-square norm of today's models: torch computes this one in a single pass on
-    # a CPU and that one in several, which took three times as long.
+    # Not the root-mean-square norm of today's models, which takes three times as long on a CPU.
     return layer_norm(x, (x.shape[-1],))
 
 
@@ -105,11 +107,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def blocked_attention(encoding: Encoding, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Causal attention through `scores` and `mix`, some queries and their visible keys at a time.
-
-    At most SCORES_PER_BLOCK scores exist at once (one row of them in the extreme), so that 8192
-    tokens need megabytes and not gigabytes.
-    """
+    """Causal attention through `scores` and `mix`, for a block of queries at a time."""
     batch, heads, queries, _ = q.shape
     keys = torch.arange(k.shape[2], device=q.device)
     seen = k.shape[2] - queries
@@ -184,13 +182,7 @@ class Layer(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Tokens to logits of the next token.
-
-    Args:
-        size: the shape.
-        encoding: where positions come from; may be exchanged later through the attribute.
-        seed: of the initial weights, drawn on the CPU, so that every device starts the same.
-    """
+    """Tokens to logits of the next token."""
 
     encoding: Encoding
 
@@ -206,6 +198,7 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
         """Draw all weights but the encoding's own: embedding N(0, 1), matrices uniform."""
+        # On the CPU, so that every device starts the same.
         generator = torch.Generator().manual_seed(seed)
         self.embedding.weight.normal_(generator=generator)
         self.head.weight.zero_()  # all logits are 0: the first loss is exactly ln(vocabulary)
@@ -233,7 +226,7 @@ class LanguageModel(nn.Module):
         """Return the normalised stream after the last layer; these tokens extend `cache`."""
         first = 0 if cache is None else cache.tokens
         positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
-        # Unit variance, as codes that are added have, however the embedding grows in training.
+        # Unit variance, as added encodings have, however the embedding grows in training.
         x = self.encoding.embed(norm(self.embedding(tokens)), positions)
         for index, layer in enumerate(self.layers):
             x = layer(x, positions, self.encoding.for_layer(index), index, cache)

@@ -1,13 +1,12 @@
 """Muon (Jordan et al. 2024): an orthogonal step for every matrix, all matrices of a shape at once.
 
-torch has a Muon too. It works through the matrices one by one, always in bfloat16: on a CPU that
-emulates bfloat16 this costs more than the forward and backward pass together. Here the number
-format is given, and matrices of one shape (up to transposition) share a few batched products.
+torch's Muon works through the matrices one by one, always in bfloat16: on a CPU that emulates
+bfloat16 this costs more than the forward and backward pass together. Here the number format is
+given, and matrices of one shape (up to transposition) share a few batched products.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,12 +24,7 @@ SMALLEST_NORM = 1e-7
 def orthogonalised(
     matrices: Float[Tensor, "matrices rows columns"], dtype: torch.dtype
 ) -> Float[Tensor, "matrices rows columns"]:
-    """U V^T of each matrix U S V^T, its singular values about 1 instead of exactly 1.
-
-    Args:
-        matrices: not more rows than columns, or the products are larger than they need to be.
-        dtype: the number format of the products and of the result.
-    """
+    """U V^T of each matrix U S V^T, its singular values about 1; cheapest for wide matrices."""
     a, b, c = COEFFICIENTS
     x = matrices.to(dtype)
     # The Frobenius norm bounds the largest singular value: all start in [0, 1], where the
@@ -45,11 +39,8 @@ def orthogonalised(
 class Muon(Optimizer):
     """Steps of lr * sqrt(max(1, rows / columns)) along the orthogonalised Nesterov momentum.
 
-    Args:
-        matrices: the parameters, all two-dimensional.
-        lr: the learning rate.
-        weight_decay: decoupled, a share of lr (arXiv:1711.05101).
-        dtype: the number format of the Newton-Schulz products; momentum and weights keep theirs.
+    `weight_decay` is decoupled, a share of lr (arXiv:1711.05101); `dtype` is the number format of
+    the Newton-Schulz products.
     """
 
     def __init__(
@@ -73,24 +64,22 @@ class Muon(Optimizer):
                 if matrix.grad is not None:
                     by_shape[tuple(sorted(matrix.shape))].append(matrix)
             for matrices in by_shape.values():
-                self._move(matrices, group)
+                updates = [self._update(matrix, group["momentum"]) for matrix in matrices]
+                steps = orthogonalised(torch.stack(updates), self._dtype)
+                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+                for matrix, update in zip(matrices, steps, strict=True):
+                    rows, columns = matrix.shape
+                    # Larger steps for tall matrices: outputs of all shapes then move about as much.
+                    step = group["lr"] * max(1.0, rows / columns) ** 0.5
+                    matrix.add_(update.mT if rows > columns else update, alpha=-step)
 
-    def _move(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
-        updates = []
-        for matrix in matrices:
-            state, gradient = self.state[matrix], matrix.grad
-            assert gradient is not None
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(gradient)
-            average = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
-            # Nesterov's momentum: one step ahead of the average.
-            update = gradient.lerp(average, group["momentum"])
-            # Wide, so that the Gram matrices of the iteration are the small ones.
-            updates.append(update.mT if len(update) > update.shape[1] else update)
-        steps = orthogonalised(torch.stack(updates), self._dtype)
-        torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
-        for matrix, update in zip(matrices, steps, strict=True):
-            rows, columns = matrix.shape
-            # Larger steps for tall matrices: the outputs of all shapes then move about as much.
-            step = group["lr"] * max(1.0, rows / columns) ** 0.5
-            matrix.add_(update.mT if rows > columns else update, alpha=-step)
+    def _update(self, matrix: Tensor, momentum: float) -> Tensor:
+        state, gradient = self.state[matrix], matrix.grad
+        assert gradient is not None
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        # Nesterov's momentum: one step ahead of the average.
+        update = gradient.lerp(average, momentum)
+        # Wide, so that the Gram matrices of the iteration are the small ones.
+        return update.mT if len(update) > update.shape[1] else update

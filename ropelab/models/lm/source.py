@@ -2,14 +2,11 @@
 
 A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
 copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
-records among the symbols before. The text then goes on where it stopped. So the answer is always
-among much that is irrelevant, at every distance, and one model learns to read, to copy and to look
-up. Text alone does not teach a model of this size to look far back.
+records among the symbols before. So one model learns to read, to copy and to look up, at every
+distance; text alone does not teach a model of this size to look far back.
 
 Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
-in the mixture only with luck.
-
-Everything is a pure function of (seed, step, window, rows).
+in the mixture only with luck. Everything is a pure function of (seed, step, window, rows).
 """
 
 import math
@@ -40,7 +37,7 @@ TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
 class Mixture:
     """Shares of the stretches in a window; the rest is text."""
 
-    quotations: float = 0.35  # text instead where too little is before to be quoted
+    quotations: float = 0.35  # text instead, where too little text is before it
     symbols: float = 0.3
     look_ups: float = 0.15  # records whose value is scored
     # Records whose key an earlier record has, too, with another value: the nearer one counts.
@@ -48,8 +45,8 @@ class Mixture:
     shortest: int = 8  # tokens in a stretch
     longest: float = 1 / 2  # of the window
     far: float = 0.3  # quotations and look-ups whose distance is uniform instead of log-uniform
-    # First steps, in which rows are periodic symbols, and tokens in such a row at most. In rows of
-    # 16 copying is found in a third of the steps that it takes in rows of 64.
+    # First steps, of periodic symbols, and tokens in a row. In rows of 16 copying is found in a
+    # third of the steps that it takes in rows of 64.
     periodic_steps: int = 160
     periodic_window: int = 16
 
@@ -59,21 +56,15 @@ class Mixture:
             raise ValueError(f"the shares {shares} of a mixture must be 0 or more and 1 at most")
 
 
-@dataclass(frozen=True)
-class Source:
-    """The training batches of a mixture over a corpus."""
-
-    corpus: Corpus
-    mixture: Mixture = Mixture()
-
-    def batch(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at first."""
-        random = np.random.default_rng((TRAINING, seed, step, window, rows))
-        if step < self.mixture.periodic_steps:
-            shorter = min(window, self.mixture.periodic_window)
-            return periodic_batch(random, shorter, rows * window // shorter)
-        text = self.corpus.windows(seed, step, window, rows).tokens.numpy()
-        return mixed_batch(self.mixture, random, text)
+def training_batch(
+    mixture: Mixture, corpus: Corpus, seed: int, step: int, window: int, rows: int
+) -> Batch:
+    """Return the batch of a step: `rows` rows of `window` bytes; more and shorter at first."""
+    random = np.random.default_rng((TRAINING, seed, step, window, rows))
+    if step < mixture.periodic_steps:
+        shorter = min(window, mixture.periodic_window)
+        return periodic_batch(random, shorter, rows * window // shorter)
+    return mixed_batch(mixture, random, corpus.windows(seed, step, window, rows).tokens.numpy())
 
 
 def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
@@ -93,10 +84,7 @@ def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch
 
 
 def log_uniform(share: np.ndarray, low: np.ndarray | int, high: np.ndarray | int) -> np.ndarray:
-    """Map shares in [0, 1) to log-uniform whole numbers from `low` to `high`, both included.
-
-    Where `high` is below `low`, the result is `low`.
-    """
+    """Map shares in [0, 1) to log-uniform whole numbers from `low` to at most `high`."""
     high = np.maximum(high, low)
     return np.clip((low * ((high + 1) / low) ** share).astype(np.int64), low, high)
 
@@ -145,11 +133,9 @@ def draw_stretches(
 
 
 def mixed_batch(mixture: Mixture, random: np.random.Generator, text: np.ndarray) -> Batch:
-    """Return windows of the mixture, over rows of text that are as long as the window.
-
-    Every token first gets the place that it is taken from: its own, a quoted token's, or a
-    record's. Then places are followed to their origin, and text and symbols filled in there.
-    """
+    """Return windows of the mixture, over rows of text that are as long as the window."""
+    # Every token first gets the place that it is taken from: its own, a quoted token's, or a
+    # record's. Then places are followed to their origin, and text and symbols filled in there.
     rows, window = text.shape
     stretches = draw_stretches(mixture, random, rows, window)
     # A quotation's source ends before the quotation begins, and is anywhere before that.
@@ -194,12 +180,12 @@ def followed(origin: np.ndarray) -> np.ndarray:
 def add_look_ups(
     mixture: Mixture, random: np.random.Generator, stretches: Stretches, origin: np.ndarray
 ) -> np.ndarray:
-    """Let look-ups be taken from records among the symbols before them, by changing `origin`.
+    """Take look-ups from records among the symbols before them, by changing `origin` in place.
 
-    The records of a row go in pairs. The second of a pair may be asked for, and where its key is
-    contested, the first of the same or of an earlier pair gets that key too. Return True at the
-    values of look-ups [rows, window].
+    Return True at the values of look-ups [rows, window].
     """
+    # The records of a row go in pairs. The second of a pair may be asked for, and where its key is
+    # contested, the first of the same or of an earlier pair gets that key too.
     rows, window = stretches.kind.shape
     records, questions = stretches.records(SYMBOLS), stretches.records(LOOK_UPS)
     first = np.searchsorted(records, questions // window * window)

@@ -1,8 +1,7 @@
 """A trained model by its description, and its memory.
 
-It is continued, or loaded, from its own folder among the cells. The folder's name is a hash of
-everything the weights depend on (shape, recipe, seed, encoding, data), so a model is trained once
-for all experiments and methods that ask for it, and never taken for another one.
+Its folder among the cells is named by a hash of everything the weights depend on (shape, recipe,
+seed, encoding, data), so it is trained once for all experiments.
 """
 
 from collections.abc import Callable
@@ -28,8 +27,8 @@ VERSION = 4
 LIBRARIES = 600_000_000  # Python with torch, and the corpus
 OPTIMIZED, READ = 16, 4  # a weight with its gradient and the optimizer's state, and alone
 KEPT, PASSED = 100, 40  # token, layer and unit of width: for the backward pass, in a forward pass
-TOKEN = 40  # a token to be read, in whole numbers
-SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is learned from
+TOKEN = 40  # a token in whole numbers
+SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,6 @@ class Task:
     supplies: tuple[Supply, ...] = ()  # inputs that they are made from
 
     def data(self, seed: int) -> Data:
-        """Return the batches of one training seed."""
         return partial(self.batches, seed)
 
 
@@ -90,7 +88,6 @@ class Training:
         return model
 
     def model(self, context: Context, device: str = "cpu") -> LanguageModel:
-        """Return the trained model alone, as `model_and_losses`."""
         return self.model_and_losses(context, device)[0]
 
     def model_and_losses(
@@ -98,8 +95,7 @@ class Training:
     ) -> tuple[LanguageModel, list[float]]:
         """Return the trained model, in evaluation mode, and the loss of each step per token.
 
-        Raises:
-            MachineError: training diverged, or a checkpoint cannot be read or written.
+        MachineError: training diverged, or a checkpoint cannot be read or written.
         """
         model, data = self.untrained(context, device), self.task.data(self.seed)
         doing = "training" if self.start is None else "fine-tuning"
@@ -114,16 +110,11 @@ def bytes_of_training(size: ModelSize, recipe: Recipe, fused: bool) -> int:
     tokens = max(recipe.tokens_per_step, recipe.window)
     scores = 0 if fused else tokens * recipe.window * size.heads
     kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
-    return LIBRARIES + OPTIMIZED * weights(size) + kept
+    return LIBRARIES + OPTIMIZED * size.weights + kept
 
 
 def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:
-    """Estimate the peak memory of reading rows, of which some are passed through at once."""
+    """Estimate the peak memory of evaluating rows, of which some are passed through at once."""
     at_once = max(length, min(rows * length, TOKENS_PER_PASS)) * size.width
     blocks = 16 * 4 * SCORES_PER_BLOCK
-    return LIBRARIES + READ * weights(size) + PASSED * at_once + TOKEN * rows * length + blocks
-
-
-def weights(size: ModelSize) -> int:
-    """Count the numbers of a model, its encoding left aside."""
-    return size.matrices + 2 * size.vocabulary * size.width
+    return LIBRARIES + READ * size.weights + PASSED * at_once + TOKEN * rows * length + blocks

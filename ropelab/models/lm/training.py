@@ -3,9 +3,8 @@
 Unusual about it:
 
 - The window grows by doubling to the trained length over the first half of the steps, at a constant
-  number of tokens a step. That is a curriculum and a saving at once: a model that is shown 2048
-  tokens from the start does not learn to copy in the same time, and short windows cost little
-  attention.
+  number of tokens a step: a model that is shown 2048 tokens from the start does not learn to copy
+  in the same time, and short windows cost little attention.
 - Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
   state, and a continued run ends in the same weights as an uninterrupted one.
 """
@@ -39,7 +38,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 20.0
 FINAL_RATE = 0.05
 # Gradients are scaled down to this norm: where a model discovers copying they can be steep.
 LARGEST_GRADIENT = 1.0
-# A loss so many times that of a uniform guess is not training.
+# Times the loss of a uniform guess.
 DIVERGED = 3.0
 
 
@@ -109,8 +108,8 @@ def make_optimizers(model: LanguageModel, recipe: Recipe, dtype: DtypeName) -> l
     muon = Muon(matrices, lr=rate, weight_decay=decay, dtype=getattr(torch, dtype))
     # An encoding's bare parameters (biases per distance, vectors added to keys) learn at the rate
     # of the matrices, its layers at that of the embedding. At the lower rate a bias of T5, which
-    # has to fall by some units before far keys are left out, moves by less than one in all of a
-    # short training; at the higher one DeBERTa's projections diverge.
+    # has to fall by some units before far keys are left out, moves by less than one in a short
+    # training; at the higher one DeBERTa's projections diverge.
     layers = [m for m in model.encoding.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     inside = {id(parameter) for layer in layers for parameter in layer.parameters()}
     biases = [p for p in model.encoding.parameters() if id(p) not in inside]
@@ -128,16 +127,11 @@ def train(
     progress: Callable[[float], AbstractContextManager[Advance]],
     dtype: DtypeName = "float32",
 ) -> list[float]:
-    """Train `model` in place, continuing from the checkpoint in `folder` if there is one.
-
-    The state is saved every SECONDS_BETWEEN_CHECKPOINTS, at the end, and when the run is
-    interrupted. A finished run is loaded and no step is made.
+    """Train `model` in place from the checkpoint in `folder`, and return the loss of every step.
 
     Args:
         progress: opens a progress line for an amount of work, in steps of average length.
         dtype: of matrix products; the weights are float32.
-    Returns:
-        The loss of every step, those of earlier runs included.
     Raises:
         MachineError: the loss is no longer finite, or the disk is full.
     """
@@ -203,7 +197,6 @@ def check_finite(losses: list[float], vocabulary: int) -> None:
 
 def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
     """Count the operations of all steps."""
-    # By stages, not by steps: at once, however many steps there are.
     return sum(
         steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
         for window, steps in recipe.stages()
@@ -214,5 +207,5 @@ def operations_per_token(size: ModelSize, window: int) -> int:
     """Count the operations of a forward and a backward pass over a window, per token."""
     # Forward 2 for every weight of a matrix, and 4 for every earlier token and feature of
     # attention, half of the window on average, since later keys do not count; backward twice that.
-    weights = size.matrices + size.vocabulary * size.width
-    return 6 * (weights + size.layers * size.heads * size.head_dim * window)
+    multiplied = size.matrices + size.vocabulary * size.width
+    return 6 * (multiplied + size.layers * size.heads * size.head_dim * window)

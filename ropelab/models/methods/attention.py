@@ -29,8 +29,8 @@ class SharpenedByLogN(Reading):
             raise InputError(f"log_n: inner must need no search, which {inner.name} does")
 
     @property
-    def reach(self) -> float:
-        return self.inner.reach
+    def factor(self) -> float:
+        return self.inner.factor
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         return replace(self, inner=self.inner.resolved(geometry, test_len))
@@ -92,8 +92,7 @@ class Grouped(Reading):
 class Unrotated(Reading):
     """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s.
 
-    s is the context over the trained length, at least 1, so recalibrating at the trained length
-    does not depend on `sharpen`, which its authors choose for each model.
+    s is the context over the trained length, at least 1.
     """
 
     steps: int = 160  # a tenth of the default training

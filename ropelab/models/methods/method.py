@@ -1,9 +1,8 @@
 """Methods: ways to evaluate a model at a longer context than it was trained at.
 
-A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is always measured
-as a prompt of that length would be evaluated: all of its tokens under the plan of its full length.
-So every bucket of positions and every retrieval distance is measured with the plan of the context
-that ends there, in a pass of its own where the plans differ.
+A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as a
+prompt of that length is evaluated: all of its tokens under the plan of its full length, in a pass
+of its own where the plans of two lengths differ.
 """
 
 from abc import ABC, abstractmethod
@@ -28,10 +27,7 @@ ActsOn = Literal["frequencies", "attention", "weights"]
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """A method as users type it: ready, or to be searched on a trained model.
-
-    A subclass holds only its own parameters as fields and is checked when built (InputError).
-    """
+    """A method as typed; its fields are its parameters, checked when it is built (InputError)."""
 
     name: ClassVar[str]  # as typed
     source: ClassVar[str]  # paper or code
@@ -43,25 +39,21 @@ class Method(ABC):
 
     @property
     def label(self) -> str:
-        """The method as typed, without the factor, which tables hold in a column of its own."""
+        """The method as typed, without the factor, which has a column of its own in tables."""
         return as_typed(self)
 
     @property
-    def reach(self) -> float:
+    def factor(self) -> float:
         """The factor, 1 without such a parameter."""
         return 1.0
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        """Set the open parameters for a model and a length.
-
-        Raises:
-            InputError: it does not fit that geometry.
-        """
+        """Set the open parameters for a model and a length; InputError if it does not fit."""
         return self
 
     @abstractmethod
     def found(self, geometry: Geometry, loss_under: Callable[["Reading"], float]) -> "Reading":
-        """Return the method for a model, given the model's loss under a method."""
+        """Return the method with its searched parameters, given a model's loss under a method."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +87,7 @@ class Reading(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Reading):
-    """Rotary frequencies changed by a scaling method; typed by the name of the scaling."""
+    """Rotary frequencies changed by a scaling method, typed by the name of the scaling."""
 
     scaling: Scaling
     acts_on: ClassVar[ActsOn] = "frequencies"
@@ -107,7 +99,7 @@ class Scaled(Reading):
         return self.scaling.label
 
     @property
-    def reach(self) -> float:
+    def factor(self) -> float:
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
@@ -124,6 +116,6 @@ class Scaled(Reading):
 
 
 def check_whole(method: str, parameter: str, value: int | None) -> None:
-    """Raise InputError unless a parameter that counts is left open or at least 1."""
+    """Raise InputError unless a parameter is open or at least 1."""
     if value is not None and value < 1:
         raise InputError(f"{method}: {parameter} must be a whole number of at least 1, not {value}")

@@ -1,4 +1,4 @@
-"""Every method that a user can type: one list, one parser, one table; light, for help texts.
+"""Every method that can be typed: one list, one parser, one table; without importing torch.
 
 ``yarn(factor=4)``, ``log_n(inner=ntk)``, ``rerope(window=512)``, ``longrope_search(budget=48)``.
 
@@ -41,7 +41,7 @@ METHODS = (*FREQUENCIES, *MORE)
 
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
-    """Return the class of a method, by its name or an alias; InputError if there is none."""
+    """Return the class of a method by its name or an alias; InputError if there is none."""
     key = canonical(name)
     if key in FREQUENCIES:
         return scaling_class(key)
@@ -68,18 +68,14 @@ def parse_methods(
 ) -> "tuple[Method, ...]":
     """Parse methods, each once, with open parameters set for that model and length.
 
-    A factor that is not given follows from test_len / trained length and the method's
-    `default_factors`.
-
-    Raises:
-        InputError: as `parse_method`, or a method that does not fit the geometry.
+    A factor that is not given is each of `default_factors` times test_len / trained length.
     """
     times = test_len / geometry.trained_len
     methods: dict[tuple[str, float], Method] = {}
     for text in texts:
         for multiple in method_class(split_call(text)[0]).default_factors or (1.0,):
             method = parse_method(text, multiple * times).resolved(geometry, test_len)
-            methods.setdefault((method.label, method.reach), method)
+            methods.setdefault((method.label, method.factor), method)
     return tuple(methods.values())
 
 

@@ -1,9 +1,8 @@
 """Parameters of methods searched on a trained model, by mutating and crossing the best so far.
 
 LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising with the pair;
-the search starts from known methods. And the parameters of any published formula: it is one setting
-of them, chosen for other models, and beside a method that was searched on the model itself it says
-little about the formula's family; so every method with parameters can be given as many evaluations.
+the search starts from known methods. And the parameters of any published formula: they were chosen
+for other models, so every method with parameters can be given as many evaluations.
 """
 
 import math
@@ -24,10 +23,8 @@ from ropelab.math.scaling import (
 from ropelab.math.scaling.plan import as_typed, check_factor
 from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
 
-# The largest divisor tried, as a multiple of the factor.
-LARGEST = 2.0
-# How many of the best so far are mutated and crossed.
-PARENTS = 4
+LARGEST = 2.0  # divisor tried, as a multiple of the factor
+PARENTS = 4  # the best so far, which are mutated and crossed
 # Standard deviation of a mutation, as a share of the logarithm of the factor, or of the spread.
 STEP = 0.25
 # The parameters that are searched: from 1/x to x times the published value.
@@ -69,10 +66,6 @@ class LongRopeSearch(Method):
     def label(self) -> str:
         return as_typed(replace(self, factor=1.0))
 
-    @property
-    def reach(self) -> float:
-        return self.factor
-
     def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Scaled:
         random, factor = np.random.default_rng(0), self.factor
         free = np.ones(geometry.pairs, dtype=bool)
@@ -105,7 +98,6 @@ class LongRopeSearch(Method):
 
 
 def has_parameters(scaling: Scaling) -> bool:
-    """Return whether a method has a parameter that can be searched."""
     return any(field.name in SPREAD for field in fields(scaling))
 
 
@@ -113,8 +105,8 @@ def has_parameters(scaling: Scaling) -> bool:
 class Searched(Method):
     """A method with parameters chosen on the model itself, in `budget` evaluations of its loss.
 
-    The published setting is tried first. A third of the others are spread at random around it, the
-    rest are children of the best.
+    The published setting is tried first, then a third at random around it, then children of the
+    best.
     """
 
     inner: Scaling
@@ -128,8 +120,8 @@ class Searched(Method):
         check_whole(self.name, "budget", self.budget)
 
     @property
-    def reach(self) -> float:
-        return Scaled(scaling=self.inner).reach
+    def factor(self) -> float:
+        return Scaled(scaling=self.inner).factor
 
     def found(self, geometry: Geometry, loss_under: Callable[[Reading], float]) -> Scaled:
         random, published = np.random.default_rng(0), self.inner

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, Corpus, Origin, read_corpus, stamp_of
-from ropelab.models.lm.source import ALPHABET, Mixture, Source
+from ropelab.models.lm.source import ALPHABET, Mixture, training_batch
 from ropelab.models.lm.trained import Task
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError, MachineError
@@ -121,7 +121,7 @@ _provided: dict[CorpusRef, Corpus] = {}
 def _batch(
     corpus: CorpusRef, mixture: Mixture, seed: int, step: int, window: int, rows: int
 ) -> Batch:
-    return Source(corpus.corpus(), mixture).batch(seed, step, window, rows)
+    return training_batch(mixture, corpus.corpus(), seed, step, window, rows)
 
 
 def read(path: str, piece: int) -> Corpus:

@@ -103,7 +103,7 @@ class WithMethod(Mode):
         geometry = self.geometry
         return {
             "method": self.method.label,
-            "factor": self.method.reach,
+            "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
         }
 

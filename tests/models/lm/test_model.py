@@ -12,7 +12,6 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import model as module
 from ropelab.models.lm.model import Cache, LanguageModel, ModelSize, SquaredRelu
-from ropelab.models.lm.trained import weights
 
 SIZE = ModelSize(vocabulary=11, layers=2, width=24, heads=2, head_dim=8)
 GEOMETRY = Geometry(8, 10000.0, 16)
@@ -100,4 +99,4 @@ def test_squared_relu_has_the_gradient_of_its_formula():
 
 
 def test_weights_are_counted_by_the_shape_alone():
-    assert weights(SIZE) == sum(p.numel() for p in LanguageModel(SIZE, rope()).parameters())
+    assert SIZE.weights == sum(p.numel() for p in LanguageModel(SIZE, rope()).parameters())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.models.lm.corpus import Document, from_documents
+from ropelab.models.lm.corpus import Corpus, Document, from_documents
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
     ALPHABET,
@@ -16,12 +16,12 @@ from ropelab.models.lm.source import (
     SYMBOLS,
     TEXT,
     Mixture,
-    Source,
     draw_stretches,
     drawn_distance,
     log_uniform,
     mixed_batch,
     periodic_batch,
+    training_batch,
 )
 
 # Text without symbols, in which no run of three bytes occurs twice.
@@ -47,9 +47,9 @@ def stretches(mixture, rows=8, window=512, seed=0):
 
 
 @pytest.fixture(scope="module")
-def source():
+def learned() -> Corpus:
     texts = [generator(n).integers(128, 256, 3000, np.uint8).tobytes() for n in range(20)]
-    return Source(from_documents("test", map(Document, texts)))
+    return from_documents("test", map(Document, texts))
 
 
 def test_without_other_kinds_it_is_text():
@@ -148,15 +148,15 @@ def test_far_distances_are_uniform():
     assert np.bincount(drawn).tolist() == [0] * 11 + [50] * 20
 
 
-def test_training_begins_with_periodic_rows(source):
-    mixture = source.mixture
-    made = source.batch(0, mixture.periodic_steps - 1, 256, 2)
+def test_training_begins_with_periodic_rows(learned: Corpus) -> None:
+    mixture = Mixture()
+    made = training_batch(mixture, learned, 0, mixture.periodic_steps - 1, 256, 2)
     assert made.tokens.shape == (2 * 256 // mixture.periodic_window, mixture.periodic_window)
     for row, scored in zip(made.tokens, made.scored, strict=True):
         period = int((~scored).sum())
         assert RECORD <= period <= 3 * mixture.periodic_window // 4
         assert torch.equal(row[period:], row[:-period])
-    after = source.batch(0, mixture.periodic_steps, 256, 2)
+    after = training_batch(mixture, learned, 0, mixture.periodic_steps, 256, 2)
     assert after.tokens.shape == (2, 256)
     assert (after.tokens >= 128).any()
 
@@ -168,22 +168,23 @@ def test_periods_reach_from_a_record_to_most_of_the_row():
 
 
 @pytest.mark.parametrize("step", [0, 500])
-def test_batches_are_functions_of_their_arguments(source, step):
-    one = source.batch(1, step, 64, 4)
-    again = source.batch(1, step, 64, 4)
+def test_batches_are_functions_of_their_arguments(learned: Corpus, step: int) -> None:
+    one, again, another, later = (
+        training_batch(Mixture(), learned, seed, at, 64, 4)
+        for seed, at in ((1, step), (1, step), (2, step), (1, step + 1))
+    )
     assert torch.equal(one.tokens, again.tokens)
     assert torch.equal(one.scored, again.scored)
-    for other in (source.batch(2, step, 64, 4), source.batch(1, step + 1, 64, 4)):
+    for other in (another, later):
         assert not torch.equal(one.tokens, other.tokens)
 
 
-def test_only_text_of_the_training_half_is_learned_from(source):
+def test_only_text_of_the_training_half_is_learned_from(learned: Corpus) -> None:
     alphabet = set(ALPHABET.tolist())
-    learned = b"|".join(source.corpus.training)
-    plain = Source(source.corpus, Mixture(quotations=0, symbols=0, look_ups=0, periodic_steps=0))
-    for row in plain.batch(0, 0, 256, 8).tokens.tolist():
-        assert bytes(row) in learned
-    mixed = source.batch(0, 500, 256, 8).tokens.tolist()
+    plain = Mixture(quotations=0, symbols=0, look_ups=0, periodic_steps=0)
+    for row in training_batch(plain, learned, 0, 0, 256, 8).tokens.tolist():
+        assert bytes(row) in b"|".join(learned.training)
+    mixed = training_batch(Mixture(), learned, 0, 500, 256, 8).tokens.tolist()
     assert all(token in alphabet or token >= 128 for row in mixed for token in row)
 
 

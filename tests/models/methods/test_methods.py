@@ -29,7 +29,7 @@ MORE = [
 
 
 def labels(*texts: str) -> list[tuple[str, float]]:
-    return [(method.label, method.reach) for method in parse_methods(texts, GEOMETRY, 256)]
+    return [(method.label, method.factor) for method in parse_methods(texts, GEOMETRY, 256)]
 
 
 @pytest.mark.parametrize("name", METHODS)
