@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Draw = Callable[[Tables], dict[str, Figure]]
 
 FORMATS = ("png", "pdf", "svg")
-STYLES = ("screen", "paper")
 DOTS_PER_INCH = {"screen": 150, "paper": 600}
+STYLES = tuple(DOTS_PER_INCH)
 # Experiments with the figures of another one.
 SAME = {"evaluate": "extrapolate"}
 # Without dates and random names, so that the same figure is the same file.
@@ -30,11 +30,7 @@ DATELESS: dict[str, dict[str, Any]] = {
 
 
 def read_formats(text: str) -> tuple[str, ...]:
-    """Read the names of formats in a text such as `png,pdf`.
-
-    Raises:
-        InputError: a format that is not one of FORMATS.
-    """
+    """Read the names of formats in a text such as `png,pdf`."""
     names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
     for name in names:
         if name not in FORMATS:
@@ -77,12 +73,24 @@ def as_files(
     figures: "Mapping[str, Figure]", formats: Sequence[str] = ("png",), style: str = "screen"
 ) -> dict[str, bytes]:
     """Encode figures; in the style of a paper a file is called `<figure>-paper.<format>`."""
-    ending = "" if style == "screen" else f"-{style}"
-    return {
-        f"{name}{ending}.{format_}": _encoded(figure, f"{name}{ending}", format_, style)
-        for name, figure in figures.items()
-        for format_ in formats
-    }
+    from matplotlib import rc_context
+
+    dpi, ending = DOTS_PER_INCH[style], "" if style == "screen" else f"-{style}"
+    files = {}
+    for name, figure in figures.items():
+        # Find room for labels once, at the resolution of the file; saving would do it twice more.
+        engine = figure.get_layout_engine()
+        if engine is not None and figure.axes:
+            figure.set_dpi(dpi)
+            engine.execute(figure)
+            figure.set_layout_engine("none")
+        for kind in formats:
+            # In memory first: the writer of PDF hides a full disk behind an error of its own.
+            content = BytesIO()
+            with rc_context({"svg.hashsalt": f"{name}{ending}", "pdf.fonttype": 42}):
+                figure.savefig(content, format=kind, dpi=dpi, metadata=DATELESS[kind])
+            files[f"{name}{ending}.{kind}"] = content.getvalue()
+    return files
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -92,21 +100,3 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
         with replaced_file(folder / name) as fresh:
             fresh.write_bytes(content)
     return [folder / name for name in files]
-
-
-def _encoded(figure: "Figure", name: str, format_: str, style: str) -> bytes:
-    from matplotlib import rc_context
-
-    # Find room for labels once, at the resolution of the file; saving would do it twice more.
-    engine = figure.get_layout_engine()
-    if engine is not None and figure.axes:
-        figure.set_dpi(DOTS_PER_INCH[style])
-        engine.execute(figure)
-        figure.set_layout_engine("none")
-    # In memory first: the writer of PDF hides a full disk behind an error of its own.
-    content = BytesIO()
-    with rc_context({"svg.hashsalt": name, "pdf.fonttype": 42}):
-        figure.savefig(
-            content, format=format_, dpi=DOTS_PER_INCH[style], metadata=DATELESS[format_]
-        )
-    return content.getvalue()

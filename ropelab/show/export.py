@@ -48,19 +48,13 @@ def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:
-    """Return the tables as text to print.
-
-    Raises:
-        InputError: the format is not text, or is several files.
-    """
-    if kind == "lm-eval":
-        texts = _evaluations(run, tables)
-        if len(texts) != 1:
-            raise InputError(f"lm-eval would be {len(texts)} files here: give --output FOLDER")
-        return "".join(texts.values())
-    if kind not in TEXTS:
+    """Return the tables as text to print; InputError if that is not text, or is several files."""
+    if kind == "parquet":
         raise InputError(f"{kind} is not text: give --output FOLDER")
-    return "\n".join(TEXTS[kind](table) for table in tables.values())
+    texts = _texts(run, tables, kind)
+    if kind == "lm-eval" and len(texts) != 1:
+        raise InputError(f"lm-eval would be {len(texts)} files here: give --output FOLDER")
+    return "\n".join(texts.values())
 
 
 def write_tables(run: Shown, tables: Tables, kind: str, folder: Path) -> list[Path]:
@@ -74,10 +68,7 @@ def write_tables(run: Shown, tables: Tables, kind: str, folder: Path) -> list[Pa
             except ImportError:
                 raise InputError("parquet needs pyarrow: pip install 'ropelab[parquet]'") from None
         return [folder / f"{name}.parquet" for name in tables]
-    if kind == "lm-eval":
-        texts = _evaluations(run, tables)
-    else:
-        texts = {f"{name}.{ENDINGS[kind]}": TEXTS[kind](table) for name, table in tables.items()}
+    texts = _texts(run, tables, kind)
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(folder / path) as fresh:
@@ -85,7 +76,9 @@ def write_tables(run: Shown, tables: Tables, kind: str, folder: Path) -> list[Pa
     return [folder / path for path in texts]
 
 
-def _evaluations(run: Shown, tables: Tables) -> dict[str, str]:
+def _texts(run: Shown, tables: Tables, kind: str) -> dict[str, str]:
+    if kind != "lm-eval":
+        return {f"{name}.{ENDINGS[kind]}": TEXTS[kind](table) for name, table in tables.items()}
     return {
         path: json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         for path, document in files_of(run, tables).items()

@@ -1,10 +1,10 @@
 """Runs as the results files of lm-evaluation-harness 0.4: tasks with metrics and their errors.
 
-A run of models trained here is one file: every line of a measured table at every place is a task.
-A run of a released model is a file for each evaluation mode of it, `<model> (<row>)` in a folder
-of its own: the harness evaluates one model at a time, and positions are part of the model there.
-A task has a name of the harness only if the measurement is of the same kind. It is never the same
-one: `differs` under `configs` says in what, and its alias and its version are ropelab's.
+Models trained here are one file: every line of a measured table at every place is a task. A
+released model is a file for each evaluation mode, `<model> (<row>)` in a folder of its own: the
+harness evaluates one model at a time, and positions are part of the model there. A task has a name
+of the harness only if the measurement is of the same kind; `differs` under `configs` says in what
+it is another one, and its alias and its version are ropelab's.
 """
 
 import math
@@ -19,7 +19,6 @@ from scipy import stats
 
 from ropelab.runs.errors import InputError
 from ropelab.runs.labels import row_labels
-from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import intervals, kinds_of, labelled, views_of
@@ -45,16 +44,16 @@ DIFFERS = {
 Z95 = 1.959963984540054
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
-    """One value of a task; `error` is its standard error, `higher` is True if more is better."""
+    """One value of a task, its standard error, and True if more is better."""
 
     value: float | None
     error: float | None = None
     higher: bool | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Task:
     """One task of a file: its metrics by name, and how many documents or rows were evaluated."""
 
@@ -77,8 +76,7 @@ def files_of(run: Shown, tables: Tables) -> dict[str, dict[str, Any]]:
 def _document(
     tasks: list[Task], manifest: Mapping[str, Any], model: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    results: dict[str, dict[str, Any]] = {}
-    configs, better, samples = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    results, configs, better = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for task in tasks:
         entry = results[task.name] = {"alias": task.alias or task.name}
         for name, metric in task.metrics.items():
@@ -89,17 +87,17 @@ def _document(
         metrics = [{"metric": n, "higher_is_better": m.higher} for n, m in task.metrics.items()]
         about = {"task": task.name, "metric_list": metrics, "num_fewshot": 0}
         configs[task.name] = {**about, **task.config}
-        samples[task.name] = {"original": task.samples, "effective": task.samples}
-    version = f"ropelab-{manifest['experiment']}-{manifest['version']}"
     return {
         "results": results,
         # Every task is in every part, as in the files that the harness itself writes.
         "group_subtasks": {name: [] for name in results},
         "configs": configs,
-        "versions": dict.fromkeys(results, version),
+        "versions": dict.fromkeys(
+            results, f"ropelab-{manifest['experiment']}-{manifest['version']}"
+        ),
         "n-shot": dict.fromkeys(results, 0),
         "higher_is_better": better,
-        "n-samples": samples,
+        "n-samples": {t.name: {"original": t.samples, "effective": t.samples} for t in tasks},
         "config": dict(config),
         "git_hash": manifest.get("commit"),
         "date": datetime.fromisoformat(manifest["start"]).timestamp(),
@@ -125,39 +123,34 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
         for values, rows in table.groupby([*view.where, *view.series, view.x], sort=False):
             *line, at = (format_value(value) for value in values)
             found = rows.dropna(subset=metric)
-            one = Metric(value=None) if found.empty else _over_seeds(found, metric, bounds)
+            one = Metric(None) if found.empty else _over_seeds(found, metric, bounds)
             place = f"{experiment}/{name}/{','.join(line)}@{at}"
-            yield Task(name=place, metrics={metric: one}, samples=len(found))
+            yield Task(place, {metric: one}, len(found))
 
 
 def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None) -> Metric:
     """Return the mean with its standard error over several seeds, else that of the interval."""
-    mean = mean_interval(rows[metric])
-    if mean.n > 1:
-        error = float(rows[metric].to_numpy(dtype=float).std(ddof=1)) / mean.n**0.5
-        return Metric(value=mean.value, error=error)
+    values = rows[metric].to_numpy(dtype=float)
+    if len(values) > 1:
+        return Metric(float(values.mean()), float(stats.sem(values)))
     if bounds is None or rows[list(bounds)].isna().any(axis=None):
-        return Metric(value=mean.value)
+        return Metric(float(values[0]))
     low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
     # Half of the interval in standard errors: Student's for a mean over a few documents.
     half = stats.t.ppf(0.975, rows["documents"].iloc[0] - 1) if "documents" in rows else Z95
-    return Metric(value=mean.value, error=float(high - low) / (2 * float(half)))
+    return Metric(float(values[0]), float((high - low) / (2 * half)))
 
 
 def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, dict[str, Any]]:
-    """Return the documents of all rows by their paths, as the harness names its files.
-
-    Raises:
-        InputError: the harness measures nothing like what is in these tables.
-    """
+    """Return the documents of all rows by their paths, as the harness names its files."""
     config, known = manifest["config"], (*KEYS, TEXT)
     measured = {name: table for name, table in tables.items() if name in known}
     if not measured:
         raise InputError(f"lm-eval has a place for none but these tables: {', '.join(known)}")
-    labels = {name: row_labels(table) for name, table in measured.items()}
+    labelled = {name: table.assign(label=row_labels(table)) for name, table in measured.items()}
     found = {}
-    for label in dict.fromkeys(label for column in labels.values() for label in column):
-        rows = {name: t[[each == label for each in labels[name]]] for name, t in measured.items()}
+    for label in dict.fromkeys(label for table in labelled.values() for label in table["label"]):
+        rows = {name: table[table["label"] == label] for name, table in labelled.items()}
         tasks = [
             _text(table) if name == TEXT else _keys(KEYS[name], table)
             for name, table in rows.items()
@@ -179,20 +172,22 @@ def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, 
     return found
 
 
-def _keys(task: str, table: pd.DataFrame) -> Task:
+def _keys(name: str, table: pd.DataFrame) -> Task:
     """Return the share found, under the length of the context as RULER's metrics are named."""
     # With several keys to a text the answers depend on each other: no error of a share.
-    independent = task != "niah_multiquery"
+    independent = name != "niah_multiquery"
     metrics, samples = {}, 0
     for length, rows in table.groupby("context_tokens"):
         asked = int(rows["trials"].sum())
         samples += asked if independent else int(rows["trials"].max())
         share = float((rows["accuracy"] * rows["trials"]).sum() / asked)
         error = math.sqrt(share * (1 - share) / (asked - 1)) if independent and asked > 1 else None
-        metrics[str(length)] = Metric(value=share, error=error, higher=True)
-    depths = [int(depth) for depth in table["depth_percent"].unique()]
-    status, alias = str(table["status"].iloc[0]), f"{task} (as ropelab asks it)"
-    return _task(task, alias, metrics, samples, depths_percent=depths, status=status)
+        metrics[str(length)] = Metric(share, error, higher=True)
+    about = {
+        "depths_percent": [int(depth) for depth in table["depth_percent"].unique()],
+        "status": str(table["status"].iloc[0]),
+    }
+    return Task(name, metrics, samples, f"{name} (as ropelab asks it)", _about(name) | about)
 
 
 def _text(table: pd.DataFrame) -> Task:
@@ -200,15 +195,12 @@ def _text(table: pd.DataFrame) -> Task:
     widths = table["bucket_end_tokens"] - table["bucket_start_tokens"]
     nats = float((table["nll_nats_per_byte"] * widths).sum() / widths.sum())
     metrics = {
-        "byte_perplexity": Metric(value=math.exp(nats), higher=False),
-        "bits_per_byte": Metric(value=nats / math.log(2), higher=False),
+        "byte_perplexity": Metric(math.exp(nats), higher=False),
+        "bits_per_byte": Metric(nats / math.log(2), higher=False),
     }
-    tokens, documents = int(table["bucket_end_tokens"].max()), int(table["documents"].iloc[0])
-    return _task("ropelab_text", "ropelab_text", metrics, documents, tokens=tokens)
+    about = _about("ropelab_text") | {"tokens": int(table["bucket_end_tokens"].max())}
+    return Task("ropelab_text", metrics, int(table["documents"].iloc[0]), config=about)
 
 
-def _task(
-    name: str, alias: str, metrics: Mapping[str, Metric], samples: int, **more: object
-) -> Task:
-    config = {"output_type": "loglikelihood", "differs": DIFFERS[name], **more}
-    return Task(name=name, metrics=metrics, samples=samples, alias=alias, config=config)
+def _about(name: str) -> dict[str, Any]:
+    return {"output_type": "loglikelihood", "differs": DIFFERS[name]}

@@ -69,10 +69,7 @@ LOOKS = {
 
 
 def look(name: str) -> Look:
-    """Return the look of a name; `yarn(factor=8)` and `yarn ×8` look like `yarn`.
-
-    Names that are not in LOOKS get one that follows from their letters, the same everywhere.
-    """
+    """Return the look of a name, by its letters if LOOKS has none; `yarn ×8` looks like `yarn`."""
     plain = name_in(name)
     if plain in LOOKS:
         return LOOKS[plain]

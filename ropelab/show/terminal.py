@@ -72,14 +72,14 @@ class Bars:
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
             transient=True,
         )
-        self._open = 0
         self._lock = Lock()
 
     @contextmanager
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
         """Show one bar while the block runs; blocks may nest, also in several threads."""
-        self._count(1)
-        task = self._bars.add_task(printable(description), total=total, note="", end=None)
+        with self._lock:
+            self._bars.start()
+            task = self._bars.add_task(printable(description), total=total, note="", end=None)
 
         def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
             self._bars.advance(task, steps)
@@ -91,17 +91,10 @@ class Bars:
         try:
             yield advance
         finally:
-            self._bars.remove_task(task)
-            self._count(-1)
-
-    def _count(self, change: int) -> None:
-        # Bars are drawn as long as one is open.
-        with self._lock:
-            before, self._open = self._open, self._open + change
-            if not before:
-                self._bars.start()
-            elif not self._open:
-                self._bars.stop()
+            with self._lock:
+                self._bars.remove_task(task)
+                if not self._bars.tasks:
+                    self._bars.stop()
 
 
 class PlainLines:
@@ -147,10 +140,8 @@ def format_value(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.4g}"
-    if isinstance(value, float) and abs(value) < 1e15:
-        return f"{value:.0f}"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     return printable(str(value))
 
 
@@ -167,15 +158,14 @@ def show_table(table: pd.DataFrame, console: Console) -> None:
     """
     names = [str(column).replace("_", " ") for column in table.columns]
     numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
-    texts = [[format_value(value) for value in row] for row in table.itertuples(index=False)]
+    texts = table.map(format_value).to_numpy(dtype=str).tolist()
     # Characters that a column needs: all of a number, of words as many as one can still read.
     needed = []
     for name, is_number, *cells in zip(names, numeric, *texts, strict=True):
         widest = max(map(len, cells), default=0)
         title = len(name) if is_number else max(map(len, name.split()), default=0)
         needed.append(max(title, widest if is_number else min(widest, READABLE)) + GAP)
-    fitting = sum(1 for total in accumulate(needed) if total <= console.width + GAP)
-    shown = max(1, fitting)
+    shown = max(1, sum(total <= console.width + GAP for total in accumulate(needed)))
     grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     for name, is_number in zip(names[:shown], numeric, strict=False):
         side: Literal["right", "left"] = "right" if is_number else "left"

@@ -158,7 +158,7 @@ def test_explaining_a_position_shows_what_is_stored_instead():
     assert rows.loc[("bfloat16", "stored"), "cos"] == pytest.approx(math.cos(15936))
 
 
-EVERY_FIGURE = ["collisions", "ladder", "angle_error", "score_drift"]
+EVERY_FIGURE = ["collisions", "per_stage_rounding", "angle_error", "score_drift"]
 NO_LADDER = ["collisions", "angle_error", "score_drift"]
 
 
@@ -172,7 +172,7 @@ NO_LADDER = ["collisions", "angle_error", "score_drift"]
         ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
         (
             {"length": 2, "schemes": ["sinusoidal"]},
-            ["collisions", "ladder", "angle_error", "score_drift"],
+            ["collisions", "per_stage_rounding", "angle_error", "score_drift"],
         ),
         (
             {"method": "p_rope(p=0.25)", "preset": ["ggml"]},

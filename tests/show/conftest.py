@@ -38,7 +38,8 @@ class Watched:
     """A page that remembers every complaint and every request that is not its own file."""
 
     def __init__(self, page):
-        self.page, self.faults = page, []
+        self.page = page
+        self.faults: list[str] = []
         page.on("console", lambda message: self.faults.append(message.text))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._request)

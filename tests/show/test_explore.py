@@ -21,12 +21,12 @@ def test_the_script_takes_parameters_that_the_method_has(name):
     script = (STATIC / "rotary.js").read_text()
     taken = re.search(rf"^  {name}: \(geometry, {{ ([^}}]*) }}", script, re.MULTILINE)
     used = re.findall(r"(\w+)(?:: \w+)?", taken[1]) if taken else []
-    assert set(used) <= {knob.name for knob in fields(scaling_class(name))}
+    assert set(used) <= {parameter.name for parameter in fields(scaling_class(name))}
 
 
 def test_types_of_a_config_are_methods_of_the_page():
     script = (STATIC / "sliders.js").read_text()
-    table = re.search(r"const ROPE_TYPES = {([^}]*)}", script)[1]
+    (table,) = re.findall(r"const ROPE_TYPES = {([^}]*)}", script)
     assert set(re.findall(r': "(\w+)"', table)) <= set(explore.known()["methods"])
 
 

@@ -16,7 +16,7 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
 
-KNOBS = {
+PARAMETERS = {
     "pi": "factor={f}",
     "ntk": "factor={f}",
     "dynamic_ntk": "factor={f}",
@@ -62,8 +62,8 @@ def page(browser, path):
     context.close()
 
 
-def knobs_of(method):
-    """A method's knobs as the script takes them."""
+def parameters_of(method):
+    """A method's parameters as the script takes them."""
     return {name: getattr(method, name) for name in method.__dataclass_fields__ if name != "inner"}
 
 
@@ -71,7 +71,7 @@ def check_plan(page, text, geometry, length):
     method = parse_scaling(text)
     plan = method.plan(geometry, length)
     found = page.evaluate(
-        "([geometry, name, knobs, length]) => planOf(geometry, name, knobs, length)",
+        "([geometry, name, parameters, length]) => planOf(geometry, name, parameters, length)",
         [
             {
                 "rotaryDim": geometry.rotary_dim,
@@ -79,7 +79,7 @@ def check_plan(page, text, geometry, length):
                 "trained": geometry.trained_len,
             },
             method.name,
-            knobs_of(method),
+            parameters_of(method),
             length,
         ],
     )
@@ -102,11 +102,11 @@ def test_the_page_has_every_method_but_those_of_lists(page):
 
 @quick
 @given(bases, widths, st.integers(16, 100_000))
-def test_wavelengths_and_turns(page, base, width, length):
+def test_wavelengths_and_rotations(page, base, width, length):
     inv_freq = inverse_frequencies(width, base)
     found = page.evaluate(
         "([d, base, n]) => { const t = frequencies(d, base);"
-        " return [t, wavelengthsOf(t), turnsOf(t, n)]; }",
+        " return [t, wavelengthsOf(t), rotationsOf(t, n)]; }",
         [width, base, length],
     )
     for mine, theirs in zip(
@@ -125,9 +125,11 @@ def test_wavelengths_and_turns(page, base, width, length):
     beyond=st.floats(0.5, 20),
 )
 def test_scaling_methods(page, name, base, width, trained, factor, beyond):
-    knobs = KNOBS.get(name, "").format(f=factor)
+    parameters = PARAMETERS.get(name, "").format(f=factor)
     geometry = Geometry(width, base, trained)
-    check_plan(page, f"{name}({knobs})" if knobs else name, geometry, int(trained * beyond))
+    check_plan(
+        page, f"{name}({parameters})" if parameters else name, geometry, int(trained * beyond)
+    )
 
 
 @pytest.mark.parametrize("text", MORE)
@@ -164,11 +166,9 @@ def test_rounding_to_every_format(page, name):
     spread = random.standard_normal(2000) * 2.0 ** random.integers(-40, 40, 2000)
     halfway = np.arange(-64, 64) * fmt.epsilon / 2 + 1
     edges = [0.0, -0.0, fmt.largest, fmt.largest * 1.01, math.ldexp(1.0, fmt.min_exponent)]
-    tiny = (
-        math.ldexp(fmt.epsilon, fmt.min_exponent) * np.array([0.49, 0.5, 0.51, 1.5, 2.5])
-        if name != "float64"
-        else []
-    )
+    # Below the subnormals of float64 there is no number to round.
+    shares = np.array([0.49, 0.5, 0.51, 1.5, 2.5] if name != "float64" else [1.0, 2.0])
+    tiny = math.ldexp(fmt.epsilon, fmt.min_exponent) * shares
     values = np.concatenate([spread, halfway, edges, -np.array(edges), tiny])
     wanted = np.asarray(round_to(vector(values), fmt))
     found = page.evaluate(
@@ -222,12 +222,12 @@ def test_a_slider_moves_every_plot(visit, path):
     assert float(page.locator("#set-base").input_value()) > 10000
 
 
-def test_a_method_brings_its_knobs_and_refuses_what_it_cannot_take(visit, path):
+def test_a_method_brings_its_parameters_and_refuses_what_it_cannot_take(visit, path):
     page = visit(path)
     page.locator("#set-method").select_option("llama3")
-    assert page.locator("#knobs input").count() == 3
-    page.locator("#knob-low_freq_factor").fill("9")
-    page.locator("#knob-low_freq_factor").press("Enter")
+    assert page.locator("#parameters input").count() == 3
+    page.locator("#parameter-low_freq_factor").fill("9")
+    page.locator("#parameter-low_freq_factor").press("Enter")
     assert "needs 0 < low_freq_factor < high_freq_factor" in page.locator("#said").inner_text()
 
 
@@ -252,7 +252,7 @@ def test_a_config_is_read(visit, path):
     page.get_by_role("button", name="Use it").click()
     said = page.locator("#config-said").inner_text()
     assert "head_dim 128, rotary_dim 128, trained length 8192, method llama3" in said
-    assert page.locator("#knob-factor").input_value() == "8"
+    assert page.locator("#parameter-factor").input_value() == "8"
     assert page.locator("#set-target").input_value() == "131072"
 
 

@@ -114,7 +114,6 @@ MANIFEST = {
     "start": "2026-01-02T03:04:05+00:00",
     "config": {"model": "a/b", "dtype": "float32", "device": "cpu"},
 }
-ROW = {"factor": 2.0, "arm": "zero_shot", "status": "ok"}
 KEYS = ["method", "depth_percent", "context_tokens", "sequences", "trials", "accuracy"]
 FOUND = [
     ("yarn", 0, 64, 4, 4, 0.5),
@@ -123,6 +122,11 @@ FOUND = [
     ("yarn", 100, 128, 4, 4, 0.25),
     ("pi", 0, 64, 4, 4, 0.0),
 ]
+
+
+def evaluated(rows: list[tuple[object, ...]], columns: list[str]) -> pd.DataFrame:
+    """A table of methods at factor 2, as they are."""
+    return pd.DataFrame(rows, columns=columns).assign(factor=2.0, arm="zero_shot", status="ok")
 
 
 def written(**tables):
@@ -134,7 +138,7 @@ def written(**tables):
 
 
 def test_keys_found_are_shares_by_length_with_the_error_of_a_share():
-    table = pd.DataFrame(FOUND, columns=KEYS).assign(**ROW)
+    table = evaluated(FOUND, KEYS)
     one = written(passkey_accuracy=table)
     entry = one["results"]["niah_single_2"]
     assert (entry["64,none"], entry["128,none"]) == (0.75, 0.25)
@@ -148,7 +152,7 @@ def test_keys_found_are_shares_by_length_with_the_error_of_a_share():
 def test_text_is_one_number_over_all_positions():
     columns = ["method", "bucket_start_tokens", "bucket_end_tokens", "nll_nats_per_byte"]
     rows = [("yarn", 0, 64, 0.5), ("yarn", 64, 256, 0.9), ("pi", 0, 64, 3.0), ("pi", 64, 256, 3.0)]
-    table = pd.DataFrame(rows, columns=columns).assign(**ROW, documents=3)
+    table = evaluated(rows, columns).assign(documents=3)
     entry = written(text_nll=table)["results"]["ropelab_text"]
     assert entry["bits_per_byte,none"] == pytest.approx(0.8 / math.log(2))
     assert entry["byte_perplexity,none"] == pytest.approx(math.exp(0.8))

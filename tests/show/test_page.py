@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
 
@@ -13,11 +14,31 @@ from made import NASTY, accuracies, claims, write_run
 
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import RUN
+from ropelab.show.page import shown
 from ropelab.show.page.document import as_data, write_page
-from ropelab.show.page.joins import HINTS, NOT_HERE, RECORDS, UNFULFILLED, disagreements, notes_of
+from ropelab.show.page.joins import (
+    CITED,
+    HINTS,
+    LEDGER,
+    NOT_HERE,
+    RECORDS,
+    UNDRAWN,
+    UNFULFILLED,
+    View,
+    disagreements,
+    notes_of,
+)
 from ropelab.show.page.report import write_report
-from ropelab.show.page.shown import Shown, find_runs
-from ropelab.show.page.views import for_script, intervals, kinds_of, labelled, views_of
+from ropelab.show.page.shown import PROVENANCE, Shown, find_runs
+from ropelab.show.page.views import (
+    FIXED,
+    OUTCOMES,
+    for_script,
+    intervals,
+    kinds_of,
+    labelled,
+    views_of,
+)
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
@@ -34,16 +55,18 @@ def test_columns_are_told_apart():
 
 def test_a_table_without_a_hint_is_drawn_over_its_tokens():
     table = accuracies(0.0).rename(columns={"distance_tokens": "maximum_distance_tokens"})
-    view = views_of("something_new", labelled(table))
-    assert (view.x, view.y, view.series) == ("maximum_distance_tokens", ("accuracy",), ("label",))
+    wanted = View("maximum_distance_tokens", ("accuracy",), ("label",))
+    assert views_of("something_new", labelled(table)) == wanted
 
 
 def test_rows_that_differ_in_more_than_the_axes_are_narrowed_to_one_kind():
     table = pd.concat(
         [accuracies(0.0).assign(task=task) for task in ("copy", "associative_recall")]
     )
-    assert views_of("copy_accuracy", labelled(table)).where == {"task": "copy"}
-    assert views_of("copy_accuracy", labelled(accuracies(0.0))).where == {}
+    view = View("distance_tokens", ("accuracy",), ("label",))
+    assert views_of("copy_accuracy", labelled(accuracies(0.0))) == view
+    narrowed = replace(view, where={"task": "copy"})
+    assert views_of("copy_accuracy", labelled(table)) == narrowed
 
 
 def test_a_table_of_words_is_not_drawn():
@@ -60,7 +83,7 @@ def test_every_reference_view_names_columns_that_are_there(path):
 @pytest.fixture(scope="module")
 def reference():
     """The committed tables by name."""
-    found = {}
+    found: dict[str, list[pd.DataFrame]] = {}
     for path in sorted(REFERENCE.glob("*/*/tables/*.csv")):
         found.setdefault(path.stem, []).append(pd.read_csv(path))
     return found
@@ -81,6 +104,20 @@ def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, rec
     fitting = [t for t in reference[record.table] if record.columns() <= set(t.columns)]
     assert any(len(record.rows(table)) for table in fitting)
     assert all(record.source in table for table in fitting) or not record.source.islower()
+
+
+def test_every_other_column_that_the_page_knows_by_name_is_in_the_reference(reference):
+    assert set(reference) >= UNDRAWN
+    assert all(set(table) >= LEDGER for table in reference["claims"])
+    assert all(set(table) >= set(CITED) for table in reference["passages"])
+    columns = {name for tables in reference.values() for table in tables for name in table}
+    assert columns >= {*FIXED, *OUTCOMES, "method", "factor", "arm"}
+
+
+def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference():
+    runs = find_runs([REFERENCE])
+    assert all(set(run.manifest) >= set(PROVENANCE) for run in runs)
+    assert {key for run in runs for key in run.manifest["config"]} >= set(shown.FIXED)
 
 
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
@@ -146,7 +183,7 @@ def test_data_cannot_end_its_element():
 
 def test_the_policy_names_the_script_that_is_there(report):
     text = report.read_text()
-    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
+    (script,) = re.findall(r"<script>(.*)</script>", text, re.DOTALL)
     code = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src &#39;sha256-{code}&#39;" in text
     assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")

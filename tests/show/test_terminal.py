@@ -1,6 +1,7 @@
 """What is printed: rounded for reading only, readable at 80 columns, sparse in a log."""
 
 import math
+import time
 
 import pandas as pd
 import pytest
@@ -42,7 +43,7 @@ def test_a_table_fits_80_columns_and_keeps_its_cells(capsys):
 
 def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatch):
     now = iter(range(0, 10_000, 1))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     with terminal.PlainLines()("training", total=100) as advance:
         for _ in range(100):
             advance(1, note="loss 2.5")
@@ -55,7 +56,7 @@ def test_plain_progress_speaks_at_the_start_and_then_sparsely(capsys, monkeypatc
 
 def test_plain_progress_tells_of_parts_only_when_they_last(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     progress = terminal.PlainLines()
     with progress("20 measurements", total=20) as whole:
         for part in range(20):
@@ -83,7 +84,7 @@ def test_plain_progress_tells_of_parts_only_when_they_last(capsys, monkeypatch):
 
 def test_plain_progress_prefers_the_time_left_that_it_is_told(capsys, monkeypatch):
     now = iter(range(0, 100, 10))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     with terminal.PlainLines()("3 models", total=3) as advance:
         advance(0.001, left=1380.0)
     assert capsys.readouterr().err.splitlines()[1] == "3 models: 0%, 23 minutes left"
@@ -91,7 +92,7 @@ def test_plain_progress_prefers_the_time_left_that_it_is_told(capsys, monkeypatc
 
 def test_a_first_bit_of_progress_promises_no_end(capsys, monkeypatch):
     now = iter(range(0, 100, 40))
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     with terminal.PlainLines()("3 models", total=3) as advance:
         advance(0.001)
         advance(0.3)
@@ -101,7 +102,7 @@ def test_a_first_bit_of_progress_promises_no_end(capsys, monkeypatch):
 
 def test_a_bar_counts_down_the_time_left_that_it_is_told(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bars = terminal.Bars()
     with bars("3 models", total=3) as advance:
         (task,) = bars._bars.tasks

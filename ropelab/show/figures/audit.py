@@ -1,5 +1,7 @@
 """Figures of an audit: frequencies of each pair by runtime, and wavelengths against the lengths."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -19,19 +21,18 @@ def draw(tables: Tables) -> dict[str, Figure]:
     layer = "full_attention" if "full_attention" in layers else layers[0]
     rows = pairs[pairs["layers"].isin([layer, "all"])]
     # Runtimes whose frequencies are the same to nine digits are one line.
-    found: dict[tuple[str, ...], tuple[list[str], pd.DataFrame]] = {}
+    groups: dict[tuple[str, ...], list[tuple[str, pd.DataFrame]]] = {}
     for name, mine in shapes.each(rows, "runtime"):
-        key = tuple(f"{value:.9g}" for value in mine["inv_freq"])
-        found.setdefault(key, ([], mine))[0].append(name)
-    groups = list(found.values())
-    ratios, ax = _lines(groups, "ratio")
+        same = tuple(f"{value:.9g}" for value in mine["inv_freq"])
+        groups.setdefault(same, []).append((name, mine))
+    ratios, ax = _lines(groups.values(), "ratio")
     ways = f"The runtimes rotate the pairs in {len(groups)} different ways"
     title = "Every runtime rotates every pair alike" if len(groups) == 1 else ways
     ax.set(yscale="log", ylabel="frequency / reference", title=title)
     for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
         set_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
-    wavelengths, ax = _lines(groups, "wavelength_tokens")
+    wavelengths, ax = _lines(groups.values(), "wavelength_tokens")
     about = context[context["layers"] == layer].iloc[0]
     trained, claimed = about["trained_tokens"], about["claimed_tokens"]
     shapes.mark(ax, trained, "trained length", up=-11)
@@ -45,13 +46,13 @@ def draw(tables: Tables) -> dict[str, Figure]:
     return {"ratios": ratios, "wavelengths": wavelengths}
 
 
-def _lines(groups: list[tuple[list[str], pd.DataFrame]], column: str) -> tuple[Figure, Axes]:
+def _lines(groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str) -> tuple[Figure, Axes]:
     """Draw a column by pair, a line per group of runtimes; the legend counts the group."""
     figure, ax = plt.subplots()
-    for number, (names, mine) in enumerate(groups):
+    for number, ((name, mine), *others) in enumerate(groups):
         known = mine.dropna(subset=column)
         style = Look(PALETTE[number % len(PALETTE)], "none", LINES[number % len(LINES)])
-        label = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        label = f"{name} and {len(others)} more" if others else name
         shapes.line(ax, known["pair"], known[column].astype(float), style, label)
     ax.set_xlabel("pair, fastest first")
     shapes.legend_outside(ax)

@@ -39,12 +39,9 @@ def _bound(tables: Tables) -> Figure:
     shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
     title = "Which base does a context length need?"
     if len(published):
-        x, y, paper = (
-            published["context_tokens"],
-            published["paper_base"],
-            Look(ORANGE, "s", "none"),
-        )
-        shapes.line(ax, x, y, paper, "paper's table", markerfacecolor="none", markersize=8)
+        x, y = published["context_tokens"], published["paper_base"]
+        style, paper = Look(ORANGE, "s", "none"), "paper's table"
+        shapes.line(ax, x, y, style, paper, markerfacecolor="none", markersize=8)
         loose = (published["verdict"] == "loose").sum()
         title = f"{loose} of {len(published)} published lower bounds on the base are loose"
     grid = np.geomspace(context.min(), context.max(), 50)
@@ -98,10 +95,8 @@ def _theories(tables: Tables) -> Figure:
 def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
     figure, ax = plt.subplots(figsize=(8, 1.2 + 0.4 * max(len(bound), 3)))
     stable = bound["stable_base"].dropna()  # missing where no base is certified from above
-    first, last = (
-        bound["smallest_admissible_base"].min() / 1.5,
-        1.3 * max(stable, default=8 * bound["smallest_admissible_base"].max()),
-    )
+    smallest = bound["smallest_admissible_base"]
+    first, last = smallest.min() / 1.5, 1.3 * max(stable, default=8 * smallest.max())
     for row, context in enumerate(bound["context_tokens"]):
         own = windows[windows["context_tokens"] == context]
         low, high = own["low"].to_numpy(), own["high"].fillna(last * 10).to_numpy()

@@ -1,5 +1,6 @@
 """Figure of trained bases: retrieval and text loss by distance beside the predictions."""
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
@@ -9,18 +10,15 @@ from ropelab.show.looks import Look, numbered
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw a panel per task; where the bound predicts failure, markers are hollow."""
-    shown = [
-        name
-        for name in ("copy_accuracy", "associative_recall_accuracy", "text_nll")
-        if name in tables
-    ]
+    names = ("copy_accuracy", "associative_recall_accuracy", "text_nll")
+    shown = [name for name in names if name in tables]
     figure, axes = shapes.panels(1, len(shown), (4.3 * len(shown), 4.5))
     bases = sorted(tables[shown[0]]["base"].unique())
     for ax, name in zip(axes[0], shown, strict=True):
         text = name == "text_nll"
         x = "bucket_end_tokens" if text else "distance_tokens"
         value = "nll_nats_per_byte" if text else "accuracy"
-        for base, part in ((float(name), part) for name, part in shapes.each(tables[name], "base")):
+        for base, part in tables[name].groupby("base", sort=False):
             look, mean = numbered(bases.index(base)), shapes.over_seeds(part, x, value)
             # A single model's interval over documents is wider than all lines of text together.
             band = None if text and part["seed"].nunique() == 1 else (mean["low"], mean["high"])
@@ -36,20 +34,18 @@ def draw(tables: Tables) -> dict[str, Figure]:
         if text:
             ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
         else:
-            how = f"{name.split('_')[0]} accuracy (hollow: failure predicted)"
+            how = f"{name.replace('_', ' ')} (hollow: failure predicted)"
             ax.set(xlabel="distance, tokens", ylabel=how, ylim=(-0.03, 1.03))
     shapes.legend_below(figure, axes[0][:1], 5)
-    shapes.headline(figure, _title(tables))
+    shapes.headline(figure, _title(tables["predictions"]))
     return {"retrieval_and_text": figure}
 
 
-def _title(tables: Tables) -> str:
-    table = tables["predictions"]
-    if table.empty:
-        return "Text loss by position under several bases"
+def _title(table: pd.DataFrame) -> str:
     judged = table[table["agrees"].notna()]
     if judged.empty:
-        return "Retrieval and text loss under several bases"
-    right = int((judged["agrees"].astype(str) == "True").sum())
+        tasks = "Text loss by position" if table.empty else "Retrieval and text loss"
+        return f"{tasks} under several bases"
+    right = (judged["agrees"].astype(str) == "True").sum()
     what = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
     return f"The bound on the base predicts retrieval for {right} of {len(judged)} {what}"

@@ -32,28 +32,26 @@ ROW_INCHES = 0.165
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the ledger if there is more than one claim, then a figure for each series there is."""
     figures = {"ledger": ledger(tables["claims"])} if len(tables["claims"]) > 1 else {}
-    for name, make in EXPLAINED.items():
-        if name in tables:
-            figures[name] = make(tables[name])
-    return figures
+    return figures | {
+        name: make(tables[name]) for name, make in EXPLAINED.items() if name in tables
+    }
 
 
 def ledger(claims: pd.DataFrame) -> Figure:
     """Draw the ids of all claims in columns by verdict, a panel per kind of evidence."""
     groups = {kind: claims[claims["evidence"] == kind] for kind in VERDICTS}
-    longest = [group["verdict"].value_counts().max() for group in groups.values()]
-    rows = [1 if np.isnan(count) else max(2, int(count)) for count in longest]
+    counts = {kind: group["verdict"].value_counts() for kind, group in groups.items()}
+    rows = [max(2, int(count.max())) if len(count) else 1 for count in counts.values()]
     figure = plt.figure(figsize=(9.2, 1.4 + ROW_INCHES * (sum(rows) + 6)))
     parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[count + 4 for count in rows])
     for part, (kind, chosen), count in zip(parts[:, 0], groups.items(), rows, strict=True):
-        counts = chosen["verdict"].value_counts()
-        wrong, missed = counts.get("wrong", 0), counts.get("not reproduced here", 0)
+        wrong, missed = (counts[kind].get(word, 0) for word in ("wrong", "not reproduced here"))
         title = {
             "arithmetic": f"statements that arithmetic decides: {wrong} are wrong",
             "trained models": "statements about trained models, tested on small ones: "
             f"{missed} are not reproduced here",
         }[kind]
-        part.suptitle(f"{len(chosen)} {title}", x=0.01, ha="left", fontsize=11, fontweight="bold")
+        shapes.headline(part, f"{len(chosen)} {title}")
         axes = part.subplots(1, 4, sharey=True)
         for ax, (verdict, (color, head)) in zip(axes, VERDICTS[kind].items(), strict=True):
             ids = chosen.loc[chosen["verdict"] == verdict, "id"]
@@ -71,13 +69,13 @@ def permutation(scores: pd.DataFrame) -> Figure:
     """Draw the two printed score matrices side by side."""
     figure, axes = shapes.panels(1, 2, (8, 3.9))
     for ax, (_, cells) in zip(axes[0], shapes.each(scores, "sentence"), strict=True):
-        matrix = cells.pivot(index="row", columns="column", values="score").to_numpy()
         words = cells.drop_duplicates("row")["query"].tolist()
         quoted = [f"“{word}”" for word in words]
+        matrix = cells.pivot(index="row", columns="column", values="score")
+        matrix = matrix.set_axis(quoted).set_axis(quoted, axis=1)
         # Shades stop short of the darkest blue: the texts are black in every cell.
-        shades = matrix / (1.7 * matrix.max())
-        texts = shapes.shares(matrix)
-        shapes.heat_map(ax, shades, texts, quoted, quoted, colors="Blues", dark_until=-1, size=12)
+        shades, texts = matrix / (1.7 * matrix.to_numpy().max()), shapes.shares(matrix)
+        shapes.heat_map(ax, shades, texts, colors="Blues", dark_until=-1, size=12)
         ax.set(xlabel="key", ylabel="query")
         ax.set_title(" ".join(words), fontweight="normal", loc="center")
     shapes.headline(figure, "Without positions, another order only rearranges rows and columns")
@@ -100,8 +98,9 @@ def rotation(vectors: pd.DataFrame) -> Figure:
         ax.set_title(f"{case}: score {scores[-1]:.2f}", fontweight="normal", loc="center")
     # Scores of unit vectors from float64 rotations: equal ones differ by rounding, about 1e-16.
     same = abs(scores[0] - scores[1]) < 1e-9
-    turn = f"both vectors rotate, the angle between them {'stays' if same else 'changes'}"
-    shapes.headline(figure, f"{'Equal' if same else 'Different'} scores: {turn}")
+    title = "Equal scores: both vectors rotate, the angle between them stays"
+    other = "Different scores: both vectors rotate, the angle between them changes"
+    shapes.headline(figure, title if same else other)
     return figure
 
 
@@ -160,28 +159,22 @@ def _percent(share: float) -> str:
 
 def worked_example(cells: pd.DataFrame) -> Figure:
     """Draw the printed table, with the cells marked that are not rounded right."""
+    names = {"position": "position {}".format, "feature": lambda i: f"feature {i + 1}"}
     printed, exact, right = (
-        cells.pivot(index="position", columns="feature", values=column).to_numpy()
+        cells.pivot(index="position", columns="feature", values=column).rename(
+            index=names["position"], columns=names["feature"]
+        )
         for column in ("printed", "rotated", "rounded_right")
     )
-    texts = shapes.shares(printed, digits=".4f")
-    texts[~right] += "\nis " + shapes.shares(exact, digits=".4f")[~right]
-    positions, features = printed.shape
+    texts = shapes.shares(printed, ".4f")
+    texts = texts.where(right, texts + "\nis " + shapes.shares(exact, ".4f"))
     figure, ax = plt.subplots(figsize=(8, 3.4))
-    shapes.heat_map(
-        ax,
-        np.where(right, 0.0, 1 / 1.6),
-        texts,
-        [f"position {m}" for m in range(positions)],
-        [f"feature {i + 1}" for i in range(features)],
-        colors="Oranges",
-        dark_until=-1,
-        size=10,
-    )
-    for text, is_right in zip(ax.texts, right.flat, strict=True):
+    shades = right.map(lambda is_right: 0.0 if is_right else 1 / 1.6)
+    shapes.heat_map(ax, shades, texts, colors="Oranges", dark_until=-1, size=10)
+    for text, is_right in zip(ax.texts, right.to_numpy().flat, strict=True):
         text.set_fontweight("normal" if is_right else "bold")
-    count = f"{int(right.sum())} of {right.size} printed cells are rounded right"
-    ax.set_title(f"A worked example, d = {features}: {count}")
+    count = f"{right.to_numpy().sum()} of {right.size} printed cells are rounded right"
+    ax.set_title(f"A worked example, d = {printed.shape[1]}: {count}")
     return figure
 
 

@@ -1,7 +1,10 @@
 """Every encoding: cost beside quality, loss by position, copying by distance."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -11,6 +14,10 @@ from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, GREY, Look, look
 
 TEXT, COPY = "text loss", "copy accuracy"
+AXES: dict[str, dict[str, Any]] = {
+    TEXT: {"xlabel": "text loss at the end\n(nats per byte)"},
+    COPY: {"xlabel": "tokens copied\ncorrectly", "xlim": (-0.05, 1.05)},
+}
 FAMILIES = {
     "embeddings": "nothing, or vectors added to embeddings",
     "scores": "learned vectors in the scores",
@@ -32,7 +39,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     """Draw a row per encoding, best first: text loss, copying, work and parameters."""
-    metrics = [metric for metric in (TEXT, COPY) if metric in set(quality["metric"])]
+    metrics = [metric for metric in AXES if metric in set(quality["metric"])]
     longest = quality["times_trained_len"].max()
     # By the value at the longest context; encodings without one come last.
     last = quality[(quality["metric"] == metrics[0]) & (quality["times_trained_len"] == longest)]
@@ -43,12 +50,26 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     figure, (axes,) = shapes.panels(1, len(metrics) + 2, size, sharey=True)
     for ax, metric in zip(axes, metrics, strict=False):
         _dumbbells(ax, quality[quality["metric"] == metric], list(order), longest)
-        if metric == TEXT:
-            ax.set(xlabel="text loss at the end\n(nats per byte)")
-        else:
-            ax.set(xlabel="tokens copied\ncorrectly", xlim=(-0.05, 1.05))
-    _work(axes[-2], costs)
-    _parameters(axes[-1], costs["parameters"])
+        ax.set(**AXES[metric])
+    work, added = axes[-2:]
+    work.axvline(1, color=GREY, linewidth=0.8)
+    places, (train, decode) = (
+        range(len(costs)),
+        (costs[f"{step}_flops_ratio"] for step in ("train", "decode")),
+    )
+    shapes.dots(work, train, places, Look(BLACK, "s"), "training", markersize=5)
+    shapes.dots(work, decode, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
+    work.set(xlabel="matrix products\n(NoPE = 1)")
+    work.xaxis.set_major_locator(MaxNLocator(4))
+    shapes.legend_above(work, 2)
+    # An axis that has room for no parameters.
+    counts = costs["parameters"]
+    added.barh(places, counts, color=GREY, height=0.6)
+    added.set_xscale("symlog", linthresh=10)
+    added.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
+    added.set_xticks([0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8)
+    for row, count in enumerate(counts):
+        shapes.note(added, f"{count:,}", (count, row), (3, 0), va="center")
     shapes.name_rows(axes[0], costs["label"].tolist())
     at = f"at {longest}x its trained length"
     shapes.headline(figure, f"The quality of each encoding {at}, and its cost")
@@ -78,35 +99,14 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> 
     shapes.legend_above(ax, 2)
 
 
-def _work(ax: Axes, costs: pd.DataFrame) -> None:
-    """Draw the matrix products of training and decoding as multiples of NoPE's."""
-    ax.axvline(1, color=GREY, linewidth=0.8)
-    places = range(len(costs))
-    shapes.dots(ax, costs["train_flops_ratio"], places, Look(BLACK, "s"), "training", markersize=5)
-    decoding = costs["decode_flops_ratio"]
-    shapes.dots(ax, decoding, places, Look(BLACK, "o"), "decoding", hollow=True, markersize=4.5)
-    ax.set(xlabel="matrix products\n(NoPE = 1)")
-    ax.xaxis.set_major_locator(MaxNLocator(4))
-    shapes.legend_above(ax, 2)
-
-
-def _parameters(ax: Axes, counts: pd.Series) -> None:
-    """Draw added parameters on an axis that has room for none."""
-    ax.barh(range(len(counts)), counts, color=GREY, height=0.6)
-    ax.set_xscale("symlog", linthresh=10)
-    ax.set(xlabel="parameters\nadded", xlim=(0, max(10, counts.max()) * 100))
-    ax.set_xticks([0, 10, 1000, 100_000], ["0", "10", "1,000", "100,000"], fontsize=8)
-    for row, count in enumerate(counts):
-        shapes.note(ax, f"{count:,}", (count, row), (3, 0), va="center")
-
-
 def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     """Draw loss by position, a panel per family; the other encodings are grey behind it."""
     ok = table[table["status"] == "ok"]
     losses = ok.groupby(["encoding", "bucket_end_tokens"])["nll_nats_per_byte"]
     spread = losses.agg(["mean", "min", "max"]).reset_index(level=1)
     families = [family for family in FAMILIES if family in set(cost["family"])]
-    figure, axes = shapes.panels(2, 2, (9, 6.2), sharex=True, sharey=True)
+    shared = {"sharex": True, "sharey": True}
+    figure, axes = shapes.panels(2, 2, (9, 6.2), len(families), **shared)
     for ax, family in zip(axes.flat, families, strict=False):
         for one in shapes.records(cost[cost["encoding"].isin(spread.index)]):
             rows = spread.loc[[one.encoding]]
@@ -119,10 +119,8 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
         ax.legend(loc="upper left", fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
         shapes.token_axis(ax)
         shapes.mark(ax, table["train_len_tokens"].iloc[0], "trained length", "x")
-    for ax in axes.flat[len(families) :]:
-        ax.set_visible(False)
-    figure.supxlabel("position in the text (tokens, end of bucket)", fontsize=10)
-    figure.supylabel("loss (nats per byte)", fontsize=10)
+    figure.supxlabel("position in the text (tokens, end of bucket)")
+    figure.supylabel("loss (nats per byte)")
     end = ok["bucket_end_tokens"].max()
     means = ok[ok["bucket_end_tokens"] == end].groupby("encoding")["nll_nats_per_byte"].mean()
     best = cost.set_index("encoding")["label"][means.idxmin()]
@@ -140,33 +138,24 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     shown = table[table["context_tokens"].isin([trained, longest])]
     place = ["context_tokens", "distance_tokens"]
     wide = shown.pivot_table(index="encoding", columns=place, values="accuracy", dropna=False)
-    columns = list(
-        shown[place].drop_duplicates().sort_values(place).itertuples(index=False, name=None)
+    columns = sorted(set(zip(*(shown[name] for name in place), strict=True)))
+    wide = wide.reindex(cost["encoding"])[columns].rename(
+        dict(zip(cost["encoding"], cost["label"], strict=True))
     )
-    wide = wide.reindex(cost["encoding"])[columns]
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
-    labels = cost.set_index("encoding")["label"].loc[wide.index].tolist()
-    values, distances = wide.to_numpy(), [str(distance) for _, distance in columns]
-    figure, axes = shapes.panels(1, 1, (8, 1.6 + 0.3 * len(labels)))
-    ax = axes[0, 0]
-    shapes.heat_map(ax, values, shapes.shares(values, missing="–"), labels, distances, size=8)
+    distances = [str(distance) for _, distance in columns]
+    figure, ax = plt.subplots(figsize=(8, 1.6 + 0.3 * len(wide)))
+    wide.columns = pd.Index(distances)
+    shapes.heat_map(ax, wide, shapes.shares(wide, missing="–"), size=8)
     # A line parts the two contexts, which are named above it.
     edge = sum(context <= trained for context, _ in columns) - 0.5
     ax.axvline(edge, color=BLACK, linewidth=2)
+    above = {"xycoords": shapes.ABOVE, "color": shapes.FAINT}
     for x, context, side in ((edge - 0.1, trained, "right"), (edge + 0.1, longest, "left")):
-        shapes.note(
-            ax,
-            f"in {context} tokens",
-            (x, 1),
-            (0, 4),
-            xycoords=shapes.ABOVE,
-            ha=side,
-            color=shapes.FAINT,
-        )
+        shapes.note(ax, f"in {context} tokens", (x, 1), (0, 4), ha=side, **above)
     # The farthest place at which an encoding is defined; one with a table ends with it.
-    farthest = int(np.flatnonzero(np.isfinite(values).any(axis=0))[-1])
-    last = pd.Series(values[:, farthest], labels).dropna()
+    last = wide.dropna(axis=1, how="all").iloc[:, -1].dropna()
     found = f"{last.idxmax()} copies best: {last.max():.2f}"
-    ax.set_title(f"From {distances[farthest]} tokens back {found}", pad=22)
+    ax.set_title(f"From {last.name} tokens back {found}", pad=22)
     ax.set_xlabel("distance of the copied segment (tokens); –: not defined there")
     return figure

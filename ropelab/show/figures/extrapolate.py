@@ -1,8 +1,7 @@
 """Beyond the trained length: copying by distance, loss by position, by context and by kind."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from ropelab.runs.labels import AS_SHIPPED, SEARCHED, WINDOW, name_in, row_label
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.show.figures import shapes
+from ropelab.show.figures.shapes import tokens_label
 from ropelab.show.looks import GREY, ORANGE, Look, look
 
 NLL = "nll_nats_per_byte"
@@ -40,76 +40,85 @@ MOST_BY_KIND = 6
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the figures that the tables have rows for, for each arm that methods were tried in."""
-    accuracies = [f"{task}_accuracy" for task in WORDS if _is_decided(tables, task)]
-    losses = [name for name in ("text_nll", "last_window") if name in tables]
-    measured = {name: tables[name] for name in (*accuracies, *losses)}
-    # Rows that no method was applied to are drawn in every arm.
-    common = {
-        name: (table["arm"] == "ceiling") | (table["method"] == WINDOW)
-        for name, table in measured.items()
-    }
-    tried = set().union(*(table["arm"][~common[name]] for name, table in measured.items()))
+    names = (*(f"{task}_accuracy" for task in WORDS), "text_nll", "last_window")
+    # A task that the model does not do at all at its trained length decides nothing.
+    measured = {name: tables[name] for name in names if name in tables and _is_ok(tables[name])}
+    tried = {a for table in measured.values() for a in table["arm"][table["method"] != WINDOW]}
     # Baselines alone are drawn as the zero-shot arm would be.
     arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
     figures: dict[str, Figure] = {}
     for arm in arms:
+        # Rows that no method was applied to are drawn in every arm.
         shown = {
-            name: table[(table["arm"] == arm) | common[name]] for name, table in measured.items()
+            name: table[table["arm"].isin([arm, "ceiling"]) | (table["method"] == WINDOW)]
+            for name, table in measured.items()
         }
         suffix = "" if arm == "zero_shot" else f"_{arm}"
-        drawn = _of_one_arm(shown, tables["comparisons"], arm)
-        figures |= {f"{name}{suffix}": figure for name, figure in drawn}
+        for task in (task for task in WORDS if f"{task}_accuracy" in shown):
+            table = shown[f"{task}_accuracy"]
+            title = _retrieval_title(table, tables["comparisons"], task, arm)
+            figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
+            figures[f"{task}_heatmap{suffix}"] = _heatmap(table, task, title)
+        if "text_nll" in shown:
+            by_position = _loss_by_position(shown["text_nll"], tables["comparisons"], arm)
+            figures[f"loss_by_position{suffix}"] = by_position
+            figures[f"loss_by_context{suffix}"] = _loss_by_context(shown["last_window"], arm)
+            if arm == "zero_shot":
+                figures["tax_and_gain"] = _tax_and_gain(shown["last_window"])
     if "text_by_document" in tables:
-        figures["loss_by_kind"] = loss_by_kind(tables["text_by_document"])
+        figures["loss_by_kind"] = _loss_by_kind(tables["text_by_document"])
     for task in FOUND:
         if f"{task}_accuracy" in tables:
-            figures[f"{task}_depth_by_length"] = depth_by_length(tables[f"{task}_accuracy"], task)
+            figures[f"{task}_depth_by_length"] = _depth_by_length(tables[f"{task}_accuracy"], task)
     if {"zero_shot", "finetuned"} <= set(arms):
         figures["finetuned_against_zero_shot"] = against_zero_shot(measured)
     return figures
 
 
-def _is_decided(tables: Tables, task: str) -> bool:
-    # A task that the model does not do at all at its trained length decides nothing.
-    table = tables.get(f"{task}_accuracy")
-    return table is not None and ("status" not in table or bool((table["status"] == "ok").all()))
+def _is_ok(table: pd.DataFrame) -> bool:
+    return "status" not in table or bool((table["status"] == "ok").all())
 
 
-def _of_one_arm(
-    tables: Tables, comparisons: pd.DataFrame, arm: str
-) -> Iterator[tuple[str, Figure]]:
-    for task in WORDS:
-        if f"{task}_accuracy" in tables:
-            table = tables[f"{task}_accuracy"]
-            title = _retrieval_title(table, comparisons, task, arm)
-            yield f"{task}_by_distance", _by_distance(table, task, title)
-            yield f"{task}_heatmap", _heatmap(table, task, title)
-    if "text_nll" in tables:
-        yield "loss_by_position", _loss_by_position(tables["text_nll"], comparisons, arm)
-        yield "loss_by_context", _loss_by_context(tables["last_window"], arm)
-        if arm == "zero_shot":
-            yield "tax_and_gain", _tax_and_gain(tables["last_window"])
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(label=row_labels(table))
 
 
-def _methods(table: pd.DataFrame, x: str) -> dict[str, pd.DataFrame]:
-    """Average each method over seeds: label to rows with the value and its band, in their order."""
-    value = "accuracy" if "accuracy" in table else NLL
-    labelled = table.assign(label=row_labels(table))
-    return {
-        label: shapes.over_seeds(rows, x, value) for label, rows in shapes.each(labelled, "label")
-    }
+def _methods(table: pd.DataFrame, x: str, value: str) -> dict[str, pd.DataFrame]:
+    """Average each method over seeds, with its band, in the order of the table."""
+    labelled = shapes.each(_labelled(table), "label")
+    return {label: shapes.over_seeds(rows, x, value) for label, rows in labelled}
 
 
-def _lines(
-    ax: Axes, methods: Mapping[str, pd.DataFrame], x: str, y: str, *band: str, top: float = math.inf
-) -> None:
-    """Draw a line per method, and name those that are above the scale, with their last values.
+def _means(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
+    """Average over seeds: a row per method, in their order, and a column per length."""
+    labelled = _labelled(table).groupby(["label", along], sort=False)[value]
+    return labelled.mean().unstack(sort=False).sort_index(axis=1)
 
-    The second factor of a method is dotted, with hollow markers.
+
+def _ends(table: pd.DataFrame) -> tuple[int, int]:
+    """Return the trained length and the longest context."""
+    return table["train_len_tokens"].iloc[0], table["context_tokens"].max()
+
+
+def _line_figure(
+    table: pd.DataFrame,
+    methods: Mapping[str, pd.DataFrame],
+    columns: Sequence[str],
+    labels: tuple[str, str, str],
+    window: Iterable[float],
+    limits: tuple[float | None, float],
+) -> Figure:
+    """Draw a line per method with the columns x, y and, if there is a band, its bounds.
+
+    The second factor of a method is dotted, with hollow markers. Methods above the limits are
+    named with their last values. `labels` are those of the axes and the title, `window` the losses
+    of the sliding window.
     """
-    seen, above = set(), {}
+    figure, ax = plt.subplots()
+    ax.set(**dict(zip(("xlabel", "ylabel", "title"), labels, strict=True)))
+    (x, y, *band), seen, above = columns, set(), {}
     for label, rows in methods.items():
-        if rows[y].min() > top:
+        if rows[y].min() > limits[1]:
             above[label] = rows[y].iloc[-1]
             continue
         name = name_in(label)
@@ -117,14 +126,14 @@ def _lines(
         seen.add(name)
         bounds = (rows[band[0]], rows[band[1]]) if band else None
         shapes.line(ax, rows[x], rows[y], look(name), label, bounds, markersize=5, **second)
+    for loss in window:
+        ax.axhline(loss, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     _say_outside(ax, above)
-
-
-def _finished(ax: Axes, table: pd.DataFrame, **labels: Any) -> None:
+    ax.set_ylim(*limits)
     shapes.token_axis(ax)
     shapes.mark(ax, table["train_len_tokens"].iloc[0], "trained length", "x")
-    ax.set(**labels)
     shapes.legend_outside(ax)
+    return figure
 
 
 def _say_outside(ax: Axes, values: Mapping[str, float]) -> None:
@@ -135,29 +144,26 @@ def _say_outside(ax: Axes, values: Mapping[str, float]) -> None:
 
 def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, arm: str) -> str:
     """Name the method that finds most from twice the trained length back in the longest context."""
+    trained, context = _ends(table)
     table = in_longest_context(table)
-    trained, context = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
-    distances = sorted(table["distance_tokens"].unique())
+    distances = table["distance_tokens"].unique().tolist()
     at = min(distances, key=lambda distance: (abs(distance - 2 * trained), distance))
-    rows = table[table["distance_tokens"] == at]
-    means = rows.groupby(row_labels(rows), sort=False)["accuracy"].mean()
+    means = _means(table, "distance_tokens", "accuracy")[at].dropna()
     best = str(means.idxmax())
     plain = f"; unscaled {means['unscaled']:.2f}" if "unscaled" in means.drop(best) else ""
     about = {"at_tokens": at, "context_tokens": context, "metric": f"{task}_accuracy"}
     rivals = [x for x in indistinguishable(best, comparisons, about) if x in means.index]
-    where = f"{shapes.tokens_label(at)} back in {shapes.tokens_label(context)} tokens"
+    where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
     share = f"{means.max():.2f}{tied_with(rivals)}{plain}"
     return f"From {where} {best} {WORDS[task][1]} best:\n{share} ({HOW[arm]})"
 
 
 def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
     """Draw accuracy against distance in the longest context, a line per method."""
-    figure, ax = plt.subplots()
-    methods = _methods(in_longest_context(table), "distance_tokens")
-    _lines(ax, methods, "distance_tokens", "accuracy", "low", "high")
-    ax.set(xlabel=f"distance of the {WORDS[task][0]} (tokens)", ylabel="share found correctly")
-    _finished(ax, table, ylim=(-0.03, 1.05), title=title)
-    return figure
+    methods = _methods(in_longest_context(table), "distance_tokens", "accuracy")
+    labels = f"distance of the {WORDS[task][0]} (tokens)", "share found correctly", title
+    columns = ("distance_tokens", "accuracy", "low", "high")
+    return _line_figure(table, methods, columns, labels, [], (-0.03, 1.05))
 
 
 def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
@@ -166,14 +172,10 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
     lines = table.groupby(["method", "factor", "arm"]).ngroups
     height = 0.6 + len(contexts) * (0.9 + 0.3 * lines)
     figure, axes = shapes.panels(len(contexts), 1, (8.0, height))
-    for ax, part in zip(axes[:, 0], contexts, strict=True):
-        methods = _methods(part, "distance_tokens")
-        values = np.array([rows["accuracy"] for rows in methods.values()])
-        distances = next(iter(methods.values()))["distance_tokens"]
-        shapes.heat_map(
-            ax, values, shapes.shares(values), list(methods), [*map(shapes.tokens_label, distances)]
-        )
-        ax.set_title(f"in {shapes.tokens_label(part['context_tokens'].iloc[0])} tokens", size=9)
+    for ax, rows in zip(axes.flat, contexts, strict=True):
+        wide = _means(rows, "distance_tokens", "accuracy").rename(columns=tokens_label)
+        shapes.heat_map(ax, wide, shapes.shares(wide))
+        ax.set_title(f"in {tokens_label(rows['context_tokens'].iloc[0])} tokens", size=9)
     axes[-1, 0].set_xlabel(f"distance of the {WORDS[task][0]} (tokens)")
     shapes.headline(figure, title)
     return figure
@@ -181,48 +183,40 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
 
 def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) -> Figure:
     """Draw loss above the sliding window's by position; paired intervals over documents."""
-    figure, ax = plt.subplots()
     pairs = (comparisons["metric"] == "nll_bucket") & (comparisons["method_b"] == WINDOW)
     rows = comparisons[pairs & comparisons["method_a"].isin(row_labels(table))]
-    ax.set_xlabel("position in the text (tokens, end of bucket)")
-    columns = ("at_tokens", "difference", "ci_low", "ci_high")
-    _lines(ax, dict(shapes.each(rows, "method_a")), *columns, top=CEILING)
-    ax.axhline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
     who = f"{better[0]} has" if len(better) == 1 else f"{len(better)} of {len(last)} have"
-    at = f"At {shapes.tokens_label(rows['at_tokens'].max())} {who if better else 'no method has'}"
+    at = f"At {tokens_label(rows['at_tokens'].max())} {who if better else 'no method has'}"
     title = f"{at} a lower loss than a sliding window ({HOW[arm]})"
-    ax.set_ylim(top=CEILING)
-    _finished(ax, table, ylabel="loss above the sliding window (nats per byte)", title=title)
-    return figure
+    position = "position in the text (tokens, end of bucket)"
+    labels = position, "loss above the sliding window (nats per byte)", title
+    methods = dict(shapes.each(rows, "method_a"))
+    columns = ("at_tokens", "difference", "ci_low", "ci_high")
+    return _line_figure(table, methods, columns, labels, [0], (None, CEILING))
 
 
 def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
     """Draw the loss of the same final tokens against the length of the context before them."""
-    figure, ax = plt.subplots()
-    methods, top = _methods(table, "context_tokens"), table[NLL].min() + CEILING
-    ax.set_xlabel("context before the same final tokens (tokens)")
-    window = methods.pop(WINDOW, methods[next(iter(methods))].iloc[:0])
-    _lines(ax, methods, "context_tokens", NLL, top=top)
-    for loss in window[NLL]:
-        ax.axhline(loss, color=look(WINDOW).color, linestyle=":", label=WINDOW)
-    ax.set_ylim(top=top)
-    _finished(ax, table, ylabel="loss (nats per byte)", title=_context_title(table, HOW[arm]))
-    return figure
+    methods = _methods(table, "context_tokens", NLL)
+    window = methods.pop(WINDOW, pd.DataFrame({NLL: []}))[NLL]
+    title = _context_title(table, HOW[arm])
+    labels = "context before the same final tokens (tokens)", "loss (nats per byte)", title
+    limits = None, table[NLL].min() + CEILING
+    return _line_figure(table, methods, ("context_tokens", NLL), labels, window, limits)
 
 
 def _context_title(table: pd.DataFrame, how: str) -> str:
     """Name the method that gains most by the longest context instead of the trained length."""
-    trained, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
-    methods = table[table["method"] != WINDOW]
-    wide = methods.groupby([row_labels(methods), "context_tokens"])[NLL].mean().unstack()
+    trained, longest = _ends(table)
+    wide = _means(table, "context_tokens", NLL).drop(WINDOW, errors="ignore")
     if trained not in wide or longest == trained:
         return f"Loss of the same last tokens by the length of their context ({how})"
     # The gain of a method that is far behind the best says nothing.
     readable = wide[wide[longest] <= wide[longest].min() + CEILING]
     gains = (readable[longest] - readable[trained]).dropna()
-    span = f"{shapes.tokens_label(longest)} instead of {shapes.tokens_label(trained)}"
+    span = f"{tokens_label(longest)} instead of {tokens_label(trained)}"
     if not (gains < 0).any():
         return f"A context of {span} helps no method with the same last tokens\n({how})"
     gain = f"{gains.min():+.3f} nats per byte"
@@ -232,38 +226,24 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
     """Draw the loss at the trained length against that at the tested length, above no scaling."""
     figure, ax = plt.subplots()
-    trained, longest = table["train_len_tokens"].iloc[0], table["context_tokens"].max()
-    losses = {
-        label: rows.set_index("context_tokens")[NLL]
-        for label, rows in _methods(table, "context_tokens").items()
-    }
-    baseline = AS_SHIPPED if AS_SHIPPED in losses else "unscaled"
-    outside, named = {}, []
+    trained, longest = _ends(table)
+    wide = _means(table, "context_tokens", NLL)
+    wide = wide.reindex(columns=sorted({trained, longest}))
+    baseline = AS_SHIPPED if AS_SHIPPED in wide.index else "unscaled"
     # Without the baseline at its trained length there is nothing to compare with.
-    known = baseline in losses and trained in losses[baseline]
-    for label, loss in losses.items() if known else ():
-        if trained in loss:
-            tax, change = (
-                loss[length] - losses[baseline][trained] for length in (trained, longest)
-            )
-            if max(tax, change) > CEILING:
-                outside[label] = change
-            else:
-                shapes.dots(ax, [tax], [change], look(name_in(label)), markersize=8)
-                named.append((tax, change, label))
+    above = (wide - wide[trained].get(baseline, math.nan)).dropna()
+    outside = above.max(axis=1) > CEILING
+    shown = above.loc[~outside, [trained, longest]].set_axis(["x", "y"], axis=1)
+    for point in shapes.records(shown):
+        shapes.dots(ax, [point.x], [point.y], look(name_in(str(point.Index))), markersize=8)
     ax.axhline(0, color=GREY, linewidth=1)
     ax.axvline(0, color=GREY, linewidth=1)
     ax.margins(x=0.15, y=0.25)
-    inside, beyond = shapes.tokens_label(trained), shapes.tokens_label(longest)
-    scaled = {
-        name: loss
-        for name, loss in losses.items()
-        if name not in ("unscaled", AS_SHIPPED, WINDOW) and {trained, longest} <= set(loss.index)
-    }
+    inside, beyond = tokens_label(trained), tokens_label(longest)
+    scaled = wide.drop(["unscaled", AS_SHIPPED, WINDOW], errors="ignore").dropna()
     title = "Loss at the trained length against the loss at the tested length"
-    if scaled:
-        cheapest = min(scaled, key=lambda name: scaled[name][trained])
-        lowest = min(scaled, key=lambda name: scaled[name][longest])
+    if len(scaled):
+        cheapest, lowest = scaled[trained].idxmin(), scaled[longest].idxmin()
         then = " and" if lowest == cheapest else f", {lowest}"
         title = f"{cheapest} costs least at {inside}{then} is best at {beyond}"
     ax.set(
@@ -271,37 +251,31 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
         ylabel=f"loss at {beyond} above\n{baseline} at {inside}",
         title=title,
     )
-    _say_outside(ax, outside)
-    if named:
-        shapes.label_points(ax, named)
+    _say_outside(ax, above.loc[outside, longest].to_dict())
+    shapes.label_points(ax, [(point.x, point.y, point.Index) for point in shapes.records(shown)])
     return figure
 
 
-def depth_by_length(table: pd.DataFrame, task: str) -> Figure:
+def _depth_by_length(table: pd.DataFrame, task: str) -> Figure:
     """Draw the share found by depth in the text and length of the context, a panel per method."""
     contexts = sorted(table["context_tokens"].unique().tolist())
-    methods = list(shapes.each(table.assign(label=row_labels(table)), "label"))
-    across, down = min(4, len(methods)), math.ceil(len(methods) / 4)
-    figure, axes = shapes.panels(down, across, (8.0, 0.9 + 2.1 * down), sharex=True, sharey=True)
+    methods = list(shapes.each(_labelled(table), "label"))
+    down, across = math.ceil(len(methods) / 4), min(4, len(methods))
+    size, shared = (8.0, 0.9 + 2.1 * down), {"sharex": True, "sharey": True}
+    figure, axes = shapes.panels(down, across, size, len(methods), **shared)
     for ax, (label, rows) in zip(axes.flat, methods, strict=False):
         wide = rows.pivot_table(index="depth_percent", columns="context_tokens", values="accuracy")
         # A context in which a method was not evaluated stays empty.
-        values = wide.reindex(columns=contexts).to_numpy()
-        depths = [f"{depth:g}" for depth in wide.index]
-        texts = shapes.shares(values, digits=".2g")
-        shapes.heat_map(ax, values, texts, depths, [*map(shapes.tokens_label, contexts)])
+        wide = wide.reindex(columns=contexts).rename(index="{:g}".format, columns=tokens_label)
+        shapes.heat_map(ax, wide, shapes.shares(wide, ".2g"))
         ax.set_title(label, size=9)
-    for ax in axes.flat[len(methods) :]:
-        ax.set_visible(False)
     # One label for all panels: each is too narrow for its own.
-    figure.supxlabel("context (tokens)", size=10)
-    figure.supylabel("depth of the key (% of the text)", size=10)
-    at = table[table["context_tokens"] == contexts[-1]]
-    means = at.groupby(row_labels(at), sort=False)["accuracy"].mean()
-    where = f"{FOUND[task]} in {shapes.tokens_label(contexts[-1])} tokens"
-    undecided = "status" in table and (table["status"] != "ok").any()
-    found = f"The model does not find {where}: no verdict"
-    shapes.headline(figure, found if undecided else _depth_title(means, where))
+    figure.supxlabel("context (tokens)")
+    figure.supylabel("depth of the key (% of the text)")
+    means = _means(table, "context_tokens", "accuracy")[contexts[-1]].dropna()
+    where = f"{FOUND[task]} in {tokens_label(contexts[-1])} tokens"
+    undecided = f"The model does not find {where}: no verdict"
+    shapes.headline(figure, _depth_title(means, where) if _is_ok(table) else undecided)
     return figure
 
 
@@ -311,25 +285,25 @@ def _depth_title(means: pd.Series, where: str) -> str:
     others = means.drop(baseline, errors="ignore")
     if baseline not in means:
         return f"{others.idxmax()} finds {where}: {others.max():.2f}"
-    share = f"{baseline.replace('unmodified', 'unmodified')} {means[baseline]:.2f}"
+    share = f"{baseline} {means[baseline]:.2f}"
     if others.empty or others.max() <= means[baseline]:
         return f"Nothing finds {where} more often than the model {share}"
     return f"{others.idxmax()} finds {where}: {others.max():.2f}, {share}"
 
 
-def loss_by_kind(table: pd.DataFrame) -> Figure:
+def _loss_by_kind(table: pd.DataFrame) -> Figure:
     """Draw loss above the sliding window's on each kind of document, with intervals over them."""
     above = against_window(table)
     labels = above.groupby("label")["above"].mean().sort_values().index[:MOST_BY_KIND]
     kinds = above.drop_duplicates(["name", "kind"])["kind"].value_counts()
     figure, ax = plt.subplots(figsize=(8.0, 1.5 + 0.6 * len(kinds)))
     for number, label in enumerate(labels):
-        rows, style = above[above["label"] == label], look(name_in(label))
-        means = [mean_interval(rows.loc[rows["kind"] == kind, "above"]) for kind in kinds.index]
+        rows = above[above["label"] == label].groupby("kind")["above"]
+        means = [mean_interval(rows.get_group(kind)) for kind in kinds.index]
         values, low, high = zip(*((mean.value, mean.low, mean.high) for mean in means), strict=True)
         places = np.arange(len(kinds)) + number / len(labels) - 0.4
-        hollow = name_in(label) in map(name_in, labels[:number])
-        shapes.dots(ax, values, places, style, label, (low, high), hollow, markersize=5)
+        style = {"hollow": name_in(label) in map(name_in, labels[:number]), "markersize": 5}
+        shapes.dots(ax, values, places, look(name_in(label)), label, (low, high), **style)
     ax.axvline(0, color=look(WINDOW).color, linestyle=look(WINDOW).line, label=WINDOW)
     shapes.name_rows(ax, [f"{kind} ({count})" for kind, count in kinds.items()])
     ax.set(
@@ -342,8 +316,7 @@ def loss_by_kind(table: pd.DataFrame) -> Figure:
 
 def against_window(table: pd.DataFrame) -> pd.DataFrame:
     """Return every document's loss above that of the sliding window, as the column `above`."""
-    named = table.assign(label=row_labels(table))
-    about = ["name", "kind"]
+    named, about = _labelled(table), ["name", "kind"]
     window = named[named["label"] == WINDOW].set_index(about)[NLL].rename("window")
     others = named[named["label"] != WINDOW].join(window, on=about)
     return others.assign(above=others[NLL] - others["window"])
@@ -366,39 +339,39 @@ def against_zero_shot(tables: Mapping[str, pd.DataFrame]) -> Figure:
     Losses are those of the last window at the tested length, accuracies the mean over all
     distances beyond the trained length, both averaged over seeds; bars are the range of the seeds.
     """
-    arms = {name: _by_arm(name, table) for name, table in tables.items() if name != "text_nll"}
+    arms = {name: _by_arm(table) for name, table in tables.items() if name != "text_nll"}
     names = list(next(iter(arms.values()))["zero_shot"].index)
     size = (4.6 * len(arms), 1.6 + 0.34 * len(names))
     figure, axes = shapes.panels(1, len(arms), size, sharey=True)
     for ax, (name, found) in zip(axes[0], arms.items(), strict=True):
-        _before_and_after(ax, found, is_loss=name == "last_window")
-        if name == "last_window":
-            at = shapes.tokens_label(tables[name]["context_tokens"].max())
+        is_loss = name == "last_window"
+        _before_and_after(ax, found, is_loss)
+        if is_loss:
+            at = tokens_label(tables[name]["context_tokens"].max())
             ax.set_xlabel(f"loss after {at} tokens (nats per byte)")
         else:
-            trained = shapes.tokens_label(tables[name]["train_len_tokens"].max())
-            ax.set(xlabel=f"{name.split('_')[0]} accuracy beyond {trained}", xlim=(-0.04, 1.04))
+            trained = tokens_label(tables[name]["train_len_tokens"].max())
+            ax.set(xlabel=f"{name.replace('_', ' ')} beyond {trained}", xlim=(-0.04, 1.04))
     shapes.name_rows(axes[0][0], names)
     shapes.legend_below(figure, axes[0], 4)
     shown = "last_window" if "last_window" in arms else next(iter(arms))
+    # The lowest loss is the best, and the highest accuracy.
     sign = 1 if shown == "last_window" else -1
-    after = sign * arms[shown]["finetuned"]["mean"]
-    before = sign * arms[shown]["zero_shot"]["mean"].reindex(after.index)
-    helped = f"Fine-tuning helps {(after < before).sum()} of {len(after)} methods"
-    shapes.headline(figure, f"{helped}; {after.idxmin()} is then best")
+    before, after = (sign * arms[shown][arm]["mean"] for arm in ("zero_shot", "finetuned"))
+    helped = f"Fine-tuning helps {(after < before.reindex(after.index)).sum()} of {len(after)}"
+    shapes.headline(figure, f"{helped} methods; {after.idxmin()} is then best")
     return figure
 
 
-def _by_arm(name: str, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Average over distances and seeds: arm to mean, min and max by method with its factor."""
-    column = NLL if name == "last_window" else "accuracy"
+    column = "accuracy" if "accuracy" in table else NLL
     rows = in_longest_context(table)
     if column == "accuracy":
         rows = rows[rows["distance_tokens"] > rows["train_len_tokens"]]
     # The label is that of the method, whatever its arm, so that the arms share a row.
-    rows = rows.assign(
-        label=row_labels(rows.assign(arm="")),
-        kind=rows["arm"].mask(rows["method"] == WINDOW, "window"),
+    rows = _labelled(rows.assign(arm="")).assign(
+        kind=rows["arm"].mask(rows["method"] == WINDOW, "window")
     )
     seeds = rows.groupby(["kind", "label", "seed"], sort=False)[column].mean()
     spreads = seeds.groupby(["kind", "label"], sort=False).agg(["mean", "min", "max"])
@@ -413,8 +386,8 @@ def _before_and_after(ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool)
         spreads, style = both.xs(name, level=1), look(name_in(name))
         shown = spreads.clip(upper=edge)
         for when, (mean, low, high) in shown.iterrows():
-            bars, large = ([low], [high]), {"markersize": 7, "zorder": 3}
-            shapes.dots(ax, [mean], [row], style, "", bars, when == "before", **large)
+            size = {"hollow": when == "before", "markersize": 7, "zorder": 3}
+            shapes.dots(ax, [mean], [row], style, "", ([low], [high]), **size)
         ends = shown["mean"].iloc[[0, -1]]
         ax.plot(ends, [row, row], color=style.color, linewidth=1.5, alpha=0.5)
         outside = [f"{mean:.2f}" for mean in spreads["mean"] if mean > edge]

@@ -28,14 +28,12 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _wavelengths(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look) -> None:
     # A band behind each stretch of pairs with the same role; the legend names a role once.
-    named: set[str] = set()
+    shades = dict(SHADES)
     for _, part in pairs.groupby((pairs["role"] != pairs["role"].shift()).cumsum()):
-        role = part["role"].iloc[0]
+        role, (first, *_, last) = part["role"].iloc[0], [*part["pair"], *part["pair"]]
         if role in SHADES:
-            first, last = part["pair"].iloc[0] - 0.5, part["pair"].iloc[-1] + 0.5
-            label = None if role in named else role
-            ax.axvspan(first, last, color=SHADES[role], linewidth=0, label=label)
-            named.add(role)
+            label = role if shades.pop(role, None) else None
+            ax.axvspan(first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label)
     after = Look(style.color, style.marker, "none")
     shapes.line(ax, pairs["pair"], pairs["wavelength_tokens"], Look(BLACK, ""), "before")
     shapes.line(ax, pairs["pair"], pairs["scaled_wavelength_tokens"], after, "after")

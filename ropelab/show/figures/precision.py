@@ -1,6 +1,7 @@
 """Figures of the precision experiment: collisions, errors by stage and position, drift."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ PANELS = (
 )
 # Radians; the line that is drawn for orientation, whatever tolerance a run was given.
 TOLERANCE = 0.01
+WORST = "worst angle error, rad\n(from position …)"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
@@ -31,7 +33,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
         figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])
     stages = tables["casts"][tables["casts"]["kind"] == "stage"]
     if len(stages):
-        figures["ladder"] = _ladder(stages)
+        figures["per_stage_rounding"] = _per_stage_rounding(stages)
     growth, drift = tables["growth"], tables["drift"]
     if (growth["max_angle_error_rad"] > 0).any():
         by_stage = (growth["kind"] == "stage").any()
@@ -67,31 +69,28 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
     return figure
 
 
-def _ladder(stages: pd.DataFrame) -> Figure:
+def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
     """Draw stages by formats: the worst angle error with its position, and the score error."""
-    formats, names = list(stages["format"].unique()), list(stages["stage"].unique())
-
-    def grid(column: str) -> np.ndarray:
-        wide = stages.pivot(index="stage", columns="format", values=column)
-        return wide.reindex(index=names, columns=formats).to_numpy(dtype=float, na_value=np.nan)
+    names, formats = stages["stage"].unique(), stages["format"].unique()
+    angle, first, score = (
+        stages.pivot(index="stage", columns="format", values=column)
+        .reindex(index=names, columns=formats)
+        .astype(float)
+        for column in ("max_angle_error_rad", "first_position_over_tolerance", "rms_score_error")
+    )
 
     def error(value: float) -> str:
         return "overflow" if np.isnan(value) else "≥ 3.1" if value > 3.1 else f"{value:.1g}"
 
-    angle, score = grid("max_angle_error_rad"), grid("rms_score_error")
-    angle_texts, score_texts = (np.vectorize(error, [object])(values) for values in (angle, score))
-    for at, position in np.ndenumerate(grid("first_position_over_tolerance")):
-        if not np.isnan(position):
-            angle_texts[at] += f"\n({position:.0f})"
+    from_there = first.map(lambda position: "" if np.isnan(position) else f"\n({position:.0f})")
     figure, axes = shapes.panels(1, 2, (10, 4.4))
     for ax, values, texts, (low, high), title in (
-        (axes[0, 0], angle, angle_texts, (1e-4, 4), "worst angle error, rad\n(from position …)"),
-        (axes[0, 1], score, score_texts, (1e-7, 2), "score error (scores have deviation 1)"),
+        (axes[0, 0], angle, angle.map(error) + from_there, (1e-4, 4), WORST),
+        (axes[0, 1], score, score.map(error), (1e-7, 2), "score error (scores have deviation 1)"),
     ):
         # Shades are logarithms; what overflows is as bright as the largest error.
-        shades = np.log(np.clip(np.nan_to_num(values, nan=high), low, high) / low)
-        shades /= np.log(high / low)
-        shapes.heat_map(ax, shades, texts, names, formats, dark_until=0.55, size=7.5)
+        shades = np.log(values.fillna(high).clip(low, high) / low) / np.log(high / low)
+        shapes.heat_map(ax, shades, texts, dark_until=0.55, size=7.5)
         ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right", fontsize=8)
         ax.set_title(title, fontsize=10)
     axes[0, 1].set(yticklabels=[])
@@ -103,12 +102,14 @@ def _growth(growth: pd.DataFrame) -> Figure:
     """Draw the worst angle error per octave; implementations that agree share a line."""
     figure, ax = plt.subplots(figsize=(9, 4.5))
     alike: dict[tuple[float, ...], list[str]] = {}
-    for name, rows in shapes.each(growth, "name"):
+    found = dict(shapes.each(growth, "name"))
+    for name, rows in found.items():
         alike.setdefault(tuple(rows["max_angle_error_rad"].fillna(-1)), []).append(name)
-    for name, *others in alike.values():
-        label = "\n".join([name, *(f"  = {other}" for other in others)])
-        _growth_line(ax, growth[growth["name"] == name], name, label)
-    _growth_axes(ax)
+    lines = {
+        name: ("\n".join([name, *(f"  = {other}" for other in others)]), found[name])
+        for name, *others in alike.values()
+    }
+    _growth_lines(ax, lines)
     worst = growth.groupby("name")["max_angle_error_rad"].max()
     right = f"{(worst <= TOLERANCE).sum()} of {len(worst)} keep every angle below {TOLERANCE} rad"
     end = shapes.tokens_label(growth["position_end"].max() + 1)
@@ -121,9 +122,7 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     stages = list(shapes.each(growth[growth["max_angle_error_rad"] > 0], "stage"))
     figure, axes = shapes.panels(1, len(stages), (10, 4.2), sharex=True, sharey=True)
     for ax, (stage, rows) in zip(axes[0], stages, strict=True):
-        for name, group in shapes.each(rows, "format"):
-            _growth_line(ax, group, name, name)
-        _growth_axes(ax)
+        _growth_lines(ax, {name: (name, own) for name, own in shapes.each(rows, "format")})
         ax.set_title(f"{stage} rounded")
     axes[0][0].set_ylabel("worst angle error, rad")
     shapes.legend_outside(axes[0][-1])
@@ -131,13 +130,12 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
     return figure
 
 
-def _growth_line(ax: Axes, group: pd.DataFrame, name: str, label: str) -> None:
-    shown = group[group["max_angle_error_rad"] > 0]
-    if len(shown):
-        shapes.line(ax, shown["position_end"], shown["max_angle_error_rad"], look(name), label)
-
-
-def _growth_axes(ax: Axes) -> None:
+def _growth_lines(ax: Axes, lines: Mapping[str, tuple[str, pd.DataFrame]]) -> None:
+    """Draw a line for each name, with its label."""
+    for name, (label, rows) in lines.items():
+        shown = rows[rows["max_angle_error_rad"] > 0]
+        if len(shown):
+            shapes.line(ax, shown["position_end"], shown["max_angle_error_rad"], look(name), label)
     _position_axis(ax)
     ax.set(yscale="log", ylim=(1e-9, 50))
     shapes.mark(ax, math.pi, "half a rotation: lost", up=4)

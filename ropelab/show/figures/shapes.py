@@ -1,20 +1,21 @@
 """The shapes figures are made of: axes of tokens and bases, lines, dots, heat maps, legends."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
 from ropelab.show.looks import GREY, Look
 
+# The lower and upper ends of intervals.
+Band = tuple[Any, Any] | None
 # Octaves between two labelled ticks.
 LEAST_APART = 0.35
 FAINT = "#555555"
@@ -31,20 +32,17 @@ PLACES = [
 
 
 def panels(
-    rows: int, columns: int, size: tuple[float, float], **options: Any
+    rows: int, columns: int, size: tuple[float, float], used: int | None = None, **options: Any
 ) -> tuple[Figure, np.ndarray]:
-    # An array of two dimensions, however many there are: no case for a single panel.
-    return plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
+    """Make panels, always in an array of two dimensions; those beyond the used ones are hidden."""
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
+    for ax in axes.flat[used:] if used else ():
+        ax.set_visible(False)
+    return figure, axes
 
 
 def line(
-    ax: Axes,
-    x: Any,
-    y: Any,
-    look: Look,
-    label: str = "",
-    band: tuple[Any, Any] | None = None,
-    **options: Any,
+    ax: Axes, x: Any, y: Any, look: Look, label: str = "", band: Band = None, **options: Any
 ) -> None:
     """Draw a line with its markers, and an interval around it as a band."""
     style = {"color": look.color, "marker": look.marker, "linestyle": look.line, "label": label}
@@ -54,21 +52,15 @@ def line(
 
 
 def dots(
-    ax: Axes,
-    values: Any,
-    places: Any,
-    look: Look,
-    label: str = "",
-    interval: tuple[Any, Any] | None = None,
-    hollow: bool = False,
-    **options: Any,
+    ax: Axes, x: Any, y: Any, look: Look, label: str = "", bars: Band = None, **options: Any
 ) -> None:
     """Draw a dot for each row, at its value along the axis, with its interval as a bar."""
-    if interval is not None:
-        ax.hlines(places, *interval, color=look.color, linewidth=3, alpha=0.35)
-    face = "white" if hollow else look.color
-    style = {"color": look.color, "markerfacecolor": face, "markersize": 6, "label": label}
-    ax.plot(values, places, look.marker, **{**style, **options})
+    if bars is not None:
+        ax.hlines(y, *bars, color=look.color, linewidth=3, alpha=0.35)
+    style = {"color": look.color, "markersize": 6, "label": label}
+    if options.pop("hollow", False):
+        style["markerfacecolor"] = "white"
+    ax.plot(x, y, look.marker, **{**style, **options})
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
@@ -79,10 +71,8 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
 
 def heat_map(
     ax: Axes,
-    shades: np.ndarray,
-    texts: np.ndarray,
-    rows: Sequence[str],
-    columns: Sequence[str],
+    shades: pd.DataFrame,
+    texts: pd.DataFrame,
     *,
     colors: str = "cividis",
     dark_until: float = 0.5,
@@ -90,21 +80,20 @@ def heat_map(
 ) -> None:
     """Draw cells shaded from 0 to 1 with a text in each; a missing shade stays white."""
     ax.set_facecolor("white")
-    ax.imshow(np.ma.masked_invalid(shades), cmap=colors, vmin=0, vmax=1, aspect="auto")
-    for (row, column), text in np.ndenumerate(texts):
-        # A missing shade compares as False, as white does not: its text is grey.
-        shade = shades[row, column]
-        color = "#7F7F7F" if np.isnan(shade) else "black" if shade > dark_until else "white"
+    values = shades.to_numpy(dtype=float)
+    ax.imshow(np.ma.masked_invalid(values), cmap=colors, vmin=0, vmax=1, aspect="auto")
+    for (row, column), shade in np.ndenumerate(values):
+        color = GREY if np.isnan(shade) else "black" if shade > dark_until else "white"
+        text = str(texts.iat[row, column])
         ax.text(column, row, text, ha="center", va="center", color=color, fontsize=size)
-    ax.set_xticks(range(len(columns)), columns)
-    ax.set_yticks(range(len(rows)), rows)
+    ax.set_xticks(range(len(shades.columns)), [str(name) for name in shades.columns])
+    ax.set_yticks(range(len(shades)), [str(name) for name in shades.index])
     ax.grid(visible=False)
 
 
-def shares(values: np.ndarray, missing: str = "", digits: str = ".2f") -> np.ndarray:
+def shares(table: pd.DataFrame, digits: str = ".2f", missing: str = "") -> pd.DataFrame:
     """Write the shares of a heat map."""
-    write = np.vectorize(lambda value: missing if np.isnan(value) else format(value, digits), [str])
-    return np.asarray(write(values), dtype=object)
+    return table.map(lambda value: missing if np.isnan(value) else format(value, digits))
 
 
 def over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
@@ -121,13 +110,12 @@ def over_seeds(rows: pd.DataFrame, x: str, value: str) -> pd.DataFrame:
 
 def each(table: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield every value of a column, in its order, with its rows."""
-    for name, rows in table.groupby(column, sort=False):
-        yield str(name), rows
+    return ((str(name), rows) for name, rows in table.groupby(column, sort=False))
 
 
-def records(table: pd.DataFrame) -> Iterator[Any]:
-    """Yield the rows of a table, their values as attributes."""
-    yield from table.itertuples(index=False)
+def records(table: pd.DataFrame) -> Iterable[Any]:
+    """Return the rows of a table, their values as attributes, the first one `Index`."""
+    return table.itertuples()
 
 
 def arrow(ax: Axes, x: float, y: float, look: Look) -> None:
@@ -145,9 +133,9 @@ def unit_circle(ax: Axes, **limits: Any) -> None:
     ax.grid(False)
 
 
-def headline(figure: Figure, text: str) -> None:
-    """Give a figure of several panels its title."""
-    figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=11)
+def headline(figure: FigureBase, text: str) -> None:
+    """Give a figure, or a part of one, of several panels its title."""
+    figure.suptitle(text, x=0.01, ha="left", wrap=True)
 
 
 def tokens_label(tokens: float) -> str:
@@ -189,19 +177,11 @@ def base_axis(axis: Axis, limits: tuple[float, float]) -> None:
     """Make an axis of bases: powers of ten, and on a short axis those between: 1e6, 3e6."""
     few = limits[1] < 100 * limits[0]
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if few else (1.0,)))
-    # Plain text: to typeset exponents takes a third of the time of a figure.
-    axis.set_major_formatter(FuncFormatter(lambda base, _: _typed(base)))
+    # Plain text (3e6): to typeset exponents takes a third of the time of a figure.
+    axis.set_major_formatter(
+        FuncFormatter(lambda base, _: f"{base:.0e}".replace("e+0", "e").replace("e+", "e"))
+    )
     axis.set_minor_locator(NullLocator())
-
-
-def _typed(base: float) -> str:
-    """Write a base with one digit and a power of ten.
-
-    >>> _typed(3e6), _typed(1e13)
-    ('3e6', '1e13')
-    """
-    digit, power = f"{base:.0e}".split("e")
-    return f"{digit}e{int(power)}"
 
 
 def mark(ax: Axes, value: float, text: str, which: Literal["x", "y"] = "y", up: int = 3) -> None:
@@ -228,23 +208,16 @@ def legend_outside(ax: Axes) -> None:
 
 def legend_above(ax: Axes, columns: int = 1) -> None:
     """Put a small legend above the axes of a panel."""
-    ax.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, handletextpad=0.1, fontsize=8
-    )
+    style: dict[str, Any] = {"ncols": columns, "handletextpad": 0.1, "fontsize": 8}
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **style)
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
     """Put one legend for all panels below them; a name in several panels is listed once."""
-    named: dict[str, Artist] = {}
-    for ax in axes:
-        handles, labels = ax.get_legend_handles_labels()
-        named |= dict(zip(labels, handles, strict=True))
-    figure.legend(
-        list(named.values()),
-        list(named),
-        loc="outside lower center",
-        ncols=min(columns, len(named)),
-    )
+    drawn = [ax.get_legend_handles_labels() for ax in axes]
+    named = {label: handle for found in drawn for handle, label in zip(*found, strict=True)}
+    columns = min(columns, len(named))
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
 
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:

@@ -29,19 +29,18 @@ def code(values: pd.DataFrame) -> Figure:
         shapes.line(right, grid.columns, grid.loc[feature], style, f"feature {feature}")
     right.set(xlabel="position, tokens", ylabel="value", ylim=(-1.1, 1.1))
     shapes.legend_outside(right)
-    shapes.headline(
-        figure, "The sinusoidal code: fast waves in the first features, slow ones in the last"
-    )
+    title = "The sinusoidal code: fast waves in the first features, slow ones in the last"
+    shapes.headline(figure, title)
     return figure
 
 
 def summed(curves: pd.DataFrame) -> Figure:
     """Draw F(t), the sum of all waves, and F one period of the slowest wave later."""
     figure, axes = shapes.panels(1, 2, (9.2, 3.6), sharey=True)
-    back = {}
+    repeats = {}
     for ax, (spacing, mine) in zip(axes[0], shapes.each(curves, "spacing"), strict=True):
         wide = mine.pivot(index="position_tokens", columns="start", values="value")
-        back[spacing] = bool((wide["0"] - wide["period"]).abs().max() < SAME)
+        repeats[spacing] = bool((wide["0"] - wide["period"]).abs().max() < SAME)
         later = f"F(t + {mine['period_tokens'].iloc[0]:,.0f})"
         shapes.line(ax, wide.index, wide["0"], Look(GREY, ""), "F(t)", linewidth=3.5)
         shapes.line(ax, wide.index, wide["period"], Look(COLORS[spacing], "", "--"), later)
@@ -49,10 +48,12 @@ def summed(curves: pd.DataFrame) -> Figure:
         ax.set(xlabel="t, tokens")
         ax.legend(loc="upper right")
     axes[0, 0].set(ylabel="sum of the features, per pair")
-    when = "ne period of the slowest wave later"
-    found = f"O{when} even spacing is back, the Transformer's code is not"
-    repeats = back["harmonic"] and not back["exponential"]
-    shapes.headline(figure, found if repeats else f"The sum of the waves, and the sum o{when}")
+    usual = repeats["harmonic"] and not repeats["exponential"]
+    found = (
+        "One period of the slowest wave later even spacing is back, the Transformer's code is not"
+    )
+    title = "The sum of the waves, and the sum one period of the slowest wave later"
+    shapes.headline(figure, found if usual else title)
     return figure
 
 
@@ -86,10 +87,7 @@ def shift(vectors: pd.DataFrame) -> Figure:
         x, y, side = 1.1 * row.x, 1.1 * row.y + 0.03, "left" if row.x > 0 else "right"
         ax.text(x, y, row.vector, ha=side, va="center", color=style.color)
     later, rotated = vectors[["x", "y"]].to_numpy()[1:]
+    found = "(sin, cos) rotates clockwise: a standard rotation takes it back by δ"
     agree = bool(np.abs(later - rotated).max() < SAME)
-    ax.set_title(
-        "A standard rotation takes the code where it belongs"
-        if agree
-        else "(sin, cos) rotates clockwise: a standard rotation takes it back by δ"
-    )
+    ax.set_title("A standard rotation takes the code where it belongs" if agree else found)
     return figure

@@ -58,15 +58,14 @@ def _one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
 
 def called(row: pd.Series) -> str:
     """Name a scheme for a reader: the number of its frequencies, and their spacing."""
-    if row["frequencies"] == 0:
+    count, name = row["frequencies"], row["scheme"]
+    if count == 0:
         return "none"
-    if row["frequencies"] == 1:
+    if count == 1:
         return f"1, period {row['longest_period_tokens']:,.4g}".replace("e+0", "e")
-    if row["scheme"].startswith("spaced"):
-        spread = "equal steps" if "uniform" in row["scheme"] else "geometric"
-        return f"{row['frequencies']}, {spread}"
-    name = "RoPE" if row["scheme"] == "unscaled" else row["scheme"]
-    return f"{row['frequencies']}, {name}"
+    if name.startswith("spaced"):
+        return f"{count}, {'equal steps' if 'uniform' in name else 'geometric'}"
+    return f"{count}, {'RoPE' if name == 'unscaled' else name}"
 
 
 def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
@@ -96,8 +95,8 @@ def _learnable(ax: Axes, inside: pd.DataFrame, order: list[str], trained: int) -
     for distance, shift, marker in ((trained // 8, -0.13, "o"), (trained // 2, 0.13, "D")):
         at = inside[inside["distance_tokens"] == distance].set_index("scheme").reindex(order)
         label, interval = f"from {distance} tokens back", (at["ci_low"], at["ci_high"])
-        far, style = distance == trained // 2, Look(BLACK, marker)
-        shapes.dots(ax, at["value"], places + shift, style, label, interval, far, markersize=5)
+        style, look = {"hollow": distance == trained // 2, "markersize": 5}, Look(BLACK, marker)
+        shapes.dots(ax, at["value"], places + shift, look, label, interval, **style)
     seeds = int(inside["seeds"].max())
     how = f"trained at {trained} tokens, {seeds} seed{'s' if seeds > 1 else ''}"
     ax.set(xlim=(-0.03, 1.03), xlabel=f"tokens copied correctly (share)\n{how}")
@@ -111,8 +110,8 @@ def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
     if slow.empty:
         return "The use of many frequencies"
     scheme = slow.sort_values("longest_period_tokens").iloc[-1]["scheme"]
-    signal = signals[(signals["scheme"] == scheme) & (signals["format"] == "float32")]
-    held = signal.loc[signal["vectors"] == "random", "step_to_rounding"].item() > 1
+    about = {"scheme": scheme, "format": "float32", "vectors": "random"}
+    held = signals.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
     means = inside.groupby("scheme")["value"].mean()
     if held and means[scheme] < means.max() / 2:
         return "float32 holds the steps of one slow frequency; a model still does not learn with it"
@@ -123,14 +122,13 @@ def _bands(copies: pd.DataFrame) -> Figure:
     """Draw copying by distance: a band absent from training, and one taken from a trained model."""
     trained = int(copies["train_len_tokens"].iloc[0])
     first, kept = copies["scheme"].iloc[0], copies["removed"] == KEPT
-    absent = copies[copies["scheme"].str.fullmatch(r"without\(band=\w+\)") & kept]
-    names = absent["scheme"].str.extract(r"band=(\w+)")[0]
+    names = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$")[0]
+    absent = copies.assign(removed=names)[names.notna() & kept]
     taken = copies[copies["scheme"] == first]
-    never = pd.concat([copies[(copies["scheme"] == first) & kept], absent.assign(removed=names)])
-    sources = {"taken from the trained model": taken, "absent from training": never}
+    never = pd.concat([taken[kept], absent])
     wanted = [
         (f"{how}, in {context} tokens", rows[rows["context_tokens"] == context])
-        for how, rows in sources.items()
+        for how, rows in (("taken from the trained model", taken), ("absent from training", never))
         for context in (trained, copies["context_tokens"].max())
         if rows["removed"].nunique() > 1
     ]
@@ -147,7 +145,7 @@ def _bands(copies: pd.DataFrame) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("distance of the copied tokens")
     shapes.legend_below(figure, axes[0][:1], 4)
-    figure.supylabel("tokens copied correctly (share)", fontsize=10)
+    figure.supylabel("tokens copied correctly (share)")
     # The third that is missed most near by, and the one missed most far off.
     inside = taken[taken["context_tokens"] == trained]
     wide = inside.pivot(index="distance_tokens", columns="removed", values="value")

@@ -34,24 +34,9 @@ def use_style() -> Iterator[None]:
 
 
 def fit_titles(figure: Figure) -> None:
-    """Break the figure's title, or that of its only axes, if it would run over the right edge."""
-    if figure.get_suptitle():
-        title = figure._suptitle  # type: ignore[attr-defined]
-        surely_fits = title.get_window_extent().x1 <= figure.bbox.x1
-    elif len(figure.axes) == 1:
-        title = figure.axes[0]._left_title  # type: ignore[attr-defined]
-        surely_fits = title.get_window_extent().width <= figure.bbox.width / 2
-    else:
-        return
-    if surely_fits:
-        return  # laying the figure out takes longer than drawing it
-    figure.draw_without_rendering()
-    text, extent = title.get_text(), title.get_window_extent()
-    room = figure.bbox.x1 - extent.x0
-    if text and extent.width > room:
-        longest = max(map(len, text.split("\n")))
-        letters = max(20, int(longest * room / extent.width) - 1)
-        title.set_text("\n".join(textwrap.fill(line, letters) for line in text.split("\n")))
+    """Break titles that would run over the right edge."""
+    for ax in figure.axes:
+        ax._left_title.set_wrap(True)  # type: ignore[attr-defined]
 
 
 def for_paper(figure: Figure) -> None:

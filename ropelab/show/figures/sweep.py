@@ -1,10 +1,8 @@
 """Figure of a sweep: the results of its runs over the field in which they differ most."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
@@ -21,13 +19,7 @@ LENGTHS = ("context", "length", "train_len", "test_len", "finetune_len", "window
 
 @dataclass(frozen=True)
 class Parts:
-    """The use of the columns of a sweep's table.
-
-    Attributes:
-        along: the field on the axis: of the numbers among the fields the one with most values.
-        lines: columns whose values make the lines: the other fields, and those that name a row.
-        results: columns of numbers that were found.
-    """
+    """The columns along the axis, those whose values make the lines, and those that were found."""
 
     along: str
     lines: tuple[str, ...]
@@ -57,9 +49,26 @@ def draw(tables: Tables) -> dict[str, Figure]:
     shown = [name for name in parts.results if table[name].notna().any()][:PANELS]
     if not shown:
         return {}
+    numeric = is_numeric_dtype(table[parts.along])
+    places = list(dict.fromkeys(table[parts.along].astype(str)))
+    lines = _lines(table, parts.lines)
     figure, axes = shapes.panels(1, len(shown), (4.2 * len(shown) + 1.5, 4.2))
-    for ax, name in zip(axes[0], shown, strict=True):
-        _panel(ax, table, parts, name)
+    for ax, result in zip(axes[0], shown, strict=True):
+        for number, (name, rows) in enumerate(lines.items()):
+            along = (
+                rows[parts.along] if numeric else rows[parts.along].astype(str).map(places.index)
+            )
+            points = pd.DataFrame({"x": along, "y": rows[result]}).dropna().sort_values("x")
+            shapes.line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
+        if not numeric:
+            ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
+        elif parts.along in LENGTHS:
+            shapes.token_axis(ax)
+        elif _is_wide(table[parts.along]):
+            ax.set_xscale("log")
+        if _is_wide(table[result]):
+            ax.set_yscale("log")
+        ax.set(xlabel=parts.along.replace("_", " "), ylabel=result.replace("_", " "))
     if parts.lines:
         handles, labels = axes[0][0].get_legend_handles_labels()
         title = ", ".join(parts.lines).replace("_", " ")
@@ -68,34 +77,14 @@ def draw(tables: Tables) -> dict[str, Figure]:
     return {"sweep": figure}
 
 
-def _panel(ax: Axes, table: pd.DataFrame, parts: Parts, result: str) -> None:
-    numeric = is_numeric_dtype(table[parts.along])
-    places = list(dict.fromkeys(table[parts.along].astype(str)))
-    for number, (name, rows) in enumerate(_lines(table, parts.lines)):
-        along = rows[parts.along] if numeric else rows[parts.along].astype(str).map(places.index)
-        points = pd.DataFrame({"x": along, "y": rows[result]}).dropna().sort_values("x")
-        shapes.line(ax, points["x"], points["y"], LOOKS.get(name) or numbered(number), name)
-    if not numeric:
-        ax.set_xticks(range(len(places)), places, rotation=20, ha="right")
-    elif parts.along in LENGTHS:
-        shapes.token_axis(ax)
-    elif _is_wide(table[parts.along]):
-        ax.set_xscale("log")
-    if _is_wide(table[result]):
-        ax.set_yscale("log")
-    ax.set(xlabel=parts.along.replace("_", " "), ylabel=result.replace("_", " "))
-
-
-def _lines(table: pd.DataFrame, columns: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the name and rows of each line, at most MOST_LINES of them, evenly taken."""
+def _lines(table: pd.DataFrame, columns: tuple[str, ...]) -> dict[str, pd.DataFrame]:
+    """Return the rows of each line by its name, at most MOST_LINES of them, evenly taken."""
     if not columns:
-        yield "all", table
-        return
+        return {"all": table}
     words = table[list(columns)].map(lambda x: f"{x:g}" if isinstance(x, float) else str(x))
     names = words.agg(", ".join, axis=1)
     every = list(dict.fromkeys(names))
-    for name in every[:: max(1, -(-len(every) // MOST_LINES))]:
-        yield name, table[names == name]
+    return {name: table[names == name] for name in every[:: max(1, -(-len(every) // MOST_LINES))]}
 
 
 def _is_wide(values: pd.Series) -> bool:

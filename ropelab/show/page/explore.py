@@ -32,18 +32,15 @@ def computed() -> set[str]:
 
 
 def known() -> dict[str, Any]:
-    """Return what the script takes from the package: methods with their knobs, formats, looks."""
+    """Return the methods with their parameters, the formats and the looks, for the script."""
     # A method that has no formula in the script yet is not offered: the page works without it.
-    names = [name for name in FREQUENCIES if name in computed() - NOT_HERE]
+    offered = computed() - NOT_HERE
     methods = {}
-    for name in names:
+    for name in (name for name in FREQUENCIES if name in offered):
         kind = scaling_class(name)
-        plain = {
-            parameter.name: parameter.default
-            for parameter in fields(kind)
-            if not isinstance(parameter.default, Scaling)
-        }
-        methods[name] = {"knobs": plain, "source": kind.source}
+        defaults = {each.name: each.default for each in fields(kind)}
+        plain = {key: value for key, value in defaults.items() if not isinstance(value, Scaling)}
+        methods[name] = {"parameters": plain, "source": kind.source}
     # JSON has neither infinity nor NaN: the script reads them from words.
     words = {"inf": "Infinity", "nan": "NaN"}
     facts = ("name", "precision", "min_exponent", "largest")

@@ -4,7 +4,7 @@ Everything that knows a table's columns by name is a row here; tests run every r
 committed reference, so a renamed column cannot silently empty a part of the page.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from string import Formatter
@@ -18,13 +18,9 @@ from ropelab.show.terminal import format_value
 
 @dataclass(frozen=True)
 class View:
-    """One way to draw a table.
+    """One way to draw a table: the columns along the axis, drawn, and making the lines; the rows.
 
-    Attributes:
-        x: the column along the axis.
-        y: the columns drawn; more than one if they are compared with each other.
-        series: the columns whose values make the lines.
-        where: column to the value whose rows are drawn.
+    Several columns are drawn where they are compared with each other.
     """
 
     x: str
@@ -56,12 +52,10 @@ HINTS: Mapping[str, tuple[View, ...]] = {
     "comparisons": (
         View("at_tokens", ("difference",), ("method_b",)),
         View("times_trained_len", ("difference",), ("encoding_b",)),
-        View("distance_tokens", ("difference",), ("scheme_a",)),
     ),
     "learned": (View("distance_tokens", ("value",), ("scheme",), COPIED),),
     "collisions": (View("position_end", ("fraction",), ("format",)),),
     "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
-    "drift": (View("shift_tokens", ("rms_score_change",), ("name",)),),
     "casts": (View("name", ("max_angle_error_rad",), (), {"kind": "preset"}),),
     "resolution": (View("format", ("adjacent_collisions",), ("component",)),),
     "bound": (View("context_tokens", ("smallest_admissible_base", "stable_base")),),
@@ -75,16 +69,10 @@ UNDRAWN = {"windows"}
 
 @dataclass(frozen=True)
 class Record:
-    """The rows of a table that disagree with something published, by the table's own verdict.
+    """The rows of a table that disagree with something published: `verdict` says `word` there.
 
-    Attributes:
-        table: its name.
-        title: a heading for such rows.
-        verdict: the column that says how the comparison went.
-        word: the value of that column that means disagreement.
-        said: the published statement, with the columns it names in braces.
-        found: the measured one, likewise.
-        source: the column that names where it was said, or the source itself.
+    The published statement and the measured one name columns in braces; the source is a column, or
+    the source itself.
     """
 
     table: str
@@ -109,17 +97,15 @@ WRONG = "Statements of papers and tutorials that are wrong as they are written"
 NOT_HERE = "Statements that the small trained models here do not reproduce"
 LOOSE = "Published lower bounds on the base that are not tight"
 UNFULFILLED = "Predictions of the base bound that did not come true"
-DECIDED, BASE = "{decided_by}: {decided_at}", "{context_tokens} tokens need a base of {paper_base}"
-MISSED = "not reproduced here"
+DECIDED, MISSED = "{decided_by}: {decided_at}", "not reproduced here"
+BASE, WITH_BASE = "{context_tokens} tokens need a base of {paper_base}", "{task} with base {base}"
 MEN = "Men et al. 2024, arXiv:2405.14591"
 RECORDS = (
     Record("claims", WRONG, "verdict", "wrong", "{statement}", DECIDED),
     Record("claims", NOT_HERE, "verdict", MISSED, "{statement}", DECIDED),
     Record("literature", NOT_HERE, "verdict", MISSED, "{statement}", "{measured}"),
     Record("published", LOOSE, "verdict", "loose", BASE, "{exact_base} is enough", MEN),
-    Record(
-        "predictions", UNFULFILLED, "agrees", "False", "{task} with base {base}", "{outcome}", MEN
-    ),
+    Record("predictions", UNFULFILLED, "agrees", "False", WITH_BASE, "{outcome}", MEN),
 )
 
 
@@ -137,20 +123,14 @@ def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
     """Group by title all rows that disagree; a statement found in several runs is listed once."""
     groups: dict[str, dict[str, Disagreement]] = {}
     for record, run in product(RECORDS, runs):
-        table = run.tables.get(record.table)
-        if table is not None and record.columns() <= set(table.columns):
-            for one in _marked(record, table, run):
-                groups.setdefault(record.title, {}).setdefault(one.said, one)
-    found = {title: list(group.values()) for title, group in groups.items()}
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
-
-
-def _marked(record: Record, table: pd.DataFrame, run: Shown) -> Iterator[Disagreement]:
-    for _, row in record.rows(table).iterrows():
-        source = row[record.source] if record.source in table.columns else record.source
-        values = {str(name): format_value(value) for name, value in row.items()}
-        said, found = record.said.format(**values), record.found.format(**values)
-        yield Disagreement(said, found, str(source), run)
+        table = run.tables.get(record.table, pd.DataFrame())
+        for row in record.rows(table).to_dict("records") if record.columns() <= set(table) else ():
+            values = {str(name): format_value(value) for name, value in row.items()}
+            said, found = record.said.format(**values), record.found.format(**values)
+            one = Disagreement(said, found, str(row.get(record.source, record.source)), run)
+            groups.setdefault(record.title, {}).setdefault(said, one)
+    found_in = {title: list(group.values()) for title, group in groups.items()}
+    return dict(sorted(found_in.items(), key=lambda item: -len(item[1])))
 
 
 # The columns without which a table `claims` is not a ledger.

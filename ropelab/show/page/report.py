@@ -24,19 +24,14 @@ SCRIPTS = [
 ]
 # Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
-# Pictures in the page are smaller than on disk: flat areas in few colours, at most so wide.
+# Pixels across that the page shows of a picture.
 WIDTH = 800
-COLORS = 40
 
 
 def write_report(
     runs: Sequence[Shown], path: Path, title: str = "Results", draw: bool = True
 ) -> Path:
-    """Write the page of these runs, whole or not at all, and say where it is.
-
-    Args:
-        draw: draw the figures that are not stored; else they are left out.
-    """
+    """Write the page of these runs, whole or not at all; without `draw` only stored figures."""
     # By the distance from the defaults: the plain run of an experiment comes first.
     ordered = sorted(
         runs,
@@ -48,6 +43,15 @@ def write_report(
     missing = sum(not path.is_file() for run in ordered for path in _paths(run))
     if missing:  # a second for two or three of them
         say(f"{'drawing' if draw else 'left out:'} {missing} figures that are not stored")
+    data = [
+        {
+            "key": run.key,
+            "experiment": run.manifest["experiment"],
+            "label": run.label,
+            "tables": [for_script(name, table) for name, table in run.tables.items()],
+        }
+        for run in ordered
+    ]
     ledger = ledger_of(ordered)
     return write_page(
         path,
@@ -61,7 +65,7 @@ def write_report(
         statements=statements_of(ledger) if ledger else [],
         notes=notes_of(ledger) if ledger else [],
         pictures=lambda run: _pictures(run, draw),
-        data={"runs": [_data(run) for run in ordered], **drawing()},
+        data={"runs": data, **drawing()},
     )
 
 
@@ -75,43 +79,28 @@ def drawing() -> dict[str, Any]:
     return {"looks": looks, "quantiles": quantiles}
 
 
-def _data(run: Shown) -> dict[str, Any]:
-    return {
-        "key": run.key,
-        "experiment": run.manifest["experiment"],
-        "label": run.label,
-        "tables": [for_script(name, table) for name, table in run.tables.items()],
-    }
-
-
 def _paths(run: Shown) -> list[Path]:
     return [run.folder / figure for figure in run.manifest.get("figures") or ()]
 
 
 def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
     """Return the run's figures by name, stored or drawn again from its tables."""
-    files = {path.name: read_regular(path) for path in _paths(run) if path.is_file()}
-    if draw and len(files) < len(_paths(run)):
-        files = {**_drawn(run), **files}
-    found = [
-        (path.stem.replace("_", " "), embedded(files[path.name], path))
-        for path in _paths(run)
-        if path.name in files
-    ]
-    return [(name, picture) for name, picture in found if picture]
-
-
-def _drawn(run: Shown) -> dict[str, bytes]:
-    try:
-        return as_files(finished(draw_of(run.manifest["experiment"]), run.tables))
-    # An experiment that this version does not have, or tables of an earlier version of one.
-    except (ImportError, KeyError, ValueError, IndexError) as error:
-        say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
-        return {}
+    paths = _paths(run)
+    files = {path.name: read_regular(path) for path in paths if path.is_file()}
+    if draw and len(files) < len(paths):
+        try:
+            figures = finished(draw_of(run.manifest["experiment"]), run.tables)
+            files = as_files(figures) | files
+        # An experiment that this version does not have, or tables of an earlier version of one.
+        except (ImportError, KeyError, ValueError, IndexError) as error:
+            say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
+    found = {path.stem.replace("_", " "): path for path in paths if path.name in files}
+    pictures = ((name, embedded(files[path.name], path)) for name, path in found.items())
+    return [(name, picture) for name, picture in pictures if picture]
 
 
 def embedded(content: bytes, path: Path) -> str:
-    """Return a picture as a data address, losslessly, but narrower and in few colours.
+    """Return a picture as a data address, lossless but as narrow as the page shows it.
 
     Empty for content that is no picture, with a notice that names `path`.
     """
@@ -124,8 +113,7 @@ def embedded(content: bytes, path: Path) -> str:
     if plain.width > WIDTH:
         height = round(plain.height * WIDTH / plain.width)
         plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)
-    # Of few colours in flat areas, lossless WebP takes a fifth less than PNG.
     buffer = io.BytesIO()
-    few = plain.quantize(COLORS, Image.Quantize.FASTOCTREE).convert("RGB")
-    few.save(buffer, format="WEBP", lossless=True, quality=100)
+    # In few colours a picture would be a quarter as large, but without its pale bands.
+    plain.save(buffer, format="WEBP", lossless=True)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

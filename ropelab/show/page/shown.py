@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -72,11 +72,8 @@ class Shown:
     @property
     def label(self) -> str:
         """Return the title of the run's config file, else its settings in one line."""
-        return (
-            self.manifest.get("title")
-            or ", ".join(f"{name} {value}".strip() for name, value in self.settings)
-            or "defaults"
-        )
+        settings = ", ".join(f"{name} {value}".strip() for name, value in self.settings)
+        return self.manifest.get("title") or settings or "defaults"
 
     @property
     def provenance(self) -> list[tuple[str, str]]:
@@ -92,28 +89,27 @@ class Shown:
 def find_runs(paths: Sequence[Path]) -> list[Shown]:
     """Return the finished runs in `paths`, each a run's folder or a folder of results.
 
-    Raises:
-        InputError: a path holds no finished run.
+    A run that cannot be shown is left out, with a notice; InputError for a path without any.
     """
-    runs: list[Shown] = []
+    runs: dict[Path, Shown] = {}
     for path in paths:
-        found = list(_runs_in(path))
+        own = store.read_manifest(path)
+        found = {
+            folder.resolve(): run
+            for folder, manifest in ([(path, own)] if own is not None else store.finished(path))
+            if _can_be_shown(run := Shown(folder, manifest))
+        }
         if not found:
             raise InputError(f"no finished run in {path}; give a run's folder or a results folder")
-        runs += found
-    return list({run.folder.resolve(): run for run in runs}.values())
+        runs |= found
+    return list(runs.values())
 
 
-def _runs_in(path: Path) -> Iterator[Shown]:
-    """Yield the runs that can be shown, and say what is wrong with the others."""
-    own = store.read_manifest(path)
-    for folder, manifest in [(path, own)] if own is not None else store.finished(path):
-        run = Shown(folder, manifest)
-        try:
-            wrong = "" if run.tables and run.label else "it has no table with rows"
-        except (DamagedError, ValueError) as error:
-            wrong = " ".join(str(error).split())
-        if wrong:
-            say(f"left out: {folder}: {wrong}")
-        else:
-            yield run
+def _can_be_shown(run: Shown) -> bool:
+    try:
+        wrong = "" if run.tables and run.label else "it has no table with rows"
+    except (DamagedError, ValueError) as error:
+        wrong = " ".join(str(error).split())
+    if wrong:
+        say(f"left out: {run.folder}: {wrong}")
+    return not wrong

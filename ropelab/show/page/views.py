@@ -15,11 +15,11 @@ from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import unit_of
 from ropelab.show.page.joins import HINTS, UNDRAWN, View
 
-# Columns that say how much was measured: not a finding, so never drawn first.
+# Counts say how much was measured: not a finding, so never drawn first.
 COUNTS = ("n", "documents", "sequences", "trials", "draws", "seeds", "neighbours", "positions")
+FIXED = {**dict.fromkeys(COUNTS, "count"), "seed": "repeat", "train_len_tokens": "setting"}
 # Columns of words that judge a row: not first chosen to make lines.
-OUTCOMES = ("verdict", "status", "agrees", "differs", "result")
-SETTING = "train_len_tokens"
+OUTCOMES = ("verdict", "status", "agrees")
 # Numbers with so few values are choices; words with so many are not.
 FEW, MANY = 12, 60
 # Characters of a word that can name a line.
@@ -47,26 +47,23 @@ def labelled(table: pd.DataFrame) -> pd.DataFrame:
 
 def kinds_of(table: pd.DataFrame) -> dict[str, str]:
     """Return the kind of each column: key, measure, count, interval, repeat, setting or words."""
-    names = [str(name) for name in table.columns]
-    kinds = {name: _kind(table, name) for name in names}
-    for low, high in intervals(names).values():
-        kinds[low] = kinds[high] = "interval"
-    return kinds
+    kinds = {str(name): _kind(column) for name, column in table.items()}
+    bounds = [name for pair in intervals(list(kinds)).values() for name in pair]
+    return kinds | dict.fromkeys(bounds, "interval")
 
 
-def _kind(table: pd.DataFrame, name: str) -> str:
-    column = table[name]
-    plain = {**dict.fromkeys(COUNTS, "count"), "seed": "repeat", SETTING: "setting"}
-    if name in plain:
-        return plain[name]
-    distinct = column.nunique()
+def _kind(column: pd.Series) -> str:
+    name, known = str(column.name), column.dropna()
+    if name in FIXED:
+        return FIXED[name]
+    distinct = known.nunique()
     if not is_number(column):
-        longest = int(column.dropna().astype(str).str.len().max() or 0) if distinct else 0
-        return "key" if 0 < distinct <= MANY and longest <= SHORT else "words"
+        short = known.astype(str).str.len().max() <= SHORT if distinct else False
+        return "key" if distinct <= MANY and short else "words"
     if unit_of(name) == "tokens" or name in ("pair", "position") or name.startswith("position_"):
         return "key"
-    repeated = distinct <= FEW and len(table) >= 3 * distinct
-    return "key" if repeated and (column.dropna() % 1 == 0).all() else "measure"
+    repeated = distinct <= FEW and len(column) >= 3 * distinct
+    return "key" if repeated and (known % 1 == 0).all() else "measure"
 
 
 def is_number(column: pd.Series) -> bool:
@@ -95,17 +92,24 @@ def views_of(name: str, table: pd.DataFrame) -> View | None:
         return None
     if table[view.x].nunique() == 1 and view.series:
         view = View(view.series[0], view.y, (), view.where)
+    keys = [key for key, kind in kinds.items() if kind == "key" and key not in OUTCOMES]
     if not view.series and len(view.y) == 1:
         # The label makes the lines if there is one, else the first key with a few values.
-        taken = {*view.columns(), *OUTCOMES}
-        few = (
-            key
-            for key, kind in kinds.items()
-            if kind == "key" and key not in taken and 2 <= table[key].nunique() <= 2 * FEW
-        )
-        by = LABEL if LABEL in kinds else next(few, None)
-        view = replace(view, series=() if by is None else (by,))
-    return _single(table, kinds, view)
+        few = [key for key in keys if 2 <= table[key].nunique() <= 2 * FEW]
+        by = [LABEL] if LABEL in kinds else [key for key in few if key not in view.columns()]
+        view = replace(view, series=tuple(by[:1]))
+    # Narrowed to so few rows that no point is of two different things.
+    where, rows = dict[str, Any](), table
+    for key, value in view.where.items():
+        if (rows[key].astype(str) == str(value)).any():
+            where[key], rows = value, rows[rows[key].astype(str) == str(value)]
+    identity = [view.x, *view.series, *(key for key, kind in kinds.items() if kind == "repeat")]
+    for key in keys:
+        if rows.groupby(identity, dropna=False)[key].nunique().gt(1).any():
+            values = rows[key].dropna()
+            where[key] = values.max() if unit_of(key) == "tokens" else values.iloc[0]
+            rows = rows[rows[key].astype(str) == str(where[key])]
+    return replace(view, where=where)
 
 
 def _derived(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
@@ -118,21 +122,6 @@ def _derived(table: pd.DataFrame, kinds: Mapping[str, str]) -> View | None:
         return None
     along = max(numbers or keys[:1], key=lambda name: table[name].nunique())
     return View(along, ((known or measures)[0],))
-
-
-def _single(table: pd.DataFrame, kinds: Mapping[str, str], view: View) -> View:
-    """Narrow a view to so few rows that no point stands for two different things."""
-    where = {k: v for k, v in view.where.items() if (table[k].astype(str) == str(v)).any()}
-    rows = table
-    for name, value in where.items():
-        rows = rows[rows[name].astype(str) == str(value)]
-    identity = [view.x, *view.series, *(name for name in kinds if kinds[name] == "repeat")]
-    for name in (n for n, kind in kinds.items() if kind == "key" and n not in OUTCOMES):
-        if rows.groupby(identity, dropna=False)[name].nunique().gt(1).any():
-            values = rows[name].dropna()
-            where[name] = values.max() if unit_of(name) == "tokens" else values.iloc[0]
-            rows = rows[rows[name].astype(str) == str(where[name])]
-    return replace(view, where=where)
 
 
 def for_script(name: str, table: pd.DataFrame) -> dict[str, Any]:

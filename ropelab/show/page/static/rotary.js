@@ -1,26 +1,26 @@
 // The mathematics of the sliders: frequencies, scaling methods, sums of cosines, rounding to number
 // formats. Everything is a function of its arguments; the tests compare each with the package.
 
-const TURN = 2 * Math.PI;
+const TWO_PI = 2 * Math.PI;
 
 // theta_i = base^(-2i/d), radians per token.
 function frequencies(rotaryDim, base) {
   return Array.from({ length: rotaryDim / 2 }, (_, i) => base ** (-(2 * i) / rotaryDim));
 }
 
-const wavelengthsOf = (theta) => theta.map((one) => TURN / one);
-const turnsOf = (theta, length) => theta.map((one) => one * (length / TURN));
+const wavelengthsOf = (theta) => theta.map((one) => TWO_PI / one);
+const rotationsOf = (theta, length) => theta.map((one) => one * (length / TWO_PI));
 const clamped = (x) => Math.min(1, Math.max(0, x));
 const blended = (theta, kept, stretch) => theta.map((one, i) => kept[i] * one + ((1 - kept[i]) * one) / stretch);
 const magnitude = (factor, mscale = 1) => 0.1 * mscale * Math.log(factor) + 1;
 
 function rampInTurns(theta, trained, slow, fast) {
-  return turnsOf(theta, trained).map((r) => clamped((r - slow) / (fast - slow)));
+  return rotationsOf(theta, trained).map((r) => clamped((r - slow) / (fast - slow)));
 }
 
-// The fractional pair that makes r turns in the trained length.
+// The fractional pair that makes r rotations in the trained length.
 function pairWithTurns({ rotaryDim, base, trained }, r) {
-  return (rotaryDim * Math.log(trained / (r * TURN))) / (2 * Math.log(base));
+  return (rotaryDim * Math.log(trained / (r * TWO_PI))) / (2 * Math.log(base));
 }
 
 function rampInPairs(geometry, { beta_fast: fast, beta_slow: slow, truncate }) {
@@ -40,7 +40,7 @@ const plain = (theta, attention = 1) => ({ theta, attention });
 // Every method: from a geometry {rotaryDim, base, trained}, its parameters, the length in the context and
 // the unscaled frequencies to {theta, attention}. A stretch of 1 changes nothing.
 const METHODS = {
-  unscaled: (geometry, knobs, length, theta) => plain(theta),
+  unscaled: (geometry, parameters, length, theta) => plain(theta),
   pi: (geometry, { factor }, length, theta) => plain(theta.map((one) => one / factor)),
   ntk: (geometry, { factor }) => plain(frequencies(geometry.rotaryDim, ntkBase(geometry, factor))),
   dynamic_ntk: (geometry, { factor }, length, theta) => {
@@ -48,24 +48,24 @@ const METHODS = {
     return stretch === 1 ? plain(theta) : METHODS.ntk(geometry, { factor: stretch });
   },
   ntk_by_parts: (geometry, { factor, alpha, beta }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, alpha, beta), factor)),
-  yarn_paper: (geometry, knobs, length, theta) => {
-    const { theta: scaled } = METHODS.ntk_by_parts(geometry, knobs, length, theta);
-    return plain(scaled, knobs.factor === 1 ? 1 : knobs.attention_factor ?? magnitude(knobs.factor));
+  yarn_paper: (geometry, parameters, length, theta) => {
+    const { theta: scaled } = METHODS.ntk_by_parts(geometry, parameters, length, theta);
+    return plain(scaled, parameters.factor === 1 ? 1 : parameters.attention_factor ?? magnitude(parameters.factor));
   },
-  yarn: (geometry, knobs, length, theta) => {
-    if (knobs.factor === 1) return plain(theta);
-    const { factor, mscale, mscale_all_dim: all } = knobs;
+  yarn: (geometry, parameters, length, theta) => {
+    if (parameters.factor === 1) return plain(theta);
+    const { factor, mscale, mscale_all_dim: all } = parameters;
     const computed = mscale && all ? magnitude(factor, mscale) / magnitude(factor, all) : magnitude(factor);
-    return plain(blended(theta, rampInPairs(geometry, knobs), factor), knobs.attention_factor ?? computed);
+    return plain(blended(theta, rampInPairs(geometry, parameters), factor), parameters.attention_factor ?? computed);
   },
-  dynamic_yarn: (geometry, knobs, length, theta) => {
+  dynamic_yarn: (geometry, parameters, length, theta) => {
     const stretch = length / geometry.trained;
-    return stretch <= 1 ? plain(theta) : plain(blended(theta, rampInPairs(geometry, knobs), stretch), magnitude(stretch));
+    return stretch <= 1 ? plain(theta) : plain(blended(theta, rampInPairs(geometry, parameters), stretch), magnitude(stretch));
   },
   llama3: (geometry, { factor, low_freq_factor: low, high_freq_factor: high }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, low, high), factor)),
-  resonance: (geometry, knobs, length, theta) => plain(wavelengthsOf(theta).map((one) => TURN / halfToEven(one))),
+  resonance: (geometry, parameters, length, theta) => plain(wavelengthsOf(theta).map((one) => TWO_PI / halfToEven(one))),
   clipped: (geometry, { n }, length, theta) => {
-    const count = Math.min(n || turnsOf(theta, geometry.trained).filter((r) => r < 1).length, theta.length);
+    const count = Math.min(n || rotationsOf(theta, geometry.trained).filter((r) => r < 1).length, theta.length);
     const first = theta.length - count;
     return plain(theta.map((one, i) => (i < first || count === 1 ? one : one * ((1 + Math.cos((Math.PI * (i - first)) / (count - 1))) / 2))));
   },
@@ -74,11 +74,11 @@ const METHODS = {
   abf: (geometry, { base }) => plain(frequencies(geometry.rotaryDim, base)),
 };
 
-function planOf(geometry, method, knobs, length) {
-  return METHODS[method](geometry, knobs, length, frequencies(geometry.rotaryDim, geometry.base));
+function planOf(geometry, method, parameters, length) {
+  return METHODS[method](geometry, parameters, length, frequencies(geometry.rotaryDim, geometry.base));
 }
 
-// The sum of cosines over distance; a feature pair that does not turn contributes 1.
+// The sum of cosines over distance; a feature pair that is not rotated contributes 1.
 function sumOfCosines(theta, unrotated, distance) {
   return theta.reduce((sum, one) => sum + Math.cos(distance * one), unrotated);
 }
@@ -127,10 +127,10 @@ const STAGES = {
 };
 
 function wrappedSize(angle) {
-  return Number.isFinite(angle) ? Math.abs(angle - TURN * Math.round(angle / TURN)) : Math.PI;
+  return Number.isFinite(angle) ? Math.abs(angle - TWO_PI * Math.round(angle / TWO_PI)) : Math.PI;
 }
 
-// The largest angle error at a position over all pairs, brought back to at most half a turn.
+// The largest angle error at a position over all pairs, brought back to at most half a rotation.
 function worstAngleError(theta, m, stage, format) {
   return Math.max(...theta.map((one) => wrappedSize(STAGES[stage](one, m, format))));
 }

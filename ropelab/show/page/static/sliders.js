@@ -3,7 +3,7 @@
 const known = readData("known");
 for (const format of known.formats) format.overflow = Number(format.overflow);
 const SCALE_POINTS = 240;
-const state = { base: 10000, head_dim: 128, rotary_dim: 128, trained: 4096, target: 16384, method: "yarn", format: "bfloat16", knobs: {}, draw: 1 };
+const state = { base: 10000, head_dim: 128, rotary_dim: 128, trained: 4096, target: 16384, method: "yarn", format: "bfloat16", parameters: {}, draw: 1 };
 const plots = {};
 
 // A slider on a logarithmic scale with a field for the exact number.
@@ -51,22 +51,22 @@ const settings = [
   slider("trained", "trained length (tokens)", 128, 1048576, 0.25, 2),
   slider("target", "target length (tokens)", 128, 16777216, 0.25, 2),
   picker("format", "number format", known.formats.map((format) => format.name), () => recompute()),
-  picker("method", "scaling method", Object.keys(known.methods), () => { resetKnobs(); recompute(); }),
+  picker("method", "scaling method", Object.keys(known.methods), () => { resetParameters(); recompute(); }),
 ];
 
-function resetKnobs() {
-  state.knobs = { ...known.methods[state.method].knobs };
-  if ("factor" in state.knobs) state.knobs.factor = Math.max(1, state.target / state.trained);
-  drawKnobs();
+function resetParameters() {
+  state.parameters = { ...known.methods[state.method].parameters };
+  if ("factor" in state.parameters) state.parameters.factor = Math.max(1, state.target / state.trained);
+  drawParameters();
 }
 
-function drawKnobs() {
-  const holder = document.getElementById("knobs");
-  holder.replaceChildren(...Object.entries(state.knobs).map(([name, value]) => {
-    if (typeof value === "boolean") return tick(name, value, (on) => { state.knobs[name] = on; recompute(); });
-    const field = make("input", { type: "number", step: "any", id: `knob-${name}`, "aria-label": name, placeholder: "computed", value: value ?? "" });
+function drawParameters() {
+  const holder = document.getElementById("parameters");
+  holder.replaceChildren(...Object.entries(state.parameters).map(([name, value]) => {
+    if (typeof value === "boolean") return tick(name, value, (on) => { state.parameters[name] = on; recompute(); });
+    const field = make("input", { type: "number", step: "any", id: `parameter-${name}`, "aria-label": name, placeholder: "computed", value: value ?? "" });
     field.addEventListener("change", () => {
-      state.knobs[name] = field.value === "" ? known.methods[state.method].knobs[name] : Number(field.value);
+      state.parameters[name] = field.value === "" ? known.methods[state.method].parameters[name] : Number(field.value);
       recompute();
     });
     return make("label", {}, `${name} `, field);
@@ -76,7 +76,7 @@ function drawKnobs() {
 
 function showAll() {
   for (const setting of settings) setting.show();
-  drawKnobs();
+  drawParameters();
 }
 
 // Whole distances, evenly spaced on a logarithmic scale.
@@ -97,16 +97,16 @@ function redraw(name, lines, text, log) {
 }
 
 function problem() {
-  const knobs = state.knobs;
+  const parameters = state.parameters;
   const order = [["beta_slow", "beta_fast"], ["alpha", "beta"], ["low_freq_factor", "high_freq_factor"]];
   for (const [low, high] of order) {
-    if (low in knobs && !(knobs[low] > 0 && knobs[low] < knobs[high])) return `${state.method} needs 0 < ${low} < ${high}.`;
+    if (low in parameters && !(parameters[low] > 0 && parameters[low] < parameters[high])) return `${state.method} needs 0 < ${low} < ${high}.`;
   }
-  if ("factor" in knobs && !(knobs.factor >= 1)) return "factor must be at least 1.";
-  if ("base" in knobs && !(knobs.base > 1)) return "base must be above 1.";
-  if ("p" in knobs && !(knobs.p >= 0 && knobs.p <= 1)) return "p must be between 0 and 1.";
-  if ("n" in knobs && !(Number.isInteger(knobs.n) && knobs.n >= 0)) return "n must be a whole number of pairs.";
-  if (knobs.attention_factor !== undefined && knobs.attention_factor !== null && !(knobs.attention_factor > 0)) return "attention_factor must be positive.";
+  if ("factor" in parameters && !(parameters.factor >= 1)) return "factor must be at least 1.";
+  if ("base" in parameters && !(parameters.base > 1)) return "base must be above 1.";
+  if ("p" in parameters && !(parameters.p >= 0 && parameters.p <= 1)) return "p must be between 0 and 1.";
+  if ("n" in parameters && !(Number.isInteger(parameters.n) && parameters.n >= 0)) return "n must be a whole number of pairs.";
+  if (parameters.attention_factor !== undefined && parameters.attention_factor !== null && !(parameters.attention_factor > 0)) return "attention_factor must be positive.";
   return "";
 }
 
@@ -117,7 +117,7 @@ function recompute() {
   if (wrong) { said.textContent = wrong; return; }
   const geometry = { rotaryDim: state.rotary_dim, base: state.base, trained: state.trained };
   const before = frequencies(state.rotary_dim, state.base);
-  const plan = planOf(geometry, state.method, state.knobs, state.target);
+  const plan = planOf(geometry, state.method, state.parameters, state.target);
   sayPlan(said, before, plan);
   drawWavelengths(before, plan.theta);
   drawPhases(plan.theta);
@@ -127,11 +127,11 @@ function recompute() {
 }
 
 function sayPlan(said, before, plan) {
-  const unfinished = turnsOf(before, state.trained).filter((r) => r < 1).length;
+  const unfinished = rotationsOf(before, state.trained).filter((r) => r < 1).length;
   const unrotated = (state.head_dim - state.rotary_dim) / 2;
   const negative = distances(state.target).find((m) => sumOfCosines(plan.theta, unrotated, m) < 0);
   said.textContent = [
-    `${unfinished} of ${before.length} pairs make less than one turn in the trained length.`,
+    `${unfinished} of ${before.length} pairs make less than one rotation in the trained length.`,
     plan.attention === 1 ? "" : `cos and sin are multiplied by ${written(plan.attention)}, every logit by ${written(plan.attention ** 2)}.`,
     negative === undefined ? "The sum of cosines stays positive at every distance drawn." : `The sum of cosines is first seen below 0 at distance ${written(negative)}.`,
   ].filter(Boolean).join(" ");
@@ -147,7 +147,7 @@ function drawWavelengths(before, after) {
     lineOf("trained length", ends, () => state.trained),
     lineOf("target length", ends, () => state.target),
   ];
-  for (const line of lines) line.points = line.points.filter((point) => Number.isFinite(point.y)).map((point) => ({ ...point, said: `${written(state.target / point.y)} turns in the target length` }));
+  for (const line of lines) line.points = line.points.filter((point) => Number.isFinite(point.y)).map((point) => ({ ...point, said: `${written(state.target / point.y)} rotations in the target length` }));
   redraw("wavelengths", lines, { title: "Wavelength by pair", x: "pair", y: "wavelength (tokens)", xUnit: null, yUnit: "tokens", mark: null }, { x: false, y: true });
 }
 
@@ -229,8 +229,8 @@ function tellPhase(event) {
   const pair = Math.min(canvas.height - 1, Math.max(0, Math.floor(((event.clientY - frame.top) / frame.height) * canvas.height)));
   const position = positionAt(((event.clientX - frame.left) / frame.width) * canvas.width, canvas.width);
   const geometry = { rotaryDim: state.rotary_dim, base: state.base, trained: state.trained };
-  const angle = planOf(geometry, state.method, state.knobs, state.target).theta[pair] * position;
-  document.getElementById("phase-said").textContent = `pair ${pair}, position ${position}: angle ${written(angle)} rad, ${written(angle / TURN)} turns, cosine ${written(Math.cos(angle))}`;
+  const angle = planOf(geometry, state.method, state.parameters, state.target).theta[pair] * position;
+  document.getElementById("phase-said").textContent = `pair ${pair}, position ${position}: angle ${written(angle)} rad, ${written(angle / TWO_PI)} rotations, cosine ${written(Math.cos(angle))}`;
 }
 
 // A config.json as models have it: what was read is said, and what could not be.
@@ -250,11 +250,11 @@ function readConfig(text) {
   const method = ROPE_TYPES[type];
   const share = rope.partial_rotary_factor ?? config.partial_rotary_factor ?? config.rotary_pct ?? 1;
   const longest = config.max_position_embeddings ?? config.n_positions ?? 4096;
-  const knobs = { ...known.methods[method].knobs };
-  for (const name of Object.keys(knobs)) if (rope[name] !== undefined && rope[name] !== null) knobs[name] = rope[name];
-  if (method === "proportional") knobs.p = share;
+  const parameters = { ...known.methods[method].parameters };
+  for (const name of Object.keys(parameters)) if (rope[name] !== undefined && rope[name] !== null) parameters[name] = rope[name];
+  if (method === "proportional") parameters.p = share;
   const trained = rope.original_max_position_embeddings ?? config.original_max_position_embeddings ?? longest;
-  const stretched = trained * (knobs.factor ?? 1);
+  const stretched = trained * (parameters.factor ?? 1);
   return {
     base,
     head_dim: head,
@@ -262,7 +262,7 @@ function readConfig(text) {
     trained,
     target: Math.max(trained, longest, method === "unscaled" ? 0 : stretched),
     method,
-    knobs,
+    parameters,
   };
 }
 
@@ -283,6 +283,6 @@ document.getElementById("phases").addEventListener("pointermove", tellPhase);
 document.getElementById("draw-again").addEventListener("click", () => { state.draw += 1; recompute(); });
 document.getElementById("read-config").addEventListener("click", takeConfig);
 setUpColours();
-resetKnobs();
+resetParameters();
 showAll();
 recompute();
