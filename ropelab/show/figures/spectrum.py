@@ -125,7 +125,7 @@ def _bands(copies: pd.DataFrame) -> Figure:
     names = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$")[0]
     absent = copies.assign(removed=names)[names.notna() & kept]
     taken = copies[copies["scheme"] == first]
-    never = pd.concat([taken[kept], absent])
+    never = pd.concat([taken[taken["removed"] == KEPT], absent])
     wanted = [
         (f"{how}, in {context} tokens", rows[rows["context_tokens"] == context])
         for how, rows in (("taken from the trained model", taken), ("absent from training", never))
