@@ -17,8 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count
@@ -27,17 +26,16 @@ from typing import Any, ClassVar
 
 import pandas as pd
 import torch
-from ropelab.runs.engine.workers import Workers
 
 from ropelab.experiments.encodings import EncodingsConfig, quality
 from ropelab.models.tasks.cells import Trained
 from ropelab.models.tasks.corpora import CorpusRef
-from ropelab.runs.cell import Context, Engine, InThisProcess, Needs
-from ropelab.runs.cells import Cells
+from ropelab.runs.cell import Cell, Context, Needs
 from ropelab.runs.config import build
-from ropelab.runs.engine.capacity import cores
+from ropelab.runs.engine import Engine, Here
+from ropelab.runs.engine.local import Workers
 from ropelab.runs.engine.on_ray import OnRay
-from ropelab.runs.machine import about_dtype
+from ropelab.runs.machine import about_dtype, cores
 
 WINDOWS = (64, 1024)
 SECONDS = 5.0
@@ -64,6 +62,7 @@ class Meeting:
     number: int
     kind: ClassVar[str] = "meeting"
     version: ClassVar[int] = 1
+    starts: ClassVar[tuple[Cell, ...]] = ()
 
     @property
     def key(self) -> dict[str, Any]:
@@ -143,31 +142,33 @@ def trainings(config: EncodingsConfig, number: int) -> list[Trained]:
 
 def steps_of(window: int) -> int:
     """How many steps take SECONDS on one core."""
-    with context_of(InThisProcess()) as context:
-        context.phase(trainings(plan_config(window, TRIED), 1))
-        start = time.perf_counter()
-        context.phase(trainings(plan_config(window, TRIED), 1))
-        return max(TRIED, round(TRIED * SECONDS / (time.perf_counter() - start)))
+    compute(Here(), trainings(plan_config(window, TRIED), 1))
+    start = time.perf_counter()
+    compute(Here(), trainings(plan_config(window, TRIED), 1))
+    return max(TRIED, round(TRIED * SECONDS / (time.perf_counter() - start)))
 
 
 def seconds(engine: Engine, workers: int, window: int, steps: int) -> float:
     """Seconds for two trainings per worker."""
     config = plan_config(window, steps)
-    with context_of(engine) as context, tempfile.TemporaryDirectory() as folder:
-        corpus = config.corpus_at()
-        context.phase([Meeting(corpus, folder, workers, next(numbers)) for _ in range(workers)])
-        start = time.perf_counter()
-        context.phase(trainings(config, 2 * workers))
-        return time.perf_counter() - start
-
-
-@contextmanager
-def context_of(engine: Engine) -> Iterator[Context]:
-    """A context with cells of its own, whose engine ends with the block."""
+    corpus = config.corpus_at()
     try:
-        yield Context(cells=Cells(), engine=engine)
+        with tempfile.TemporaryDirectory() as folder:
+            compute(
+                engine, [Meeting(corpus, folder, workers, next(numbers)) for _ in range(workers)]
+            )
+        start = time.perf_counter()
+        compute(engine, trainings(config, 2 * workers))
+        return time.perf_counter() - start
     finally:
         engine.stop()
+
+
+def compute(engine: Engine, cells: Sequence[Cell]) -> None:
+    """Compute cells; a failure is raised."""
+    for _, error in engine.compute(cells, Context()):
+        if error:
+            raise error
 
 
 def finished(most: int) -> None:

@@ -90,7 +90,6 @@ def audit(
 
 
 def show_tables(tables: dict[str, list[dict[str, Any]]]) -> None:
-    """Print tables under their titles."""
     import pandas as pd
 
     from ropelab.show import terminal
@@ -150,9 +149,8 @@ def check(
     seen = tokens(length)
     done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
     if json:
-        document = {"experiment": "check", "target": target, "answer": done.answer}
-        rest = {"wrong": done.wrong, "fix": done.fix, "tables": {"casts": done.casts}}
-        print_document(document | rest)
+        about = {"target": target, "answer": done.answer, "wrong": done.wrong, "fix": done.fix}
+        print_document({"experiment": "check", **about, "tables": {"casts": done.casts}})
     else:
         print_line(f"{target}: {done.answer}")
         if done.fix:

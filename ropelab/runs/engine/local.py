@@ -48,11 +48,7 @@ _send: Send | None = None
 
 
 class Workers(Engine):
-    """An engine of local processes.
-
-    Args:
-        count: of processes; None for as many as there are cores and memory.
-    """
+    """An engine of local processes; without a count, as many as there are cores and memory."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count
@@ -123,7 +119,6 @@ class Workers(Engine):
                     self.begin(number, cell, gpu)
 
     def _read(self) -> None:
-        """Take the messages that have come."""
         while not self._queue.empty():
             message = self._queue.get()
             if message.kind == "started":

@@ -57,12 +57,7 @@ class LostError(Exception):
 
 
 class Schedule:
-    """The cells that wait and those that run.
-
-    Args:
-        cells: by number; a start that is not among them is finished.
-        place: as `Engine.place`.
-    """
+    """The cells that wait and those that run; a start that is not among them is finished."""
 
     def __init__(self, cells: Mapping[int, Cell], place: Place) -> None:
         self._cells, self._place = cells, place
