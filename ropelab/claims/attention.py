@@ -70,11 +70,10 @@ def order_blind(
     new_scores, new_outputs = attended(order, causal, tokens, width, seed)
     # Under a causal mask a token sees other tokens once its place has changed.
     masked = [attended(at, True, tokens, width, seed)[1] for at in (order, straight)]
-    scores_off = largest(new_scores - scores[order][:, order])
-    found.part("scores against rearranged scores", tiny(scores_off), scores_off <= SUMS)
-    found.within(
-        "outputs against rearranged outputs", largest(new_outputs - outputs[order]), SUMS, "{}"
-    )
+    off = largest(new_scores - scores[order][:, order])
+    found.part("scores against rearranged scores", tiny(off), off <= SUMS)
+    off = largest(new_outputs - outputs[order])
+    found.within("outputs against rearranged outputs", off, SUMS, "{}")
     off = largest(masked[0] - masked[1][order])
     found.within("the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit")
 

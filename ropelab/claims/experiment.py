@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from ropelab.runs.config import Config, Natural
+from ropelab.runs.errors import unknown_name
 
 QUESTION = "Is what the textbooks say about rotary embeddings true?"
 CANNOT_SHOW = (
@@ -57,9 +58,10 @@ class ClaimsConfig(Config):
     @classmethod
     def _said(cls, value: str) -> str:
         if value:
-            from ropelab.claims.ledger import source_named
+            from ropelab.claims.ledger import SOURCES
 
-            source_named(value)
+            if value not in SOURCES:
+                raise unknown_name("source", value, SOURCES)
         return value
 
     @model_validator(mode="after")

@@ -105,9 +105,6 @@ def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     found.part("second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y)
 
 
-# The matrix, the elementwise form and rotate_half
-
-
 def elementwise_form(
     found: Findings, last_pair: Literal["as printed", "as meant"] = "as meant", seed: int = 0
 ) -> None:
@@ -166,9 +163,6 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
         f"change of scores when both positions move by {POSITION}"
     )
     found.within(what, largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
-
-
-# Printed code
 
 
 def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairing) -> Array:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ropelab.claims.record import Claim, Findings, Kind, Passage
 from ropelab.runs.cell import Stored
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError
 
 # The order of the ledger.
 FAMILIES = (
@@ -94,12 +94,6 @@ def find(id_: str) -> Claim:
 
 def said_in(source: str) -> tuple[Claim, ...]:
     return tuple(c for c in CLAIMS if source in {passage.source for passage in c.passages})
-
-
-def source_named(key: str) -> Source:
-    if key not in SOURCES:
-        raise unknown_name("source", key, SOURCES)
-    return SOURCES[key]
 
 
 def cited(passage: Passage) -> str:

@@ -180,9 +180,6 @@ def positions_unique(found: Findings, base: float = BASE, length: int = 1 << 20)
         found.part(what, f"{counted.distinct}", counted.distinct == length, counted.distinct)
 
 
-# Printed periods, codes and angles
-
-
 def periods(
     found: Findings,
     printed: Sequence[tuple[int, float]],

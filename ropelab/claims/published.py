@@ -172,9 +172,6 @@ def could_use(found: Findings, name: str, user: str, used: str = ROPE) -> None:
         found.part(f"{name}'s architecture", "not published", None)
 
 
-# YaRN in use
-
-
 def released_lengths(
     found: Findings,
     trained: int = 4096,
@@ -243,9 +240,6 @@ def minimind_is_yarn(
     # MiniMind applies no attention factor.
     yarn = Yarn(factor=factor).plan(model, 0).attention_factor
     found.limit("attention factor", f"1, YaRN's is {yarn:.4f}", abs(1 - yarn) <= SAME, yarn)
-
-
-# Precision of angles and scores
 
 
 def chain(preset: str) -> Chain:

@@ -72,9 +72,6 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
-# Scaling methods
-
-
 def _on_text(run: Methods, a: str, b: str) -> str:
     losses = f"{run.loss(a):.3f} and {run.loss(b):.3f} nats per byte"
     return f"{a} against {b} on text after {run.test_len} tokens ({losses})"
@@ -188,9 +185,6 @@ def finetuned_beats_window(found: Findings, run: Methods) -> None:
     run.against(yarn, WINDOW, TEXT).mostly_better(found, what)
 
 
-# Published orderings
-
-
 def reappears(
     found: Findings,
     metric: str,
@@ -277,9 +271,6 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
     found.part(what, f"{shown} ({difference:+.3f})", agrees, difference)
 
 
-# Encodings
-
-
 @asked_of(Encodings)
 def extrapolates(found: Findings, run: Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is left."""
@@ -338,9 +329,6 @@ def _harmless(row: pd.Series) -> bool | None:
     return bool(row["ci_high"] <= HARMLESS) if decided else None
 
 
-# Frequencies
-
-
 @asked_of(Frequencies)
 def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     rows = run.compared("comparisons", scheme)
@@ -353,10 +341,9 @@ def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     everywhere = True if result.worse == len(rows) else None
     agrees = False if copied >= WORKS * many else everywhere
     found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
-    others = {name: run.copies_within(name) for name in run.singles()}
-    best = max(others, key=lambda name: others[name])
-    enough = others[best] >= WORKS * many
-    found.limit(f"the best single one, {best}", f"{others[best]:.2f}", not enough)
+    best = max(run.singles(), key=run.copies_within)
+    most = run.copies_within(best)
+    found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
 
 
 @asked_of(Frequencies)

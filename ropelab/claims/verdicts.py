@@ -16,7 +16,8 @@ from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Verd
 from ropelab.runs.cell import Cell, Computation, Needs, Values
 from ropelab.runs.tables import Tables
 
-PLACE = ["source", "title", "author", "year", "link", "place", "quote", "english"]
+# Years are unknown for some sources, which would make all of them floats.
+YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
 # Characters of a measurement in the table for the terminal, beside the id and the verdict.
 WIDTH = 26
@@ -56,8 +57,8 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             advance(1, note=id_)
     chosen = _chosen(config)
     answers = [
-        (*_place(question.asked), question.answered(found), ", ".join(question.claims))
-        for question in _asked(config)
+        {**_place(q.asked), "answer": q.answered(found), "claims": ", ".join(q.claims)}
+        for q in _asked(config)
     ]
     made = {
         "claims": pd.DataFrame([_row(claim, found[claim.id]) for claim in chosen]),
@@ -69,12 +70,10 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             ],
             columns=["id", "role", "what", "measured", "value", "agrees"],
         ),
-        "passages": pd.DataFrame(_passages(chosen, config.source), columns=[*PLACE, "id"]),
-        "questions": pd.DataFrame(answers, columns=[*PLACE, "answer", "claims"]),
+        "passages": pd.DataFrame(_passages(chosen, config.source)).astype(YEAR),
     }
-    # Years are unknown for some sources, which would make all of them floats.
-    for name in ("passages", "questions"):
-        made[name] = made[name].astype({"year": "Int64"})
+    if answers:
+        made["questions"] = pd.DataFrame(answers).astype(YEAR)
     for claim in chosen:
         made |= found[claim.id].series
     return {name: table for name, table in made.items() if len(table)}
@@ -131,19 +130,20 @@ def _row(claim: Claim, found: Findings) -> dict[str, Any]:
     }
 
 
-def _passages(chosen: Sequence[Claim], only: str) -> list[tuple[Any, ...]]:
+def _passages(chosen: Sequence[Claim], only: str) -> list[dict[str, Any]]:
     rows = [(passage, claim.id) for claim in chosen for passage in claim.passages]
     if only:
         order = SOURCES[only].sections
         rows = [(passage, id_) for passage, id_ in rows if passage.source == only]
         rows.sort(key=lambda row: order.index(row[0].section) if order else 0)
-    return [(*_place(passage), id_) for passage, id_ in rows]
+    return [{**_place(passage), "id": id_} for passage, id_ in rows]
 
 
-def _place(passage: Passage) -> tuple[Any, ...]:
+def _place(passage: Passage) -> dict[str, Any]:
     source = SOURCES[passage.source]
-    about = (passage.source, source.title, source.author, source.year, source.link)
-    return (*about, passage.section, passage.quote, passage.english)
+    about = {name: getattr(source, name) for name in ("title", "author", "year", "link")}
+    said = {"place": passage.section, "quote": passage.quote, "english": passage.english}
+    return {"source": passage.source, **about, **said}
 
 
 # The answer in words and the short table for the terminal, both from the tables alone

@@ -15,7 +15,6 @@ from ropelab.claims.ledger import (
     cited,
     find,
     said_in,
-    source_named,
 )
 from ropelab.claims.record import Kind, Passage
 from ropelab.runs.errors import InputError
@@ -103,8 +102,6 @@ def test_an_unknown_claim_is_refused_with_what_is_allowed(name):
 def test_misspelt_names_get_near_matches():
     with pytest.raises(InputError, match="did you mean rotate-half"):
         find("rotate-hlf")
-    with pytest.raises(InputError, match="did you mean 'yarn'"):
-        source_named("yarm")
 
 
 def test_a_source_has_its_claims():
