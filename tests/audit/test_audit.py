@@ -241,6 +241,14 @@ def test_flags_belong_to_their_runtime():
         parse_flags("--rope-scal 4")
 
 
+def test_a_key_from_a_flag_is_listed_where_the_file_has_null():
+    config = {**LLAMA, "max_position_embeddings": 8192, "rope_scaling": None}
+    flags = """--json-model-override-args '{"rope_scaling": {"type": "linear", "factor": 8.0}}'"""
+    rows = audited(config, flags=parse_flags(flags)).rows["keys"]
+    values = {row["key"]: row["value"] for row in rows}
+    assert values["rope_scaling.factor"] == "from a flag"
+
+
 def test_a_clean_file_and_a_difference(tmp_path):
     one = audited({**LLAMA, "max_position_embeddings": 8192, "rope_theta": 500000.0})
     assert one.worst() == ""
