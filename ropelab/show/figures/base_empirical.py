@@ -34,7 +34,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
         if text:
             ax.set(xlabel="position up to, tokens", ylabel="text loss, nats per byte")
         else:
-            how = f"{name.replace('_', ' ')} (hollow: failure predicted)"
+            how = f"{name.replace('_', ' ')}\n(hollow: failure predicted)"
             ax.set(xlabel="distance, tokens", ylabel=how, ylim=(-0.03, 1.03))
     shapes.legend_below(figure, axes[0][:1], 5)
     shapes.headline(figure, _title(tables["predictions"]))
