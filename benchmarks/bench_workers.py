@@ -151,7 +151,7 @@ def steps_of(window: int) -> int:
 def seconds(engine: Engine, workers: int, window: int, steps: int) -> float:
     """Seconds for two trainings per worker."""
     config = plan_config(window, steps)
-    corpus = config.corpus_at()
+    corpus = config.text
     try:
         with tempfile.TemporaryDirectory() as folder:
             compute(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,10 @@ from ropelab.cli import app as cli
 from ropelab.experiments.evaluate import EvaluateConfig, results
 from ropelab.experiments.evaluate.results import model_table, recommendation
 from ropelab.lab import Lab
-from ropelab.models.released import forward
+from ropelab.models.released import forward, loading
 from ropelab.models.tasks import cells, grid
-from ropelab.models.tasks.tables import ABOUT, BUCKET, NLL, losses, pairs_of
+from ropelab.models.tasks.tables import BUCKET, NLL, comparisons, losses
 from ropelab.runs.cell import Context
-from ropelab.runs.comparisons import compared
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import draw
@@ -144,11 +144,13 @@ def test_a_single_file_is_enough_and_lengths_are_tokens(config, corpora, tmp_pat
 
 
 def test_the_model_is_loaded_once_for_all_methods_and_tasks(config, monkeypatch):
-    from ropelab.models.released import model as hf_model
+    loads: list[tuple[Any, ...]] = []
 
-    loads = []
-    load = hf_model.load
-    monkeypatch.setattr(hf_model, "load", lambda *a: loads.append(a) or load(*a))
+    def counted(*arguments: Any) -> Any:
+        loads.append(arguments)
+        return loading.load(*arguments)
+
+    monkeypatch.setattr("ropelab.models.released.model.load", counted)
     made(results, config(methods="pi,ntk", documents=2), Context())
     assert len(loads) <= 1
 
@@ -193,15 +195,17 @@ def values(**rows: tuple[float, float]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=columns)
 
 
-def advised(config, **rows):
+def advised(
+    config: EvaluateConfig, **rows: tuple[float, float]
+) -> tuple[pd.Series, dict[str, pd.DataFrame]]:
     """What is recommended where text has these losses."""
     measured = values(**rows)
     last = measured.rename(columns={"bucket_end_tokens": "context_tokens"})
-    pairs = pairs_of("text", {"buckets": measured, "last_window": last}, [64], 256)
+    text = {"text": {"buckets": measured, "last_window": last}}
     tables = {
         "text_nll": losses(measured, ["method", "factor", "seed", "arm", *BUCKET]),
         "last_window": losses(last, ["method", "factor", "seed", "arm", "context_tokens"]),
-        "comparisons": compared(pairs, ABOUT),
+        "comparisons": comparisons(text, [64], 256),
     }
     tables = {name: table.assign(train_len_tokens=64) for name, table in tables.items()}
     return recommendation(config, tables).iloc[0], tables
@@ -343,8 +347,9 @@ def test_where_and_whether_it_is_computed_does_not_name_the_run(config):
 # A real model
 
 
-@pytest.mark.skipif(not REAL, reason="there are no weights of stories260K on this machine")
+@pytest.mark.skipif(REAL is None, reason="there are no weights of stories260K on this machine")
 def test_a_real_model_reads_stories_and_beyond_its_length_a_window_reads_best():
+    assert REAL is not None
     tables = ropelab.evaluate(
         model=str(REAL / "stories260K-hf"),
         context=1024,

@@ -1,6 +1,7 @@
 """The extrapolation experiment: its grid, methods, tables, sentences and refusals."""
 
 from collections import Counter
+from contextlib import AbstractContextManager
 
 import numpy as np
 import pandas as pd
@@ -8,12 +9,15 @@ import pytest
 from matplotlib import pyplot as plt
 
 from ropelab.experiments.extrapolate import QUESTION, ExtrapolateConfig, results
-from ropelab.experiments.extrapolate.rows import finetuned, questions, recalibrated, trainings
+from ropelab.experiments.extrapolate.results import adapted, trainings
 from ropelab.math.frequencies import Geometry
+from ropelab.models.lm.trained import Training
+from ropelab.models.methods.method import Reading
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
+from ropelab.models.tasks.cells import Evaluation
 from ropelab.models.tasks.tables import NLL, PLACE
-from ropelab.runs.cell import Context, silent
+from ropelab.runs.cell import Advance, Context, silent
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures.extrapolate import against_window, against_zero_shot, draw, kinds_title
@@ -54,13 +58,19 @@ def tables(config, context, tiny_preset) -> dict[str, pd.DataFrame]:
     return dict(made(results, config(methods="unscaled,yarn"), context))
 
 
+def evaluations(config: ExtrapolateConfig) -> list[Evaluation]:
+    return [cell for cell in results.cells(config) if isinstance(cell, Evaluation)]
+
+
 def noting(lines: list[str]) -> Context:
     """A context without anything trained that writes down what it is told of single pieces."""
 
-    def progress(line: str, total: float | None = None):
-        if "measurement" not in line:  # how many pieces a phase has
-            lines.append(line)
-        return silent(line, total)
+    def progress(
+        description: str, total: float | None = None
+    ) -> AbstractContextManager[Advance, bool | None]:
+        if "measurement" not in description:  # how many pieces a phase has
+            lines.append(description)
+        return silent(description, total)
 
     return Context(progress=progress)
 
@@ -113,7 +123,7 @@ def test_losses_by_kind_and_by_document_add_up_to_those_at_the_end(tables, confi
     by_kind, by_document = tables["text_by_kind"], tables["text_by_document"]
     last = tables["last_window"]
     given = config()
-    among = given.corpus_at().origins(257, given.documents)
+    among = given.text.origins(257, given.documents)
     for label, rows in by_kind.groupby("method"):
         assert rows.set_index("kind")["documents"].to_dict() == Counter(o.kind for o in among)
         whole = last[(last["method"] == label) & (last["context_tokens"] == 256)]
@@ -277,8 +287,8 @@ def test_what_is_trained_on_at_a_length_of_its_own_is_read_to_the_end(config, co
 def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config):
     methods = "pi,drope(steps=2)"
     changes = {"methods": methods, "tasks": "text", "arms": "zero_shot,finetuned"}
-    models = [each.subject for each in questions(config(**changes))]
-    trained_on = [model for model in models if model.start]
+    models = [each.subject for each in evaluations(config(**changes))]
+    trained_on = [model for model in models if isinstance(model, Training) and model.start]
     assert {model.recipe.window for model in trained_on} == {64, 256}
     for model in trained_on:
         length = model.recipe.window
@@ -301,12 +311,16 @@ def test_drope_is_trained_on_at_its_own_length_once_whatever_its_temperature(con
 
 
 def test_what_is_trained_on_under_drope_was_recalibrated_first(config):
-    (base,) = trainings(config())
+    given = config(finetune_steps=3)
+    (base,) = trainings(given, GEOMETRY)
     drope, plain = parse_methods(["drope(steps=2)", "pi"], GEOMETRY, 256)
-    tuned = finetuned(base, base.task, drope, GEOMETRY, steps=3, length=256)
-    assert tuned.start.key == recalibrated(base, base.task, drope, GEOMETRY).key
+    assert isinstance(drope, Reading) and isinstance(plain, Reading)
+    recalibrated = adapted(given, base, GEOMETRY, drope, "zero_shot")
+    tuned = adapted(given, base, GEOMETRY, drope, "finetuned")
+    assert tuned.start is not None
+    assert tuned.start.key == recalibrated.key != base.key
     assert tuned.start.recipe.window == 64
-    assert finetuned(base, base.task, plain, GEOMETRY, steps=3, length=256).start is base
+    assert adapted(given, base, GEOMETRY, plain, "finetuned").start is base
 
 
 def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(config, context):
@@ -323,14 +337,15 @@ def test_a_searched_method_is_measured_under_its_own_name_and_shown_apart(config
 def test_a_named_longrope_gets_the_budget_of_all(config):
     methods = "unscaled,longrope_search(budget=5),longrope_search(beyond_critical=true)"
     given = config(tasks=("copy",), methods=methods, search=7)
-    rows = [
-        dict(each.labels) | {"budget": each.mode.method.budget} for each in questions(given)[1:-1]
-    ]
+    searched = evaluations(given)[1:-1]
+    rows = [dict(each.labels) for each in searched]
     assert [row["method"] for row in rows] == [
         "longrope_search",
         "longrope_search(beyond_critical=true)",
     ]
-    assert {(row["arm"], row["budget"]) for row in rows} == {("searched", 7)}
+    assert [
+        (row["arm"], each.mode.evaluations) for row, each in zip(rows, searched, strict=True)
+    ] == [("searched", 7)] * 2
 
 
 def test_every_method_with_knobs_is_searched_with_one_budget_and_shown_apart(config, context):
@@ -368,9 +383,9 @@ def copied(inside: float) -> pd.DataFrame:
 
 
 def test_the_question_has_the_lengths_that_were_asked_for():
-    assert ExtrapolateConfig().asks(QUESTION) == QUESTION
+    assert build(ExtrapolateConfig, {}).asks(QUESTION) == QUESTION
     assert "trained at 64 tokens: what happens at 256" in (
-        ExtrapolateConfig(train_len=64, test_len=256).asks(QUESTION)
+        build(ExtrapolateConfig, {"train_len": 64, "test_len": 256}).asks(QUESTION)
     )
 
 

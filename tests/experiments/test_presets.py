@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.rows import trainings
+from ropelab.experiments.extrapolate.results import trainings
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import make_optimizers, one_step
@@ -18,9 +18,8 @@ from ropelab.runs.config import build
 def training(corpora: tuple[str, str], preset: str) -> Training:
     """What the lab would train."""
     small = {"train_len": 64, "test_len": 256, "documents": 3, "device": "cpu"}
-    (described,) = trainings(
-        build(ExtrapolateConfig, {**small, "preset": preset, "corpus": corpora[0]})
-    )
+    config = build(ExtrapolateConfig, {**small, "preset": preset, "corpus": corpora[0]})
+    (described,) = trainings(config, config.geometry())
     return described
 
 

@@ -1,7 +1,7 @@
 """A released model beyond its trained length, unmodified and under each method.
 
-The model is evaluated as its configuration has it and with its frequencies or its attention changed
-by every method; nothing is trained. Lengths and geometry are the model's own.
+It is evaluated as its configuration has it, and with its frequencies or its attention changed by
+every method; nothing is trained. Lengths and geometry are its own.
 """
 
 from functools import cached_property
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.models.tasks.config import CorpusPath, Depths, On, check_depths
+from ropelab.models.tasks.config import CorpusPath, Depths, On, TaskName, check_depths
 from ropelab.runs.config import AsList, Config, Count, Names
 
 if TYPE_CHECKING:
-    from ropelab.math.frequencies import Geometry
     from ropelab.models.methods.method import Method
     from ropelab.models.released.facts import ModelFacts
     from ropelab.models.released.model import ModelRef
     from ropelab.models.tasks.tokens import TokenText
 
 BODY = "ropelab.experiments.evaluate.results"
+ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 QUESTION = "What does my own model do beyond its trained length, unmodified and with PI, NTK, YaRN?"
 CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
@@ -28,9 +28,6 @@ CANNOT_SHOW = (
 )
 VERSION = 5
 ORDER = 60
-TaskName = Literal[
-    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
-]
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens rotary geometry and the grids of positions degenerate.
@@ -89,6 +86,7 @@ class EvaluateConfig(Config):
     def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Fill in the length and the number format of the model."""
         from ropelab.models.released.facts import facts_of
+        from ropelab.models.released.loading import checkpoint_dtype
 
         model = values.get("model")
         if not model:
@@ -97,7 +95,9 @@ class EvaluateConfig(Config):
             return {"context": SHORTEST, **values}  # so that only the model is wrong
         filled = {"context": TIMES * facts_of(model).train_len, **values}
         if filled.get("dtype", "auto") == "auto":
-            filled["dtype"] = _checkpoint_dtype(model)
+            # The number format that the configuration names, `auto` if it names none of ours.
+            named = checkpoint_dtype(Path(model))
+            filled["dtype"] = named if named in get_args(Format) else "auto"
         return filled
 
     @model_validator(mode="after")
@@ -132,14 +132,11 @@ class EvaluateConfig(Config):
 
     def asks(self, question: str) -> str:
         """Return the question with the lengths of the model and of this config."""
-        return (
-            f"My model was trained at {self.train_len} tokens: what happens at {self.context} with "
-            "PI, NTK, YaRN?"
-        )
+        return ASKED.format(self.train_len, self.context)
 
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the text and of the model; InputError if one cannot be used."""
-        return {"corpus": self.corpus_at().fingerprint, "model": self.reference().fingerprint}
+        return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint}
 
     @cached_property
     def facts(self) -> "ModelFacts":
@@ -161,14 +158,11 @@ class EvaluateConfig(Config):
         claimed = self.facts.claimed_len
         return claimed if claimed < self.context else self.train_len
 
-    def geometry(self) -> "Geometry":
-        return self.facts.geometry()
-
     def parsed_methods(self) -> "tuple[Method, ...]":
         """Return the methods, each once, in their order."""
         from ropelab.models.methods.registry import parse_methods
 
-        return parse_methods(self.methods, self.geometry(), self.context)
+        return parse_methods(self.methods, self.facts.geometry(), self.context)
 
     def reference(self) -> "ModelRef":
         """Return the model as its files are now."""
@@ -179,19 +173,12 @@ class EvaluateConfig(Config):
         fingerprint = fingerprint_of(Path(self.model))
         return ModelRef(self.model, fingerprint, self.dtype, self.device, spread)
 
-    def corpus_at(self) -> "TokenText":
-        """Return the corpus in the model's tokens."""
+    @cached_property
+    def text(self) -> "TokenText":
+        """The corpus in the model's tokens."""
         from ropelab.models.tasks.tokens import TokenText
 
         return TokenText.of(self.corpus, self.model, self.bos, self.packed)
-
-
-def _checkpoint_dtype(model: str) -> str:
-    """Return the number format that the configuration names, `auto` if it names none of ours."""
-    from ropelab.models.released.loading import checkpoint_dtype
-
-    named = checkpoint_dtype(Path(model))
-    return named if named in get_args(Format) else "auto"
 
 
 CONFIG = EvaluateConfig

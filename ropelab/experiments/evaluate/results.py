@@ -21,8 +21,16 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.plans import beyond_training
-from ropelab.models.tasks.tables import DOES, KEYS, NLL, OK, ROW, by_label, tables_of_tasks
-from ropelab.models.tasks.tables import sentences as sentences_of
+from ropelab.models.tasks.tables import (
+    DOES,
+    KEYS,
+    NLL,
+    OK,
+    ROW,
+    by_label,
+    sentences,
+    tables_of_tasks,
+)
 from ropelab.runs.cell import Values
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.tables import Tables, in_longest_context
@@ -30,10 +38,9 @@ from ropelab.runs.tables import Tables, in_longest_context
 # The best row is better than the unmodified model; it is the unmodified model; the two are
 # indistinguishable. A fourth status is UNDECIDABLE.
 BETTER, KEPT, OPEN = "better", "unmodified", "open"
-# The recommendation of a task. best: the label of the best row; value: its loss (nats per byte) or
-# the share that it finds; shipped, window: those of the unmodified model and of the sliding window;
-# difference: best minus unmodified; alike: labels indistinguishable from the best; emit: the
-# command that writes the best one's configuration.
+# The recommendation of a task: the label of the best row; its loss (nats per byte) or the share
+# that it finds; those of the unmodified model and of the sliding window; best minus unmodified;
+# labels indistinguishable from the best; the command that writes the best one's configuration.
 ADVICE = [
     *("task", "status", "at_tokens", "best", "value", "unmodified", "difference", "ci_low"),
     *("ci_high", "not_significant", "window", "emit"),
@@ -52,39 +59,38 @@ def cells(config: EvaluateConfig) -> list[Evaluation]:
     return [cell for task in config.tasks for cell in evaluations(config, task)]
 
 
-def rows(config: EvaluateConfig) -> list[tuple[str, float, Mode]]:
-    """Return method, factor and mode: unmodified first, the sliding window last."""
+def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
+    """Return a task in every mode: unmodified first, the sliding window last.
+
+    Each starts from the check of the model, and from a probe.
+    """
     # Where the checkpoint scales nothing, unscaled is the same, and is measured once.
     same = UNSCALED.label if config.facts.rope_type == "default" else None
-    unmodified, geometry = Unmodified(), config.geometry()
-    methods = [
-        (each.label, each.factor, unmodified if each.label == same else WithMethod(each, geometry))
-        for each in config.parsed_methods()
-    ]
-    window = SlidingWindow(unmodified, config.window)
-    return [(AS_SHIPPED, 1.0, unmodified), *methods, (WINDOW, 1.0, window)]
+    unmodified, geometry = Unmodified(), config.facts.geometry()
+    rows: list[tuple[str, float, Mode]] = [(AS_SHIPPED, 1.0, unmodified)]
+    for method in config.parsed_methods():
+        changed = WithMethod(method, geometry)
+        rows.append((method.label, method.factor, unmodified if method.label == same else changed))
+    rows.append((WINDOW, 1.0, SlidingWindow(unmodified, config.window)))
 
-
-def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
-    """Return a task in every mode; each starts from the check of the model, and from a probe."""
     model, task = config.reference(), beyond_training(config, name, config.depths)
     checked = Checked(
         subject=model,
-        modes=tuple(dict.fromkeys(mode for _, _, mode in rows(config))),
+        modes=tuple(dict.fromkeys(mode for _, _, mode in rows)),
         train_len=config.train_len,
         longest=config.context,
         limit_memory=config.limit_memory,
     )
-    asked = partial(Evaluation, subject=model, checked=checked)
+    evaluation = partial(Evaluation, subject=model, checked=checked)
     probe, found = None, []
-    for method, factor, mode in rows(config):
+    easy = task.inside(config.train_len)
+    for label, factor, mode in rows:
         # Nothing is drawn and nothing tuned: there is one seed, and one arm.
-        labels = tuple(zip(ROW, (method, factor, 0, "zero_shot"), strict=True))
-        easy = task.inside(config.train_len)
-        if method == AS_SHIPPED and easy is not None:
-            probe = asked(task=easy, mode=mode, labels=labels)
-        each = task.at_the_end(config.context) if method == WINDOW else task
-        cell = asked(task=each, mode=mode, labels=labels, probe=probe)
+        labels = tuple(zip(ROW, (label, factor, 0, "zero_shot"), strict=True))
+        if label == AS_SHIPPED and easy is not None:
+            probe = evaluation(task=easy, mode=mode, labels=labels)
+        each = task.at_the_end(config.context) if label == WINDOW else task
+        cell = evaluation(task=each, mode=mode, labels=labels, probe=probe)
         # At the trained length an unmodified probe of pass keys is all of the task.
         found.append(probe if probe and cell.key == probe.key else cell)
     return found
@@ -94,15 +100,15 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make all tables."""
     lengths = grid.contexts(config.train_len, config.context)
     short = [length for length in lengths if length <= config.train_len]
-    asked: list[Evaluation] = []
+    decided: list[Evaluation] = []
     status: dict[str, str] = {}
     for task in config.tasks:
         of_task = evaluations(config, task)
         probe = of_task[-1].probe
         if probe is not None:
             status[task] = OK if is_found(values[probe]) else UNDECIDABLE
-        asked += [probe] if probe and status[task] == UNDECIDABLE else of_task
-    found = tables_of_tasks(collected(asked, values), config, AS_SHIPPED, short, status)
+        decided += [probe] if probe and status[task] == UNDECIDABLE else of_task
+    found = tables_of_tasks(collected(decided, values), config, AS_SHIPPED, short, status)
     found["recommendation"] = recommendation(config, found)
     return {"model": model_table(config), **found}
 
@@ -118,12 +124,11 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
 
 
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
-    """Return a row per task, with the columns of ADVICE."""
+    """Return a row per task."""
     return pd.DataFrame([_advice(task, config, tables) for task in config.tasks], columns=ADVICE)
 
 
 def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]:
-    """Recommend the best row, if the rule of comparison finds it different from unmodified."""
     column, metric, length = "accuracy", f"{task}_accuracy", config.context
     if task == "text":
         column, metric = NLL, "nll_bucket"
@@ -163,17 +168,19 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
 
 def _compared(pairs: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, float]:
     """Return verdict, difference a - b and its interval, in either order of the table."""
-    of_both = pairs["method_a"].isin((a, b)) & pairs["method_b"].isin((a, b))
-    row = pairs[of_both].iloc[0]
+    both = pairs["method_a"].isin((a, b)) & pairs["method_b"].isin((a, b))
+    row = pairs[both].iloc[0]
     gap, low, high = row["difference"], row["ci_low"], row["ci_high"]
-    ends = (gap, low, high) if row["method_a"] == a else (-gap, -high, -low)
-    return row["verdict"], *ends
+    return row["verdict"], *((gap, low, high) if row["method_a"] == a else (-gap, -high, -low))
 
 
 def _emit(label: str, config: EvaluateConfig) -> str:
     """Return the command that writes down the method of a label."""
-    about = [(each.label, each.factor) for each in config.parsed_methods()]
-    (method,) = {_typed(*each) for each in about if method_label(*each) == label}
+    (method,) = {
+        _typed(each.label, each.factor)
+        for each in config.parsed_methods()
+        if method_label(each.label, each.factor) == label
+    }
     words = ["ropelab", "emit", "--from", config.model, "--context", str(config.context)]
     return shlex.join([*words, "--method", method])
 
@@ -200,7 +207,7 @@ def answer(tables: Tables) -> str:
     more = []
     costs = tables["comparisons"]
     costs = costs[(costs["metric"] == "nll_short_context") & (costs["method_a"] == AS_SHIPPED)]
-    # The tax of a method, paid where none is needed.
+    # The price of a method where none is needed.
     for label in dict.fromkeys(row["best"] for row in advice if row["emit"]):
         parts = [
             f"{-row.difference:+.3f} at {row.at_tokens}{' (~)' if row.verdict == '~' else ''}"
@@ -214,7 +221,7 @@ def answer(tables: Tables) -> str:
             f"{model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
     commands = dict.fromkeys(row["emit"] for row in advice if row["emit"])
-    return sentences_of(findings, tables["comparisons"], [*more, *(f"run `{c}`" for c in commands)])
+    return sentences(findings, tables["comparisons"], [*more, *(f"run `{c}`" for c in commands)])
 
 
 def _finding(row: pd.Series, model: pd.Series) -> str:
@@ -223,14 +230,14 @@ def _finding(row: pd.Series, model: pd.Series) -> str:
         trained = model["train_len_tokens"]
         return f"unmodified it never {does} inside {trained} tokens, which is undecidable beyond"
     unit = " nats per byte" if row["task"] == "text" else ""
-    alike = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
+    rivals = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
     lead = f"at {row['at_tokens']} tokens"
     if row["status"] == KEPT:
-        return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){alike}"
+        return f"{lead} the unmodified model {does} best ({row['value']:.3f}{unit}){rivals}"
     named = f"a sliding window of {model['sliding_window_tokens']}" if best == WINDOW else best
     gap = f"{row['difference']:+.3g} ({row['ci_low']:.3g} to {row['ci_high']:.3g}){unit}"
     if row["status"] == BETTER:
-        return f"{lead} {named} {does} best, {gap} against the unmodified model{alike}"
+        return f"{lead} {named} {does} best, {gap} against the unmodified model{rivals}"
     return f"{lead} nothing {does} distinguishably better than the unmodified model: {named} {gap}"
 
 

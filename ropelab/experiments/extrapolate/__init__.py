@@ -20,9 +20,10 @@ from ropelab.models.tasks.config import (
     On,
     RotatedHeadDim,
     Seeds,
+    TaskConfig,
+    TaskName,
     TestLen,
     TrainLen,
-    TrialConfig,
     check_depths,
 )
 from ropelab.runs.config import AsList, Base, Count, Names, Natural
@@ -40,9 +41,6 @@ CANNOT_SHOW = (
 )
 VERSION = 5
 ORDER = 50
-TaskName = Literal[
-    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
-]
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens there is no curriculum, and rotary geometry degenerates.
@@ -81,7 +79,7 @@ PRESETS = {
 }
 
 
-class ExtrapolateConfig(TrialConfig):
+class ExtrapolateConfig(TaskConfig):
     """The training, its length, and how the model is evaluated beyond it."""
 
     train_len: TrainLen = 2048
@@ -139,7 +137,7 @@ class ExtrapolateConfig(TrialConfig):
             raise ValueError("methods, tasks and arms must name at least one each")
         check_depths(self.depths)
         methods = self.parsed_methods()
-        if set(self.arms) == {"finetuned"} and not any(method.is_tunable for method in methods):
+        if set(self.arms) == {"finetuned"} and not any(each.is_tunable for each in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
         if self.search and "zero_shot" not in self.arms:
             raise ValueError(

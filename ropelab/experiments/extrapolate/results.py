@@ -1,17 +1,27 @@
 """Cells, tables, answer and summary: see `ropelab.models.tasks.tables` for most tables.
 
 searched       the parameters that a search chose, and the losses it went by
-matched        the n-gram baseline: what followed the last 1, 2 or 3 tokens before
+ngram_baseline what followed the last 1, 2 or 3 tokens before
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate.rows import questions
+from ropelab.math.frequencies import Geometry
+from ropelab.models.lm.model import ModelSize
+from ropelab.models.lm.source import Mixture
+from ropelab.models.lm.trained import Training
+from ropelab.models.lm.training import Recipe
 from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
+from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks.cells import Evaluation, collected
+from ropelab.models.tasks.modes import Mode, SlidingWindow, WithMethod
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.tables import (
@@ -19,6 +29,7 @@ from ropelab.models.tasks.tables import (
     KEYS,
     NLL,
     PLACE,
+    ROW,
     accuracies,
     by_label,
     sentences,
@@ -30,6 +41,13 @@ from ropelab.runs.labels import SEARCHED, WINDOW, row_labels
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
 
+LONGER = "trained_at_test_len"
+# Learning rates of fine-tuning, as a share of those of training.
+GENTLER = 0.25
+# Method, factor and arm (`zero_shot`, `searched`, `finetuned` or `ceiling`); the evaluation mode;
+# and the model that is evaluated.
+Row = tuple[tuple[str, float, str], Mode, Training]
+
 
 def check(config: ExtrapolateConfig) -> None:
     """Raise InputError where contexts are too short for pass keys."""
@@ -38,32 +56,159 @@ def check(config: ExtrapolateConfig) -> None:
 
 
 def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
-    """Return every task of every row; retrieval without a model too."""
-    trials = [beyond_training(config, task, config.depths) for task in config.tasks]
-    without = [NgramBaseline(task=each) for each in trials if isinstance(each, Retrieval)]
-    return [*questions(config), *without]
+    """Return every task of every row, for every training seed; retrieval without a model too."""
+    geometry, methods = config.geometry(), config.parsed_methods()
+    tasks = [beyond_training(config, task, config.depths) for task in config.tasks]
+    all_rows = [
+        row for base in trainings(config, geometry) for row in rows(config, base, geometry, methods)
+    ]
+    evaluations = [
+        Evaluation(
+            subject=model,
+            # The window sees the same at all lengths: the longest is enough.
+            task=task.at_the_end(config.test_len) if method == WINDOW else task,
+            mode=mode,
+            labels=tuple(zip(ROW, (method, factor, model.seed, arm), strict=True)),
+            device=config.device,
+            dtype=config.dtype,
+        )
+        for task in tasks
+        for (method, factor, arm), mode, model in all_rows
+    ]
+    baselines = [NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)]
+    return [*evaluations, *baselines]
+
+
+def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
+    """Return one training per seed."""
+    preset, task = config.sizes, config.text.task(Mixture())
+    shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
+    size = ModelSize(vocabulary=task.vocabulary, head_dim=config.head_dim, **shape)
+    recipe = Recipe(
+        steps=config.steps or preset.steps,
+        window=config.train_len,
+        tokens_per_step=preset.tokens_per_step,
+        matrix_rate=preset.matrix_rate,
+        other_rate=preset.other_rate,
+    )
+    return [
+        Training(
+            task=task,
+            size=size,
+            recipe=recipe,
+            seed=seed,
+            encoding=partial(UNSCALED.encoding, geometry, config.train_len),
+            encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
+            dtype=config.dtype,
+        )
+        for seed in config.seeds
+    ]
+
+
+def rows(
+    config: ExtrapolateConfig, base: Training, geometry: Geometry, methods: Sequence[Method]
+) -> Iterator[Row]:
+    """Yield all rows of the model trained at the trained length, the baselines last."""
+    for arm in ("zero_shot", "finetuned"):
+        for method in methods if arm in config.arms else ():
+            # A method that is searched has no other arm.
+            if isinstance(method, Reading):
+                model = adapted(config, base, geometry, method, arm)
+                yield (method.label, method.factor, arm), WithMethod(method, geometry), model
+    for method, published in searches(config, methods):
+        yield (published.label, published.factor, SEARCHED), WithMethod(method, geometry), base
+    plain = WithMethod(UNSCALED, geometry)
+    if "ceiling" in config.arms:
+        # Trained at the test length from the start, on the same number of tokens. The curriculum
+        # goes on to the longer window; a step holds more tokens than it otherwise would only if
+        # one row of the longest window is more than the tokens of a step.
+        recipe, test_len = base.recipe, config.test_len
+        tokens = max(test_len, recipe.tokens_per_step)
+        steps = max(1, round(recipe.steps * recipe.tokens_per_step / tokens))
+        recipe = replace(recipe, steps=steps, window=test_len, tokens_per_step=tokens)
+        encoding = partial(UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len)
+        yield (LONGER, 1.0, "ceiling"), plain, replace(base, recipe=recipe, encoding=encoding)
+    yield (WINDOW, 1.0, "zero_shot"), SlidingWindow(plain, config.train_len), base
+
+
+def adapted(
+    config: ExtrapolateConfig, base: Training, geometry: Geometry, method: Reading, arm: str
+) -> Training:
+    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning) ask for."""
+
+    def continued(start: Training, key: dict[str, Any], **changes: Any) -> Training:
+        recipe = replace(start.recipe, **changes)
+        return replace(
+            start,
+            # Copying is known by now: the periodic rows that training begins with are left out.
+            task=config.text.task(Mixture(periodic_steps=0)),
+            # The model can read by now: windows have their full length from the first step.
+            recipe=replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps)),
+            encoding=partial(method.encoding, geometry, recipe.window),
+            encoding_key={**start.encoding_key, **key},
+            start=start,
+        )
+
+    model = base
+    if method.recalibration:
+        name = method.encoding(geometry, base.recipe.window).name
+        model = continued(base, {"name": name}, steps=method.recalibration)
+    if arm == "finetuned":
+        model = continued(
+            model,
+            {"method": method.label, "factor": method.factor},
+            steps=config.finetune_steps,
+            window=config.tuned_len,
+            tokens_per_step=max(config.tuned_len, base.recipe.tokens_per_step),
+            matrix_rate=GENTLER * base.recipe.matrix_rate,
+            other_rate=GENTLER * base.recipe.other_rate,
+        )
+    return model
+
+
+def searches(
+    config: ExtrapolateConfig, methods: Sequence[Method]
+) -> Iterator[tuple[Method, Method]]:
+    """Yield every method that is searched on the trained model, and the one it is called by.
+
+    LongRoPE, which has nothing but parameters, is searched where it is named. With `search` all
+    methods with parameters are, each once, with that budget for all, and LongRoPE in any case.
+    """
+    methods = methods if "zero_shot" in config.arms else ()
+    named = [method for method in methods if isinstance(method, LongRopeSearch)]
+    if not config.search:
+        yield from zip(named, named, strict=True)
+        return
+    first: dict[str, Scaled] = {}  # of a method that is tried with several factors
+    for method in methods:
+        if isinstance(method, Scaled) and has_parameters(method.scaling):
+            first.setdefault(method.label, method)
+    for method in first.values():
+        yield Searched(inner=method.scaling, budget=config.search), method
+    plain = LongRopeSearch(factor=config.test_len / config.train_len)
+    for each in dict.fromkeys(replace(one, budget=plain.budget) for one in (*named, plain)):
+        yield replace(each, budget=config.search), each
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
     """Make all tables."""
     measured = collected(cells(config), values)
-    more: dict[str, list[pd.DataFrame]] = {"searched": [], "matched": []}
-    for task, tables in measured.items():
-        for name, parts in more.items():
-            parts += [tables.pop(name).assign(task=task)] if name in tables else []
     found = tables_of_tasks(measured, config, UNSCALED.label, [config.train_len], {})
-    if more["searched"]:
-        found["searched"] = pd.concat(more["searched"], ignore_index=True)
-    if more["matched"]:
-        found["ngram_baseline"] = accuracies(
-            pd.concat(more["matched"]), ["task", "n_gram_tokens", *PLACE]
-        )
+    searched, matched = (
+        [tables[name].assign(task=task) for task, tables in measured.items() if name in tables]
+        for name in ("searched", "matched")
+    )
+    if searched:
+        found["searched"] = pd.concat(searched, ignore_index=True)
+    if matched:
+        by = ["task", "n_gram_tokens", *PLACE]
+        found["ngram_baseline"] = accuracies(pd.concat(matched), by)
     return found
 
 
 def answer(tables: Tables) -> str:
-    """Say which methods retrieve best beyond the trained length, and which reads long text best."""
-    findings = [_retrieval(tables, task) for task in _retrieved(tables)]
+    """Name the best methods at retrieval beyond the trained length, and at the end of long text."""
+    findings = [_retrieval(tables, task) for task in DOES if f"{task}_accuracy" in tables]
     findings += [_text(tables)] if "text_nll" in tables else []
     return sentences(findings, tables["comparisons"])
 
@@ -72,37 +217,32 @@ def summary(tables: Tables) -> pd.DataFrame:
     """Return a row per method: loss in the first and last bucket, accuracy within and beyond."""
     columns: dict[str, pd.Series] = {}
     if "text_nll" in tables:
-        losses = _by_label(tables["text_nll"], "bucket_end_tokens", NLL)
-        columns |= {f"nll @{end}": losses[end] for end in _spread(losses)}
-    tasks = _retrieved(tables)
-    places = max(1, 4 - len(tasks))
+        losses = _wide(tables["text_nll"], "bucket_end_tokens", NLL)
+        columns |= {f"nll @{end}": losses[end] for end in _spread(losses, 2)}
+    tasks = [task for task in DOES if f"{task}_accuracy" in tables]
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in KEYS:
-            name = f"{task} @{table['context_tokens'].iloc[0]}"
-            columns[name] = by_label(table, "accuracy")
-            continue
-        accuracy = _by_label(table, "distance_tokens", "accuracy")
-        columns |= {f"{task} @{at}": accuracy[at] for at in _spread(accuracy, places)}
+            columns[f"{task} @{table['context_tokens'].iloc[0]}"] = by_label(table, "accuracy")
+        else:
+            accuracy = _wide(table, "distance_tokens", "accuracy")
+            shown = _spread(accuracy, max(1, 4 - len(tasks)))
+            columns |= {f"{task} @{at}": accuracy[at] for at in shown}
     return pd.concat(columns, axis=1).rename_axis("method").reset_index()
 
 
-def _by_label(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+def _wide(table: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
     """Return methods in their order by positions, averaged over seeds."""
     labels = row_labels(table)
     wide = table.assign(label=labels).pivot_table(index="label", columns=column, values=value)
     return wide.loc[list(dict.fromkeys(labels))]
 
 
-def _spread(table: pd.DataFrame, most: int = 2) -> Sequence[Hashable]:
+def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
     """Return a few columns, evenly taken, the last one among them."""
     columns = list(table.columns)
     step = max(1, len(columns) // most)
     return columns[::-1][::step][:most][::-1]
-
-
-def _retrieved(tables: Tables) -> list[str]:
-    return [task for task in DOES if f"{task}_accuracy" in tables]
 
 
 def _retrieval(tables: Tables, task: str) -> str:
@@ -141,7 +281,7 @@ def _text(tables: Tables) -> str:
     table = tables["text_nll"]
     published = table[table["arm"] != SEARCHED]
     shown = table if set(published["method"]) == {WINDOW} else published
-    losses = _by_label(shown, "bucket_end_tokens", NLL).iloc[:, -1]
+    losses = _wide(shown, "bucket_end_tokens", NLL).iloc[:, -1]
     methods, window = losses.drop(index=WINDOW), losses[WINDOW]
     best = str(methods.idxmin())
     rows = tables["comparisons"]

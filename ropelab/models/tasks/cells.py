@@ -3,6 +3,7 @@
 A model trained here and a released one do the same tasks. Tables come last, from all values.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -29,11 +30,11 @@ UNDECIDABLE = "undecidable"
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """One training as a piece of a run; its weights are in the folder of its checkpoints."""
+    """One training; its weights are in the folder of its checkpoints."""
 
     training: Training
     device: str
-    called: str = ""
+    called: str = ""  # the name of the model, where a task has several
     kind: ClassVar[str] = "training"
     version: ClassVar[int] = VERSION
 
@@ -47,8 +48,7 @@ class Trained:
 
     @property
     def needs(self) -> Needs:
-        training = self.training
-        size, recipe = training.size, training.recipe
+        training, size, recipe = self.training, self.training.size, self.training.recipe
         return Needs(
             operations_of_training(size, recipe),
             memory_bytes=max(MEMORY, bytes_of_training(size, recipe, training.fused)),
@@ -61,14 +61,14 @@ class Trained:
     @property
     def starts(self) -> "tuple[Trained, ...]":
         """The training whose weights this one begins with."""
-        start = self.training.start
-        return (replace(self, training=start),) if start else ()
+        return (replace(self, training=self.training.start),) if self.training.start else ()
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `loss`: the training loss of each step, in nats per scored token."""
 
+        called = f"{self.called}: " if self.called else ""
+
         def named(description: str, total: float | None = None) -> Any:
-            called = f"{self.called}: " if self.called else ""
             return context.progress(f"{called}{description}", total)
 
         _, losses = self.training.model_and_losses(replace(context, progress=named), self.device)
@@ -77,20 +77,13 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A released model is loaded and takes every method, before anything is evaluated.
-
-    Attributes:
-        modes: the evaluation modes that will be asked of it.
-        train_len: its trained length.
-        longest: the longest context, in tokens.
-        limit_memory: bytes that may be needed at most; None: all that is free.
-    """
+    """A released model is loaded and takes every method, before anything is evaluated."""
 
     subject: ModelRef
     modes: tuple[Mode, ...]
     train_len: int
-    longest: int
-    limit_memory: int | None = None
+    longest: int  # context, in tokens
+    limit_memory: int | None = None  # bytes; None: all that is free
     title: ClassVar[str] = "loading the model"
     kind: ClassVar[str] = "given-checked"
     version: ClassVar[int] = 1
@@ -98,8 +91,8 @@ class Checked:
 
     @property
     def key(self) -> dict[str, Any]:
-        limits = {"longest": self.longest, "limit_memory": self.limit_memory}
         modes = [mode.key for mode in self.modes]
+        limits = {"longest": self.longest, "limit_memory": self.limit_memory}
         return {"model": self.subject.key, "readers": modes, **limits}
 
     @property
@@ -107,7 +100,7 @@ class Checked:
         return self.subject.needs([(1, self.longest)])
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `model`: whether long contexts are read in parts.
+        """Return `model`: True if long contexts are read in parts.
 
         Raises:
             InputError: a method does not fit, or the longest context needs too much memory.
@@ -127,31 +120,24 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One task done by one model in one evaluation mode.
-
-    Attributes:
-        labels: the first columns of its rows; no part of the computation.
-        dtype: the number format of the products; a released model has its own.
-        model_name: of the model while it is trained, where a task has several.
-        checked: of a released model.
-        probe: the same task inside the trained length. Where too little is found there, this one
-            is undecidable, and is not computed.
-    """
+    """One task done by one model in one evaluation mode."""
 
     subject: Training | ModelRef
     task: EvaluationTask
     mode: Mode
-    labels: tuple[tuple[str, object], ...]
+    labels: tuple[tuple[str, object], ...]  # the first columns of its rows; not in the key
     device: str = "cpu"
-    dtype: DtypeName = "float32"
-    model_name: str = ""
-    checked: Checked | None = None
+    dtype: DtypeName = "float32"  # of the products; a released model has its own
+    model_name: str = ""  # of the model while it is trained
+    checked: Checked | None = None  # of a released model
+    # The same task inside the trained length. Where too little is found there, this one is
+    # undecidable, and is not computed.
     probe: "Evaluation | None" = None
 
     @property
     def kind(self) -> str:
-        released = isinstance(self.subject, ModelRef)
-        return f"given-{self.task.name}" if released else self.task.name
+        prefix = "given-" if isinstance(self.subject, ModelRef) else ""
+        return f"{prefix}{self.task.name}"
 
     @property
     def version(self) -> int:
@@ -172,7 +158,7 @@ class Evaluation:
 
     @property
     def needs(self) -> Needs:
-        """Forward passes over all that is read, and those of a search before it."""
+        """Forward passes over all rows, and those of a search before."""
         windows = self.task.windows
         if isinstance(self.subject, ModelRef):
             return self.subject.needs(windows)
@@ -208,9 +194,9 @@ class Evaluation:
         model = self.subject.model(context, self.device)
         computing = computing_in(self.dtype, self.device)
         with context.progress(self.title, self.task.steps) as advance, computing:
-            mode = self.mode.found(self.task.search_loss, model)
+            mode, chosen = self.mode.searched(self.task.search_loss, model)
             tables = self.task.measure(model, mode, advance)
-        return {**tables, "searched": pd.DataFrame([mode.chosen])} if mode.chosen else tables
+        return {**tables, "searched": pd.DataFrame([chosen])} if chosen else tables
 
 
 def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
@@ -220,18 +206,17 @@ def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
 
 
 def collected(
-    asked: Iterable[Evaluation | NgramBaseline], values: Values
+    cells: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
     """Return the values of all tasks: by the name of the task and of the table.
 
     In a table the values of all models follow one another, under their labels.
     """
-    found: dict[str, dict[str, list[pd.DataFrame]]] = {}
-    for cell in asked:
-        of_trial = found.setdefault(cell.task.name, {})
+    found: dict[str, dict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
         for name, table in values[cell].items():
             labelled = pd.DataFrame(dict(cell.labels), index=table.index).join(table)
-            of_trial.setdefault(name, []).append(labelled)
+            found[cell.task.name][name].append(labelled)
     return {
         task: {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
         for task, tables in found.items()

@@ -1,8 +1,8 @@
-"""Fields, checks and the corpus of the configs of experiments that evaluate models. Light."""
+"""Fields, checks and the corpus of the configs of experiments that evaluate models; light."""
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from pydantic import Field
 
@@ -40,6 +40,9 @@ In = Annotated[
 ]
 
 
+TaskName = Literal[
+    "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
+]
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
 MOST_DEPTHS = 16
 
@@ -55,20 +58,17 @@ class Evaluated(Protocol):
 
     @property
     def train_len(self) -> int: ...
-
     @property
     def longest(self) -> int: ...
-
     @property
     def documents(self) -> int: ...
-
     @property
     def sequences(self) -> int: ...
+    @property
+    def text(self) -> "Text": ...
 
-    def corpus_at(self) -> "Text": ...
 
-
-class TrialConfig(Config):
+class TaskConfig(Config):
     """A config of an experiment that trains models and measures them on text and retrieval."""
 
     if TYPE_CHECKING:  # every subclass has these fields, at the place where its help shows them
@@ -81,32 +81,27 @@ class TrialConfig(Config):
 
     @property
     def longest(self) -> int:
-        """The longest context that is read, in tokens."""
+        """The longest context of an evaluation, in tokens."""
         return self.test_len
 
     def inputs(self) -> dict[str, str]:
-        """Return the fingerprint of the corpus, and where it is from, if its folder says so.
+        """Return the fingerprint of the corpus, and its source, if its folder names one.
 
         Raises:
-            InputError: there is no such corpus, or it is too short for these lengths.
+            InputError: as `text`.
         """
         from ropelab.models.lm.corpus import source_of
 
         source = source_of(Path(self.corpus)) if self.corpus else ""
-        told = {"corpus_source": source} if source else {}
-        return {"corpus": self.corpus_at().fingerprint, **told}
-
-    def corpus_at(self) -> "CorpusRef":
-        """Return the corpus, long enough for these lengths and this number of documents.
-
-        Raises:
-            InputError: it is not, or there is none.
-        """
-        return self._checked_corpus
+        return {"corpus": self.text.fingerprint, **({"corpus_source": source} if source else {})}
 
     @cached_property
-    def _checked_corpus(self) -> "CorpusRef":
-        """Read once: every cell of a run refers to the text that was checked."""
+    def text(self) -> "CorpusRef":
+        """The corpus, read once, so that all cells of a run refer to the text that was checked.
+
+        Raises:
+            InputError: there is none, or it is too short for these lengths and documents.
+        """
         from ropelab.models.tasks import corpora
 
         path, length = self.corpus, self.longest + 1
@@ -125,7 +120,7 @@ class TrialConfig(Config):
             )
 
 
-class ShapedConfig(TrialConfig):
+class ShapedConfig(TaskConfig):
     """A config that also gives the shape of its models, and how long they are trained."""
 
     layers: Layers = 2

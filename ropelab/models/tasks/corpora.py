@@ -1,8 +1,8 @@
 """Text to evaluate on, described so that another process can read it there, once.
 
-A corpus is asked for documents, for stretches to hide something in, and for tokens that serve as
-symbols. `CorpusRef` has bytes as tokens and a half that models learn from; `TokenText` is a whole
-corpus in the tokens of a released model. Both have the same methods, described at `TokenText`.
+A corpus gives documents, stretches to hide something in, and tokens that serve as symbols.
+`CorpusRef` has bytes as tokens and a half that models learn from; `TokenText` is a whole corpus in
+the tokens of a released model. Both have the same methods, described at `TokenText`.
 """
 
 from dataclasses import asdict, dataclass
@@ -23,17 +23,11 @@ from ropelab.runs.errors import InputError, MachineError
 
 @dataclass(frozen=True)
 class CorpusRef:
-    """A corpus whose tokens are bytes, by its path and content.
+    """A corpus whose tokens are bytes, by its path and content."""
 
-    Attributes:
-        path: a text file or a folder, empty for the standard library of this Python.
-        piece: into how many bytes the held-out end of a single file is cut.
-        fingerprint: of its content; a corpus that changed since is refused.
-    """
-
-    path: str
-    piece: int
-    fingerprint: str
+    path: str  # a text file or a folder, empty for the standard library of this Python
+    piece: int  # bytes into which the held-out end of a single file is cut
+    fingerprint: str  # of its content; a corpus that changed since is refused
 
     @classmethod
     def of(cls, path: str, piece: int) -> "CorpusRef":
@@ -41,11 +35,7 @@ class CorpusRef:
         return cls(path, piece, read(path, piece).fingerprint)
 
     def corpus(self) -> Corpus:
-        """Return the text, read once per process.
-
-        Raises:
-            MachineError: it changed since the run began.
-        """
+        """Return the text, read once per process. MachineError if it changed since."""
         return _provided.get(self) or _read_once(self)
 
     # The two methods of an input of a cell: a process on another machine need not have the files.
@@ -89,11 +79,12 @@ class CorpusRef:
 
     def stretch(self, number: int, length: int) -> list[int]:
         """Return a window of a held-out document. InputError if none is that long."""
-        there = sum(len(text) >= length for text in self.corpus().held_out)
+        corpus = self.corpus()
+        there = sum(len(text) >= length for text in corpus.held_out)
         if not there:
             raise InputError(
-                f"{self.corpus().name} has no held-out document of {length} bytes; "
-                "give longer text (--corpus)"
+                f"{corpus.name} has no held-out document of {length} bytes; give longer text "
+                "(--corpus)"
             )
         found: list[int] = _held_out(self, length, there)[number % there].tolist()
         return found

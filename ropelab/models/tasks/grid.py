@@ -28,13 +28,10 @@ def _upto(train_len: int, limit: float) -> list[int]:
 def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
     """Return ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... up to T.
 
-    Position p is the prediction made after reading p + 1 tokens, so `end` is also the longest
-    context used in a bucket.
+    Position p is the prediction after p + 1 tokens: `end` is the longest context in a bucket.
     """
     edges = [0, train_len // 2, *_upto(train_len, test_len)]
-    if edges[-1] < test_len:
-        edges.append(test_len)
-    return list(pairwise(edges))
+    return list(pairwise(edges if edges[-1] == test_len else [*edges, test_len]))
 
 
 def contexts(train_len: int, test_len: int) -> list[int]:
@@ -56,7 +53,7 @@ def distances(train_len: int, test_len: int) -> list[int]:
 
 def retrieval_contexts(train_len: int, test_len: int) -> list[int]:
     """Return lengths of context in which something is retrieved: L, 2 L, 4 L ... and T."""
-    return [length for length in contexts(train_len, test_len) if length >= train_len]
+    return contexts(train_len, test_len)[2:]
 
 
 def inner_buckets(train_len: int) -> list[tuple[int, int]]:

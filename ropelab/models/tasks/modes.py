@@ -1,9 +1,9 @@
-"""Evaluation modes: the encoding under which a model is evaluated at a context of some length."""
+"""Evaluation modes: the encoding with which a model is evaluated at a context of some length."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 
@@ -29,8 +29,7 @@ class Mode(ABC):
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Make the model ready for a pass that serves all lengths yielded, until none is left.
 
-        Args:
-            lengths: rising. Those for which the encoding is not defined are left out.
+        Lengths rise; those for which the encoding is not defined are left out.
         """
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
@@ -45,19 +44,16 @@ class Mode(ABC):
         """Return the part of rows that the model is shown when their last tokens are predicted."""
         return tokens
 
-    def found(self, loss: Callable[[Readable, "Mode"], float], model: Readable) -> "Mode":
-        """Return the same mode, its open parameters chosen for that model to lower `loss`."""
-        return self
-
     @property
     def evaluations(self) -> int:
-        """The number of losses that a search will ask for."""
+        """The number of losses that `searched` will ask for."""
         return 0
 
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """The choice of a search, and the losses of its first and best candidate; empty: none."""
-        return {}
+    def searched(
+        self, loss: Callable[[Readable, "Mode"], float], model: Readable
+    ) -> tuple["Mode", dict[str, Any]]:
+        """Choose open parameters to lower `loss` of that model; return the choice as a row too."""
+        return self, {}
 
 
 @dataclass(frozen=True)
@@ -88,15 +84,10 @@ class Unmodified(Mode):
 
 @dataclass(frozen=True)
 class WithMethod(Mode):
-    """By a method made for contexts longer than the trained one.
-
-    Attributes:
-        tried: the losses of the candidates among which the method was searched.
-    """
+    """By a method made for contexts longer than the trained one."""
 
     method: Method
     geometry: Geometry
-    tried: tuple[float, ...] = ()
 
     @property
     def key(self) -> dict[str, Any]:
@@ -117,7 +108,9 @@ class WithMethod(Mode):
     def evaluations(self) -> int:
         return int(getattr(self.method, "budget", 0))
 
-    def found(self, loss: Callable[[Readable, Mode], float], model: Readable) -> Self:
+    def searched(
+        self, loss: Callable[[Readable, Mode], float], model: Readable
+    ) -> tuple[Mode, dict[str, Any]]:
         tried: list[float] = []
 
         def loss_under(method: Method) -> float:
@@ -125,18 +118,13 @@ class WithMethod(Mode):
             return tried[-1]
 
         method = self.method.found(self.geometry, loss_under)
-        return replace(self, method=method, tried=tuple(tried))
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        if not self.tried:
-            return {}
-        scaling = self.method.scaling if isinstance(self.method, Scaled) else self.method
-        return {
-            "chosen": as_typed(scaling),
-            "evaluations": len(self.tried),
-            "first_nll_nats_per_token": self.tried[0],
-            "chosen_nll_nats_per_token": min(self.tried),
+        if not tried:
+            return self, {}
+        return replace(self, method=method), {
+            "chosen": as_typed(method.scaling if isinstance(method, Scaled) else method),
+            "evaluations": len(tried),
+            "first_nll_nats_per_token": tried[0],
+            "chosen_nll_nats_per_token": min(tried),
         }
 
 

@@ -8,7 +8,7 @@ The haystack is the corpus, the wording is ours. Whole answers are scored: wheth
 gives them, and their log-probability. Earlier questions are followed by their right answers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -34,15 +34,15 @@ NAMES = (
 )
 # The least share of a context that has to be text of the corpus.
 LEAST_TEXT = 0.5
-# Rows for the loss that a search lowers; they follow those that are measured.
+# Rows that a search looks at; they follow those that are measured.
 SEARCH_ROWS = 2
 
 
 class Wording(NamedTuple):
-    """The texts about one key or several, with places for its name and value."""
+    """The texts about one key or several; the name and value of a key are filled in."""
 
     introduction: str
-    hidden: str
+    statement: str
     question: str
 
 
@@ -61,12 +61,12 @@ WORDINGS = {
 
 
 class Answer(NamedTuple):
-    """An answer in a row: depth of its key in percent, first token, tokens, distance of the key."""
+    """An answer in a row, in tokens."""
 
-    depth: int
+    depth: int  # of its key, in percent
     start: int
     size: int
-    distance: int
+    distance: int  # of the key
 
 
 class Needle(NamedTuple):
@@ -78,17 +78,11 @@ class Needle(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needles(EvaluationTask):
-    """Keys to be found, worded as WORDINGS says: one in a row, or one at every depth.
+    """Keys to be found, worded as WORDINGS says: one in a row, or one at every depth."""
 
-    Attributes:
-        contexts: how many tokens are read before the last one of the answer.
-        depths: of the keys, in percent of the text; 0 is its beginning.
-        sequences: how many for each depth and context, each in other text.
-    """
-
-    contexts: tuple[int, ...]
-    depths: tuple[int, ...]
-    sequences: int
+    contexts: tuple[int, ...]  # tokens before the last one of the answer
+    depths: tuple[int, ...]  # in percent of the text; 0 is its beginning
+    sequences: int  # for each depth and context, each in other text
 
     @property
     def text_key(self) -> dict[str, Any]:
@@ -118,15 +112,14 @@ class Needles(EvaluationTask):
     at_the_end = inside
 
     def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
-        """Return `answers`: 1 for each that was found, and its log-probability."""
+        """Return `answers`: 1 for each one that was found, and its log-probability."""
         records = []
         for context in self.contexts:
             for number in range(self.rows):
                 tokens, answers = self.needle(context, number)
                 first = answers[0].start
                 for _ in mode.passes(model, [context]):
-                    seen = mode.seen(tokens)
-                    losses, right = answered(model, seen, tokens.shape[1] - first)
+                    losses, right = answered(model, mode.seen(tokens), tokens.shape[1] - first)
                     for depth, start, size, distance in answers:
                         place = slice(start - first, start - first + size)
                         correct, nats = int(right[0, place].all()), -float(losses[0, place].sum())
@@ -151,19 +144,19 @@ class Needles(EvaluationTask):
         Raises:
             InputError: the context is too short for question and answer in some text.
         """
-        keys = list(self._keys(context, number))
-        wording, ids, front = WORDINGS[self.name], self.corpus.ids, self.corpus.front
-        hidden = [ids(wording.hidden.format(name=name, value=key)) for _, name, key in keys]
-        asked = [self._question(wording.question.format(name=name), key) for _, name, key in keys]
-        before = front + ids(wording.introduction)
-        around = sum(map(len, [before, *hidden, *chain(*asked)]))
+        wording, ids = WORDINGS[self.name], self.corpus.ids
+        depths, names, values = self._keys(context, number)
+        keys = list(zip(names, values, strict=True))
+        pieces = [ids(wording.statement.format(name=name, value=value)) for name, value in keys]
+        asked = [self._question(wording.question.format(name=name), value) for name, value in keys]
+        before = self.corpus.front + ids(wording.introduction)
+        around = sum(map(len, [before, *pieces, *chain(*asked)]))
         room = context + 1 - around
         if room < LEAST_TEXT * context:
             raise InputError(
                 f"{context} tokens are too few for {self.name}: {around} of them are no text"
             )
-        depths = [depth for depth, _, _ in keys]
-        text, starts = hide(self.corpus.stretch(number, room), hidden, depths)
+        text, starts = inserted(self.corpus.stretch(number, room), pieces, depths)
         row, answers = [*before, *text], []
         for depth, start, (question, answer) in zip(depths, starts, asked, strict=True):
             place = len(row) + len(question)
@@ -171,8 +164,8 @@ class Needles(EvaluationTask):
             row += [*question, *answer]
         return Needle(torch.tensor([row]), tuple(answers))
 
-    def _keys(self, context: int, number: int) -> Iterator[tuple[int, str, int]]:
-        """Draw depth, name and value of the keys of a row, in the order of the questions."""
+    def _keys(self, context: int, number: int) -> tuple[list[int], list[str], list[int]]:
+        """Draw depths, names and values of the keys of a row, in the order of the questions."""
         which = list(WORDINGS).index(self.name)
         random = np.random.default_rng((EVALUATION, which, context, number))
         one = self.depths[number % len(self.depths)]
@@ -180,7 +173,7 @@ class Needles(EvaluationTask):
         names = random.permutation(NAMES)[: len(depths)].tolist()
         # Five digits, none of them a leading zero.
         values = (random.choice(90_000, len(names), replace=False) + 10_000).tolist()
-        return zip(depths, names, values, strict=True)
+        return depths, names, values
 
     def _question(self, question: str, value: int) -> tuple[list[int], list[int]]:
         """Return the tokens of the question, and those that the answer adds to it."""
@@ -195,7 +188,7 @@ class Needles(EvaluationTask):
 def answered(
     model: Readable, tokens: Int[Tensor, "rows tokens"], last: int
 ) -> tuple[Float[Tensor, "rows last"], Bool[Tensor, "rows last"]]:
-    """Return the losses of the last tokens in nats, and whether each is the most probable one."""
+    """Return losses of the last tokens in nats, and True where one is the most probable token."""
     # Under greedy decoding an answer comes out exactly if each of its tokens is the most probable
     # one after those before it: one pass over a row that ends in the right answer shows both.
     tokens = tokens.to(model.head.weight.device)
@@ -205,17 +198,14 @@ def answered(
     return losses.double().cpu(), (logits.argmax(dim=-1) == targets.to(logits.device)).cpu()
 
 
-def hide(
-    text: Sequence[int], hidden: Sequence[Sequence[int]], depths: Sequence[float]
+def inserted(
+    text: Sequence[int], pieces: Sequence[Sequence[int]], depths: Sequence[float]
 ) -> tuple[list[int], list[int]]:
-    """Insert each of `hidden` at its depth in percent; return the text, and where each starts."""
+    """Insert each piece at its depth in percent; return the text, and the place of each piece."""
+    filled, starts, added = list(text), [0] * len(pieces), 0
     places = [round(len(text) * depth / 100) for depth in depths]
-    filled: list[int] = []
-    starts = [0] * len(hidden)
-    before = 0
-    for number in sorted(range(len(hidden)), key=lambda n: places[n]):
-        filled += text[before : places[number]]
-        starts[number] = len(filled)
-        filled += hidden[number]
-        before = places[number]
-    return [*filled, *text[before:]], starts
+    for number in sorted(range(len(pieces)), key=places.__getitem__):
+        starts[number] = start = places[number] + added
+        filled[start:start] = pieces[number]
+        added += len(pieces[number])
+    return filled, starts

@@ -4,10 +4,10 @@ Accuracy is a surface over the distance and the length of the context. Contexts 
 between and after the question are random symbols or real text. Another task is a row in `TASKS`.
 Symbols are bytes for a model trained here, and ordinary tokens for a released one.
 
-copy      256 random symbols, repeated at the end of a context of random symbols
-hidden    64 random symbols in a context of real text, repeated at its end
-recall    records of a key and a value among random symbols; keys are shown, values asked for
-nearer    the same, where each key is there twice, with two values: the nearer one's is right
+copy                256 random symbols, repeated at the end of a context of random symbols
+copy_in_text        64 random symbols in a context of real text, repeated at its end
+associative_recall  records of a key and a value among random symbols; the values are asked for
+most_recent         the same, each key twice, with two values: the nearer one's is right
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ GRAMS = (1, 2, 3)
 BLANK = -1
 
 
-def _nearer(
+def _most_recent(
     seed: int, distance: int, context: int, rows: int, background: Background | None
 ) -> Batch:
     # The further one is as far again behind the nearer one as there is room, up to as far.
@@ -45,26 +45,21 @@ def _nearer(
     return recall_trials(seed, distance, context, rows, background, further=further)
 
 
-# A seed, a distance, a context, a number of sequences and a background of text give sequences.
+# Seed, distance, context, number of sequences and a background of text give sequences.
 TASKS: dict[str, Callable[[int, int, int, int, Background | None], Batch]] = {
     "copy": copy_trials,
     "copy_in_text": copy_trials,
     "associative_recall": recall_trials,
-    "most_recent": _nearer,
+    "most_recent": _most_recent,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(EvaluationTask):
-    """Sequences in which something is to be found again, by a task of TASKS.
-
-    Attributes:
-        places: distance and context of each group of sequences.
-        sequences: how many for each place.
-    """
+    """Sequences in which something is to be found again, by a task of TASKS."""
 
     places: tuple[Place, ...]
-    sequences: int
+    sequences: int  # for each place
 
     @property
     def version(self) -> int:
@@ -85,7 +80,7 @@ class Retrieval(EvaluationTask):
 
     @property
     def searched(self) -> Windows:
-        return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places()]
+        return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places]
 
     def at_the_end(self, length: int) -> Self:
         """Return the same task in the longest context only."""
@@ -111,12 +106,13 @@ class Retrieval(EvaluationTask):
     def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return the mean loss of scored tokens on two sequences each at T/4, T/2 and 3 T/4."""
         losses = []
-        for place in self._searched_places():
+        for place in self._searched_places:
             batch = self.sequences_at(SEARCH_SEED, place, SEARCH_SEQUENCES)
             next(mode.passes(model, [place.context]))
             losses.append(token_losses(model, batch.tokens)[batch.scored[:, 1:]].mean())
         return float(torch.stack(losses).mean())
 
+    @property
     def _searched_places(self) -> tuple[Place, ...]:
         longest = max(place.context for place in self.places)
         return places((longest // 4, longest // 2, longest * 3 // 4), [longest])
@@ -141,10 +137,9 @@ class Retrieval(EvaluationTask):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramBaseline:
-    """The same task done without a model: the prediction is what followed the last n tokens before.
+    """A cell: the task done without a model, by predicting what followed the last n tokens before.
 
-    A task that this solves shows whether a model finds earlier tokens, and not that it knows
-    where. It is a cell of a run like the evaluation of a model.
+    A task that this solves shows if a model finds earlier tokens, not that it knows their distance.
     """
 
     task: Retrieval

@@ -94,41 +94,31 @@ def tables_of_tasks(
     Args:
         measured: the values of all rows of each task.
         plain: the method that leaves the model as it was trained.
-        short: contexts inside the trained length; a method's loss there is its tax: none was
-            needed.
+        short: contexts inside the trained length, where the loss of a method is its cost: none was
+            needed there.
         status: a column of a task's tables; only a task that is OK is compared.
     """
     found: dict[str, pd.DataFrame] = {}
-    pairs: list[Pair] = []
     for task, values in measured.items():
+        if task == "text":
+            made = _of_text(values, config, plain)
+        elif task in KEYS:
+            answers, by = values["answers"], [*ROW, "depth_percent", "context_tokens"]
+            means = answers.groupby(by, sort=False)[["distance_tokens", LOG_PROBABILITY]].mean()
+            table = accuracies(answers, by).merge(means.reset_index(), on=by)
+            made = {f"{task}_accuracy": table}
+        else:
+            made = {f"{task}_accuracy": accuracies(values["trials"], [*ROW, *PLACE])}
         column = {"status": status[task]} if task in status else {}
-        made = _tables_of(task, values, config, plain)
-        found |= {name: table.assign(**column) for name, table in made.items()}
-        if status.get(task, OK) == OK:
-            pairs += pairs_of(task, values, short, config.longest)
-    found = {name: table.assign(train_len_tokens=config.train_len) for name, table in found.items()}
-    return {**found, "comparisons": compared(pairs, ABOUT)}
+        lengths = {"train_len_tokens": config.train_len}
+        found |= {name: table.assign(**column, **lengths) for name, table in made.items()}
+    decided = {task: each for task, each in measured.items() if status.get(task, OK) == OK}
+    return {**found, "comparisons": comparisons(decided, short, config.longest)}
 
 
-def _tables_of(
-    task: str, measured: Measured, config: Evaluated, plain: str
-) -> dict[str, pd.DataFrame]:
-    if task == "text":
-        last = measured["last_window"]
-        return {
-            "text_nll": losses(measured["buckets"], [*ROW, *BUCKET]),
-            "last_window": losses(last, [*ROW, "context_tokens"]),
-            **_by_document(last, config, plain),
-        }
-    if task not in KEYS:
-        return {f"{task}_accuracy": accuracies(measured["trials"], [*ROW, *PLACE])}
-    answers, by = measured["answers"], [*ROW, "depth_percent", "context_tokens"]
-    means = answers.groupby(by, sort=False)[["distance_tokens", LOG_PROBABILITY]].mean()
-    return {f"{task}_accuracy": accuracies(answers, by).merge(means.reset_index(), on=by)}
-
-
-def _by_document(last: pd.DataFrame, config: Evaluated, plain: str) -> dict[str, pd.DataFrame]:
-    origins = config.corpus_at().origins(config.longest + 1, config.documents)
+def _of_text(values: Measured, config: Evaluated, plain: str) -> dict[str, pd.DataFrame]:
+    last = values["last_window"]
+    origins = config.text.origins(config.longest + 1, config.documents)
     about = pd.DataFrame(origins, columns=["name", "kind"]).rename_axis("document").reset_index()
     table = last.merge(about, on="document")
     longest = table[table["context_tokens"] == table["context_tokens"].max()]
@@ -136,6 +126,8 @@ def _by_document(last: pd.DataFrame, config: Evaluated, plain: str) -> dict[str,
     single = ["document", "name", "kind", "method", "factor", "arm"]
     means = longest.groupby(single, sort=False)[NLL].agg(["size", "mean"]).reset_index()
     tables = {
+        "text_nll": losses(values["buckets"], [*ROW, *BUCKET]),
+        "last_window": losses(last, [*ROW, "context_tokens"]),
         "text_by_kind": losses(longest, [*ROW, "kind"]),
         "text_by_document": means.drop(columns="document").set_axis(
             [*single[1:], "seeds", NLL], axis=1
@@ -145,41 +137,48 @@ def _by_document(last: pd.DataFrame, config: Evaluated, plain: str) -> dict[str,
     return {name: table for name, table in tables.items() if not table.empty}
 
 
-def pairs_of(task: str, measured: Measured, short: Sequence[int], longest: int) -> Iterator[Pair]:
-    """Compare all rows of a task under each of its metrics."""
+def comparisons(
+    measured: Mapping[str, Measured], short: Sequence[int], longest: int
+) -> pd.DataFrame:
+    """Compare all rows of each task under each of its metrics."""
+    pairs = []
+    for task, values in measured.items():
+        for about, group, unit, column in _metrics(task, values, short, longest):
+            labels = pd.Series(row_labels(group), group.index)
+            by_row = {
+                str(label): rows.set_index(["seed", unit])[column]
+                for label, rows in group.groupby(labels, sort=False)
+            }
+            for a, b in combinations(by_row, 2):
+                gap = difference(by_row[a], by_row[b])
+                pairs.append(Pair((*about, a, b), gap, (a, b), smaller_is_better=column == NLL))
+    return compared(pairs, ABOUT)
+
+
+def _metrics(
+    task: str, measured: Measured, short: Sequence[int], longest: int
+) -> Iterator[tuple[tuple[Hashable, ...], pd.DataFrame, str, str]]:
+    """Yield name and place of each metric, its values, and their columns of units and of values."""
     if task == "text":
         for end, group in measured["buckets"].groupby("bucket_end_tokens"):
-            yield from _all_pairs(("nll_bucket", end, end), group, "document", NLL)
+            yield ("nll_bucket", end, end), group, "document", NLL
         last = measured["last_window"]
-        tax = [("nll_short_context", length) for length in short]
-        for name, length in (("nll_last_window", longest), *tax):
+        costs = [("nll_short_context", length) for length in short]
+        for name, length in (("nll_last_window", longest), *costs):
             group = last[last["context_tokens"] == length]
-            yield from _all_pairs((name, length, length), group, "document", NLL)
+            yield (name, length, length), group, "document", NLL
     elif task in KEYS:
         answers = measured["answers"]
         # Over all depths and sequences of a context; each is a unit of its own.
         unit = answers["depth_percent"].astype(str) + " " + answers["sequence"].astype(str)
         for context, group in answers.assign(unit=unit).groupby("context_tokens"):
             for name, column in (("accuracy", "correct"), ("log_probability", LOG_PROBABILITY)):
-                yield from _all_pairs((f"{task}_{name}", context, context), group, "unit", column)
+                yield (f"{task}_{name}", context, context), group, "unit", column
     else:
         trials = measured["trials"]
         shares = trials.assign(accuracy=trials["correct"] / trials["trials"])
         for place, group in shares.groupby(PLACE):
-            yield from _all_pairs((f"{task}_accuracy", *place), group, "sequence", "accuracy")
-
-
-def _all_pairs(
-    about: tuple[Hashable, ...], values: pd.DataFrame, unit: str, column: str
-) -> Iterator[Pair]:
-    labels = row_labels(values)
-    by_row = {
-        label: rows.set_index(["seed", unit])[column]
-        for label, rows in values.groupby(pd.Series(labels, values.index), sort=False)
-    }
-    for a, b in combinations(map(str, by_row), 2):
-        gap = difference(by_row[a], by_row[b])
-        yield Pair((*about, a, b), gap, (a, b), smaller_is_better=column == NLL)
+            yield (f"{task}_accuracy", *place), group, "sequence", "accuracy"
 
 
 def by_label(table: pd.DataFrame, value: str) -> pd.Series:

@@ -1,4 +1,4 @@
-"""The base of all tasks."""
+"""The base of the tasks that models are evaluated on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,14 +20,9 @@ SEARCH_SEED = 1_000_003
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTask(ABC):
-    """A task: real text, or something to be found again. Small, and identified by its key.
+    """Real text, or something to be found again. Small, and identified by its key."""
 
-    Attributes:
-        name: as configs spell it; the kind of its cells.
-        corpus: the text, and the tokens that serve as symbols.
-    """
-
-    name: str
+    name: str  # as configs spell it; the kind of its cells
     corpus: Text
 
     @property
@@ -39,10 +34,9 @@ class EvaluationTask(ABC):
     def key(self) -> dict[str, Any]:
         """Everything its values depend on besides the model and its evaluation mode."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
-        kept = {name: value for name, value in own.items() if value is not None}
         # The kind of the cell has the name already.
-        del kept["name"], kept["corpus"]
-        return {**kept, **self.text_key}
+        del own["name"], own["corpus"]
+        return {**{name: v for name, v in own.items() if v is not None}, **self.text_key}
 
     @property
     def text_key(self) -> dict[str, Any]:

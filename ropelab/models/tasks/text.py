@@ -22,21 +22,14 @@ Losses = dict[int, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(EvaluationTask):
-    """Documents of a corpus.
-
-    Attributes:
-        documents: how many.
-        buckets: ranges [start, end) of positions, without a gap; the last end is the length read.
-        contexts: how many tokens are read before the end of the text.
-        last: how many final tokens are compared as that context grows.
-        beyond: the position from which on a search looks at the loss; None: nothing is searched.
-    """
+    """Documents of a corpus."""
 
     name: str = "text"
     documents: int
-    buckets: Sequence[tuple[int, int]]
-    contexts: Sequence[int] = ()
-    last: int = 0
+    buckets: Sequence[tuple[int, int]]  # [start, end) of positions, without a gap
+    contexts: Sequence[int] = ()  # tokens before the end of the text
+    last: int = 0  # final tokens that are compared as that context grows
+    # The position from which on a search looks at the loss; None: nothing is searched.
     beyond: int | None = None
 
     @property
@@ -68,7 +61,7 @@ class Texts(EvaluationTask):
         tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
         blocks = []
         for rows in tokens.split(ROWS_AT_ONCE):
-            blocks.append(self._read(model, mode, rows))
+            blocks.append(self._losses(model, mode, rows))
             advance(len(rows))
         by_bucket, by_context = (
             {at: torch.cat([part[at] for part in parts]) / bytes_per_token for at in parts[0]}
@@ -80,7 +73,7 @@ class Texts(EvaluationTask):
         last = {"last_window": _per_document(by_context, "context_tokens")} if by_context else {}
         return {"buckets": buckets, **last}
 
-    def _read(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
+    def _losses(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
         """Return mean losses of each row by bucket, and by the context before the end."""
         starts = {end: start for start, end in self.buckets}
         in_bucket: Losses = {}
@@ -98,7 +91,7 @@ class Texts(EvaluationTask):
         return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
 
     def examples(self, count: int, length: int) -> Tensor:
-        """Return some of the sequences that are measured, cut to a length."""
+        """Return some of the documents that are measured, cut to a length."""
         return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
 
     def search_loss(self, model: Readable, mode: Mode) -> float:

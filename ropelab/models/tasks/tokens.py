@@ -1,16 +1,16 @@
 """Text in the tokens of a released model: all of a corpus, since nothing learns from it.
 
-Documents are whole files, in an order that follows from their content and takes one kind of text
-after the other; of near-duplicates the first is kept. A single file is cut into pieces by tokens,
-and so are documents that are packed: one after another with an end-of-sequence token between, as in
-pretraining.
+Documents are whole files, ordered by their content, one kind of text after the other; of
+near-duplicates the first is kept. A single file is cut into pieces by tokens, and so are documents
+that are packed: one after another with an end-of-sequence token between, as in pretraining.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,22 +32,13 @@ LONGEST_TOKEN = 16
 
 @dataclass(frozen=True)
 class TokenText:
-    """A corpus in a released model's tokens, small enough to be part of a cell's description.
+    """A corpus in a released model's tokens, small enough to be part of a cell's description."""
 
-    Attributes:
-        path: a text file or a folder, empty for the standard library of this Python.
-        fingerprint: of its content; a corpus that changed since is refused.
-        model: the folder of its tokenizer. It is no part of the key: a cell names its model.
-        bos: whether every row begins with the beginning-of-sequence token; auto: where the
-            tokenizer itself adds one.
-        packed: whether documents are joined one after another and cut into rows.
-    """
-
-    path: str
-    fingerprint: str
-    model: str
-    bos: Bos = "auto"
-    packed: bool = False
+    path: str  # a text file or a folder, empty for the standard library of this Python
+    fingerprint: str  # of its content; a corpus that changed since is refused
+    model: str  # the folder of its tokenizer; not in the key, as a cell names its model
+    bos: Bos = "auto"  # begin rows with that token; auto: if the tokenizer itself adds one
+    packed: bool = False  # join documents one after another and cut them into rows
 
     @classmethod
     def of(cls, path: str, model: str, bos: Bos = "auto", packed: bool = False) -> "TokenText":
@@ -62,8 +53,8 @@ class TokenText:
     @property
     def stretch_key(self) -> dict[str, Any]:
         """Everything its stretches depend on."""
-        about = {"bos": self.bos, "packed": self.packed}
-        return {"corpus": self.fingerprint, "tokenizer": True, **about}
+        text = {"corpus": self.fingerprint, "tokenizer": True}
+        return {**text, "bos": self.bos, "packed": self.packed}
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
         """Everything the sequences of a retrieval task depend on besides their places."""
@@ -102,7 +93,7 @@ class TokenText:
         return ids
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return [count, length] tokens, `front` included, and bytes per token of each row.
+        """Return [count, length] tokens with `front`, and bytes per token of each row.
 
         InputError if the corpus does not hold so many.
         """
@@ -195,9 +186,9 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
 
     The kind with most text comes first, so that a few documents are of several kinds.
     """
-    by_kind: dict[str, list[Document]] = {}
+    by_kind: dict[str, list[Document]] = defaultdict(list)
     for document in _whole(text).documents:
-        by_kind.setdefault(document.kind, []).append(document)
+        by_kind[document.kind].append(document)
     sizes = {kind: sum(len(each.text) for each in found) for kind, found in by_kind.items()}
     kinds = sorted(by_kind, key=lambda kind: (-sizes[kind], kind))
 
@@ -209,11 +200,13 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
 
     def in_turn() -> Iterator[Piece]:
         # Tokenizing is slow: no document is taken before its turn.
-        left: Iterator[Iterator[Piece]] = map(long_enough, kinds)
-        for active in range(len(kinds), 0, -1):
-            # An exhausted kind ends `map`, and is left out of the next round.
-            left = cycle(islice(left, active))
-            yield from map(next, left)
+        left = [long_enough(kind) for kind in kinds]
+        while left:
+            for documents in list(left):
+                if piece := next(documents, None):
+                    yield piece
+                else:
+                    left.remove(documents)
 
     return list(islice(in_turn(), count))
 
@@ -222,10 +215,9 @@ def _pieces(text: TokenText, length: int, count: int) -> list[Piece]:
     """Cut the packed text."""
     stream, corpus = _stream(text, count * length), _whole(text)
     kind = corpus.documents[0].kind if corpus.single else "packed"
-    starts = range(0, len(stream) - length + 1, length)[:count]
     return [
-        (Origin(f"piece {number}", kind), stream[start : start + length])
-        for number, start in enumerate(starts)
+        (Origin(f"piece {number}", kind), stream[number * length : (number + 1) * length])
+        for number in range(min(count, len(stream) // length))
     ]
 
 

@@ -1,10 +1,13 @@
 """Models by construction: they are sure of one next token, and know nothing where that is -1."""
 
-from torch import nn
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.matcher import ngram_predictions
+from ropelab.models.released.model import Size
 
 
 class Certain(nn.Module):
@@ -14,31 +17,31 @@ class Certain(nn.Module):
         predictions: at place t of its result the prediction of token t from those before it.
     """
 
-    def __init__(self, predictions, vocabulary=256) -> None:
+    def __init__(self, predictions: Callable[[Tensor], Tensor], vocabulary: int = 256) -> None:
         super().__init__()
-        self.size = type("Size", (), {"vocabulary": vocabulary})
+        self.size = Size(vocabulary)
         self.encoding = Encoding()
         self.predictions = predictions
         self.head = nn.Linear(vocabulary + 1, vocabulary, bias=False)
         nn.init.eye_(self.head.weight)
 
-    def hidden(self, tokens):
+    def hidden(self, tokens: Tensor) -> Tensor:
         """The prediction of the token after each, from those up to it."""
         known = nn.functional.pad(tokens, (0, 1))
         following = self.predictions(known)[:, 1:]
         vocabulary = self.size.vocabulary
         return one_hot(following.where(following >= 0, vocabulary), vocabulary + 1).float()
 
-    def unmodified_passes(self, lengths):
-        """As a model given: one pass for all lengths."""
+    def unmodified_passes(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """As a released model: one pass for all lengths."""
         yield list(lengths)
 
 
-def looking_back(distance: int, vocabulary=256) -> Certain:
+def looking_back(distance: int, vocabulary: int = 256) -> Certain:
     """A model that repeats what stood exactly so far back."""
     return Certain(lambda tokens: tokens.roll(distance, dims=1), vocabulary)
 
 
-def matching(n: int, vocabulary=256) -> Certain:
+def matching(n: int, vocabulary: int = 256) -> Certain:
     """A model that says what followed the last n tokens when they stood here before."""
     return Certain(lambda tokens: ngram_predictions(tokens, n, vocabulary), vocabulary)

@@ -1,10 +1,25 @@
-"""Tables of a config without the lab: all cells first, each behind those that it starts from."""
+"""Tables of a config without the lab, and what tasks are tried on."""
 
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from ropelab.models.tasks import corpora
+from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.runs.cell import Context, Values, with_starts
 
 
-def made(body, config, context: Context) -> dict:
-    """The tables of an experiment's body, with the answer's columns as they are computed."""
+def made(body: ModuleType, config: Any, context: Context) -> dict[str, pd.DataFrame]:
+    """The tables of an experiment's body: all cells first, each behind those it starts from."""
     for cell in with_starts(body.cells(config)).values():
         context.compute(cell)
     return dict(body.tables(config, Values(context)))
+
+
+def corpus_of(path: str, piece: int = 257) -> CorpusRef:
+    return CorpusRef(path, piece, corpora.read(path, piece).fingerprint)
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Report no progress."""

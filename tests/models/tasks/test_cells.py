@@ -1,8 +1,11 @@
 """The pieces of a run: what a value depends on is in the key, and all of it can be sent away."""
 
 import pickle
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from shutil import copytree
+from typing import Any, NamedTuple
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,26 +17,41 @@ from ropelab.experiments.encodings import quality as encodings
 from ropelab.experiments.evaluate import EvaluateConfig
 from ropelab.experiments.evaluate import results as evaluate
 from ropelab.experiments.extrapolate import ExtrapolateConfig
-from ropelab.experiments.extrapolate import rows as extrapolate
+from ropelab.experiments.extrapolate import results as extrapolate
 from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.cells import Trained, collected
-from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.tasks.cells import Evaluation, Trained, collected
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
-from ropelab.runs.cell import Context, Values, with_starts
-from ropelab.runs.config import build
+from ropelab.runs.cell import Advance, Context, Values, silent, with_starts
+from ropelab.runs.config import Config, build
 from ropelab.runs.errors import MachineError
 from tests.models.released.tiny import reader_of_bytes
+from tests.models.tasks.running import corpus_of
 from tests.small import SMALL
+
+
+class Lab(NamedTuple):
+    config: type[Config]
+    cells: Callable[[Any], list[Any]]
+    values: dict[str, Any]
+
+    def configured(self, **changes: Any) -> Config:
+        return build(self.config, {**self.values, **changes})
+
+    def evaluations(self, config: Config) -> list[Evaluation]:
+        cells = [cell for cell in self.cells(config) if isinstance(cell, Evaluation)]
+        # The behaviour of encodings is observed, not evaluated.
+        return [cell for cell in cells if cell.kind != "behaviour"]
+
 
 TINY = {"device": "cpu", "dtype": "float32", "documents": 3, "sequences": 2}
 LABS = {
-    "extrapolate": (
+    "extrapolate": Lab(
         ExtrapolateConfig,
-        extrapolate.questions,
+        extrapolate.cells,
         {
             **TINY,
             "train_len": 64,
@@ -46,12 +64,12 @@ LABS = {
             "steps": 2,
         },
     ),
-    "encodings": (
+    "encodings": Lab(
         EncodingsConfig,
-        encodings.questions,
+        encodings.cells,
         {**SMALL, "dtype": "float32", "encodings": "nope,rope"},
     ),
-    "spectrum": (
+    "spectrum": Lab(
         SpectrumConfig,
         frequencies.cells,
         {
@@ -61,7 +79,7 @@ LABS = {
             "bands": "fast",
         },
     ),
-    "base-empirical": (
+    "base-empirical": Lab(
         BaseEmpiricalConfig,
         bases.cells,
         {
@@ -108,54 +126,54 @@ OTHER = {
 NO_OWN_VALUE = {"device", "draws"}
 
 
-def keys(config, questions) -> set[str]:
-    return {f"{cell.kind} {cell.key}" for cell in questions(config)}
+def keys(lab: Lab, **values: Any) -> set[str]:
+    return {f"{cell.kind} {cell.key}" for cell in lab.evaluations(lab.configured(**values))}
 
 
 @pytest.mark.parametrize(
     ("lab", "field"),
     [
         (lab, field)
-        for lab, (config, _, _) in LABS.items()
-        for field in config.model_fields
+        for lab in LABS
+        for field in LABS[lab].config.model_fields
         if field not in NO_OWN_VALUE
     ],
 )
 def test_any_field_that_changes_a_value_changes_a_key(lab, field, corpora):
-    config_class, questions, values = LABS[lab]
-    values = {**values, "corpus": corpora[0]}
-    other = {**OTHER, "train_len": values["train_len"] + 96, "corpus": corpora[1]}[field]
-    one, two = (build(config_class, v) for v in (values, {**values, field: other}))
-    assert keys(one, questions) != keys(two, questions)
+    given = LABS[lab]
+    others = {**OTHER, "train_len": given.values["train_len"] + 96, "corpus": corpora[1]}
+    values = {"corpus": corpora[0]}
+    assert keys(given, **values) != keys(given, **{**values, field: others[field]})
 
 
 @pytest.mark.parametrize("lab", LABS)
-def test_a_changed_corpus_changes_every_model_and_every_question_that_reads_text(lab, corpora):
-    config_class, questions, values = LABS[lab]
-    cells = [questions(build(config_class, {**values, "corpus": path})) for path in corpora]
+def test_a_changed_corpus_changes_every_model_and_every_task_with_text(lab, corpora):
+    given = LABS[lab]
+    cells = [given.evaluations(given.configured(corpus=path)) for path in corpora]
     same = set()
     for one, two in zip(*cells, strict=True):
         assert one.key != two.key
         assert one.subject.key != two.subject.key
         if one.task.key == two.task.key:
             same.add(one.kind)
-    assert same == {"copy", "associative_recall", "most_recent"} & set(config_class().tasks)
+    tasks = set(given.config.model_fields["tasks"].default)
+    assert same == {"copy", "associative_recall", "most_recent"} & tasks
 
 
-def described(corpora, **changes) -> Training:
+def described(corpora: tuple[str, str], **changes: Any) -> Training:
     """A model of the extrapolation lab."""
-    config = build(ExtrapolateConfig, {**LABS["extrapolate"][2], "corpus": corpora[0], **changes})
-    return extrapolate.trainings(config)[0]
+    config = build(ExtrapolateConfig, {**LABS["extrapolate"].values, "corpus": corpora[0]})
+    return extrapolate.trainings(config.replace(**changes), config.geometry())[0]
 
 
-def changed_by_one(one) -> list:
+def changed_by_one(one: Any) -> list[Any]:
     """A dataclass of numbers, with one field after the other another number."""
     values = {field.name: getattr(one, field.name) for field in fields(one)}
     return [replace(one, **{name: value / 2}) for name, value in values.items()]
 
 
 def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corpora):
-    corpus, training = CorpusRef.of(corpora[0], 257), described(corpora)
+    corpus, training = corpus_of(corpora[0]), described(corpora)
     others = [replace(training, task=corpus.task(each)) for each in changed_by_one(Mixture())]
     for part in ("size", "recipe"):
         parts = changed_by_one(getattr(training, part))
@@ -165,9 +183,9 @@ def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corp
 
 
 def test_every_field_of_retrieval_is_in_its_key(corpora):
-    one, two = (CorpusRef.of(path, 257) for path in corpora)
-    asked = Retrieval(name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one)
-    others = {
+    one, two = (corpus_of(path) for path in corpora)
+    task = Retrieval(name="copy_in_text", places=(Place(16, 64),), sequences=2, corpus=one)
+    others: dict[str, Any] = {
         "name": "copy",
         "places": (Place(16, 128),),
         "sequences": 3,
@@ -175,9 +193,9 @@ def test_every_field_of_retrieval_is_in_its_key(corpora):
     }
     assert set(others) == {field.name for field in fields(Retrieval)}
     for name, value in others.items():
-        other = replace(asked, **{name: value})
-        assert asked.key != other.key
-        assert NgramBaseline(task=asked).key != NgramBaseline(task=other).key
+        other = replace(task, **{name: value})
+        assert task.key != other.key
+        assert NgramBaseline(task=task).key != NgramBaseline(task=other).key
 
 
 # A released model
@@ -205,7 +223,7 @@ def models(tmp_path_factory) -> tuple[str, str]:
     return reader_of_bytes(one), reader_of_bytes(two, initializer_range=0.03)
 
 
-def released_keys(values) -> set[str]:
+def released_keys(values: Mapping[str, Any]) -> set[str]:
     config = build(EvaluateConfig, values)
     return {str((cell.kind, cell.key)) for cell in evaluate.cells(config)}
 
@@ -248,34 +266,35 @@ def test_what_a_pass_of_a_released_model_costs_is_known_from_its_files(models, c
 
 @pytest.mark.parametrize("lab", LABS)
 def test_cells_are_small_and_can_be_sent_to_another_process(lab, corpora):
-    config_class, questions, values = LABS[lab]
-    for cell in questions(build(config_class, {**values, "corpus": corpora[0]})):
+    given = LABS[lab]
+    for cell in given.cells(given.configured(corpus=corpora[0])):
         sent = pickle.dumps(cell)
         assert len(sent) < 4000
         assert pickle.loads(sent).key == cell.key
 
 
 def test_what_is_sent_away_gives_the_same_values(corpora, tiny_preset):
-    config_class, questions, values = LABS["extrapolate"]
-    config = build(config_class, {**values, "corpus": corpora[0], "arms": "finetuned"})
-    here, there = questions(config)[:1], pickle.loads(pickle.dumps(questions(config)[:1]))
-    tables = [collected(cells, Values()) for cells in (here, there)]
+    lab = LABS["extrapolate"]
+    here = lab.evaluations(lab.configured(corpus=corpora[0], arms="finetuned"))[:1]
+    tables = [collected(cells, Values()) for cells in (here, pickle.loads(pickle.dumps(here)))]
     for name, table in tables[0]["text"].items():
         assert table.equals(tables[1]["text"][name])
 
 
 def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, tiny_preset):
-    config_class, questions, values = LABS["extrapolate"]
-    methods = {"methods": "unscaled,yarn,drope(steps=1)", "arms": "finetuned"}
-    config = build(config_class, {**values, "tasks": "copy", **methods})
+    lab = LABS["extrapolate"]
+    changes = {"tasks": "copy", "methods": "unscaled,yarn,drope(steps=1)", "arms": "finetuned"}
     lines: list[str] = []
 
-    def progress(line: str, total: float | None = None):
-        lines.append(line)
-        return Context().progress(line, total)
+    def progress(
+        description: str, total: float | None = None
+    ) -> AbstractContextManager[Advance, bool | None]:
+        lines.append(description)
+        return silent(description, total)
 
     context = Context(progress=progress)
-    for cell in with_starts(questions(config)).values():
+    config = lab.configured(corpus=corpora[0], **changes)
+    for cell in with_starts(lab.evaluations(config)).values():
         if isinstance(cell, Trained):
             context.compute(cell)
     # The model as it was trained; it without rotations, and three that are fine-tuned.
@@ -284,7 +303,7 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, t
 
 
 def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
-    source = replace(CorpusRef.of(corpora[0], 257), fingerprint="another")
+    source = replace(corpus_of(corpora[0]), fingerprint="another")
     with pytest.raises(MachineError, match="changed while the run was going on"):
         source.corpus()
 
@@ -292,13 +311,15 @@ def test_text_that_changed_since_is_not_taken_for_what_it_was(corpora):
 @pytest.mark.parametrize("lab", ["encodings", "base-empirical"])
 def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
     """Within a factor of three: attention is counted in halves, and all of a block is computed."""
-    config_class, questions, values = LABS[lab]
-    values = {**values, "corpus": corpora[0], "seeds": "0"}
-    asked = questions(build(config_class, values))
-    first = {cell.kind: cell for cell in asked if cell.labels[0] == asked[0].labels[0]}
+    given = LABS[lab]
+    evaluations = given.evaluations(given.configured(corpus=corpora[0], seeds="0"))
+    labels, subject = evaluations[0].labels, evaluations[0].subject
+    first = {cell.kind: cell for cell in evaluations if cell.labels[0] == labels[0]}
     context = Context()
-    trained = Trained(training=asked[0].subject, device="cpu")
-    for cell in (trained, *first.values()):
+    assert isinstance(subject, Training)
+    trained = Trained(training=subject, device="cpu")
+    cells: list[Trained | Evaluation] = [trained, *first.values()]
+    for cell in cells:
         with FlopCounterMode(display=False) as counter:
             cell.tables(context)
         assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
@@ -306,9 +327,10 @@ def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
 
 
 def test_cells_need_a_gpu_where_they_compute_on_one(corpora):
-    config_class, questions, values = LABS["encodings"]
-    (asked, *_) = questions(build(config_class, {**values, "corpus": corpora[0]}))
-    trained = Trained(training=asked.subject, device="cpu")
-    assert not (asked.needs.gpu or trained.needs.gpu)
-    assert replace(asked, device="cuda").needs.gpu
+    lab = LABS["encodings"]
+    evaluation = lab.evaluations(lab.configured(corpus=corpora[0]))[0]
+    assert isinstance(evaluation.subject, Training)
+    trained = Trained(training=evaluation.subject, device="cpu")
+    assert not (evaluation.needs.gpu or trained.needs.gpu)
+    assert replace(evaluation, device="cuda").needs.gpu
     assert replace(trained, device="cuda").needs.gpu

@@ -13,7 +13,9 @@ from ropelab.runs.stats import crossed_mean, crossed_proportion
 
 def values(*seeds: list[float]) -> pd.Series:
     """A value per seed and document."""
-    return pd.DataFrame(seeds).stack().rename_axis(["seed", "document"])
+    places = [range(len(seeds)), range(len(seeds[0]))]
+    index = pd.MultiIndex.from_product(places, names=["seed", "document"])
+    return pd.Series(np.ravel(seeds), index)
 
 
 def one(a: pd.Series, b: pd.Series, smaller_is_better: bool = True) -> pd.Series:
@@ -77,7 +79,9 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
     assert significance(tables[0]).startswith("0 of 100 comparisons are significant")
 
 
-def effects(rng, draws: int, seeds: int, units: int, by_seed: float, by_unit: float) -> np.ndarray:
+def effects(
+    rng: np.random.Generator, draws: int, seeds: int, units: int, by_seed: float, by_unit: float
+) -> np.ndarray:
     """[draws, seeds, units] values around 0, with effects of the seed and of the document."""
     return (
         rng.normal(0, by_seed, (draws, seeds, 1))

@@ -1,4 +1,4 @@
-"""With which encoding a context is read, and what comes of it per document."""
+"""The encoding with which a context is evaluated, and what comes of it per document."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,16 @@ import torch
 
 from ropelab.math.frequencies import Geometry
 from ropelab.models.encoding.absolute import Learned
+from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.methods.method import Reading
 from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
-from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow, WithMethod
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.text import Texts
+from tests.models.tasks.running import corpus_of, nothing
 
 GEOMETRY = Geometry(16, 10000.0, 64)
 
@@ -21,7 +23,7 @@ GEOMETRY = Geometry(16, 10000.0, 64)
 @pytest.fixture(scope="module")
 def texts(corpora) -> Texts:
     return Texts(
-        corpus=CorpusRef.of(corpora[0], 257),
+        corpus=corpus_of(corpora[0]),
         documents=2,
         buckets=tuple(grid.buckets(64, 256)),
         contexts=tuple(grid.contexts(64, 256)),
@@ -33,7 +35,12 @@ def under(method: str) -> WithMethod:
     return WithMethod(parse_methods([method], GEOMETRY, 256)[0], GEOMETRY)
 
 
-def model_with(encoding) -> LanguageModel:
+def encoding_at(mode: WithMethod, length: int) -> Encoding:
+    assert isinstance(mode.method, Reading)
+    return mode.method.encoding(GEOMETRY, length)
+
+
+def model_with(encoding: Encoding) -> LanguageModel:
     """A model that says something, without training."""
     size = ModelSize(vocabulary=256, layers=1, width=16, heads=1, head_dim=16)
     model = LanguageModel(size, encoding)
@@ -44,22 +51,18 @@ def model_with(encoding) -> LanguageModel:
     return model
 
 
-def nothing(*_, **__) -> None:
-    """Report no progress."""
-
-
 def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(texts):
     mode = under("dynamic_ntk")
-    model = model_with(mode.method.encoding(GEOMETRY, 64))
+    model = model_with(encoding_at(mode, 64))
     measured = texts.measure(model, mode, nothing)
     tokens, _ = texts.corpus.documents(257, 2)
     for start, end in texts.buckets:
-        model.encoding = mode.method.encoding(GEOMETRY, end)
+        model.encoding = encoding_at(mode, end)
         expected = token_losses(model, tokens[:, : end + 1])[:, start:].double().mean(dim=1)
         rows = measured["buckets"].query("bucket_end_tokens == @end")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
     for context in texts.contexts:
-        model.encoding = mode.method.encoding(GEOMETRY, context)
+        model.encoding = encoding_at(mode, context)
         expected = token_losses(model, tokens[:, -context - 1 :], 16).double().mean(dim=1)
         rows = measured["last_window"].query("context_tokens == @context")
         np.testing.assert_allclose(rows["nll_nats_per_byte"], expected, rtol=1e-5)
@@ -67,13 +70,13 @@ def test_a_dynamic_method_is_measured_as_a_prompt_of_each_length_would_be_read(t
 
 def test_inside_the_window_a_sliding_window_changes_nothing(texts):
     plain = under("unscaled")
-    model = model_with(plain.method.encoding(GEOMETRY, 64))
+    model = model_with(encoding_at(plain, 64))
     whole, sliding = (
         texts.measure(model, mode, nothing) for mode in (plain, SlidingWindow(plain, 64))
     )
     inside = whole["buckets"]["bucket_end_tokens"] <= 64
-    losses = (rows["buckets"]["nll_nats_per_byte"] for rows in (whole, sliding))
-    same = np.isclose(*losses, rtol=1e-6, atol=0)  # products of other shapes round otherwise
+    one, other = (rows["buckets"]["nll_nats_per_byte"] for rows in (whole, sliding))
+    same = np.isclose(one, other, rtol=1e-6, atol=0)  # products of other shapes round otherwise
     assert same[inside].all()
     assert not same[~inside].any()
 

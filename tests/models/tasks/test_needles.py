@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +12,13 @@ from ropelab.models.released.model import ReleasedModel
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.modes import AsTrained, Unmodified
-from ropelab.models.tasks.needles import WORDINGS, Needles, answered, hide
+from ropelab.models.tasks.needles import WORDINGS, Needles, answered, inserted
 from ropelab.models.tasks.retrieval import TASKS, Retrieval
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError
 from tests.models.released.tiny import reader_of_bytes, tokens
 from tests.models.tasks.certain import looking_back, matching
+from tests.models.tasks.running import corpus_of, nothing
 
 CONTEXT = 1600
 VOCABULARY = 257
@@ -32,17 +34,15 @@ def text(corpora, model) -> TokenText:
     return TokenText.of(corpora[0], model)
 
 
-def needles(text: TokenText, name: str = "passkey", **changes) -> Needles:
-    given = {"contexts": (CONTEXT, 2000), "depths": (0, 50, 100), "sequences": 2}
-    return Needles(name=name, corpus=text, **{**given, **changes})
+def needles(
+    text: TokenText | CorpusRef, name: str = "passkey", contexts: tuple[int, ...] = (CONTEXT, 2000)
+) -> Needles:
+    depths = (0, 50, 100)
+    return Needles(name=name, corpus=text, contexts=contexts, depths=depths, sequences=2)
 
 
-def nothing(*_, **__) -> None:
-    """Report no progress."""
-
-
-def spelled(text: TokenText, row) -> str:
-    return text.tokenizer.decode(row.tolist())
+def spelled(text: TokenText, row: torch.Tensor) -> str:
+    return str(text.tokenizer.decode(row.tolist()))
 
 
 @pytest.mark.parametrize("name", WORDINGS)
@@ -111,10 +111,10 @@ def test_one_pass_scores_what_greedy_decoding_says_and_how_probable_the_answer_w
 
 
 def test_what_is_hidden_is_put_in_at_its_depth_and_nothing_is_lost():
-    filled, starts = hide(list(range(10)), [[-1, -2], [-3]], [50, 20])
+    filled, starts = inserted(list(range(10)), [[-1, -2], [-3]], [50, 20])
     assert filled == [0, 1, -3, 2, 3, 4, -1, -2, 5, 6, 7, 8, 9]
     assert starts == [6, 2]
-    assert hide([1, 2], [[-1]], [100]) == ([1, 2, -1], [2])
+    assert inserted([1, 2], [[-1]], [100]) == ([1, 2, -1], [2])
 
 
 def test_a_context_that_is_mostly_question_is_refused(text):
@@ -124,7 +124,7 @@ def test_a_context_that_is_mostly_question_is_refused(text):
 
 def test_every_field_is_in_the_key_and_the_name_is_the_kind(text):
     asked = needles(text)
-    others = {
+    others: dict[str, Any] = {
         "contexts": (900,),
         "depths": (10,),
         "sequences": 3,
@@ -146,8 +146,8 @@ def test_copying_is_of_ordinary_tokens_after_what_begins_a_text(text):
     assert (found["correct"] == found["trials"]).all()
     beside = asked.measure(looking_back(65, VOCABULARY), Unmodified(), nothing)["trials"]
     assert beside["correct"].sum() < found["trials"].sum() / 3
-    for name, value in {"places": (Place(32, 256),), "sequences": 4}.items():
-        assert replace(asked, **{name: value}).key != asked.key
+    assert replace(asked, places=(Place(32, 256),)).key != asked.key
+    assert replace(asked, sequences=4).key != asked.key
     assert replace(asked, corpus=replace(text, bos="no")).key != asked.key
 
 
@@ -170,7 +170,7 @@ def test_every_retrieval_task_can_be_done_in_the_tokens_of_a_released_model(name
 
 @pytest.mark.parametrize("name", WORDINGS)
 def test_keys_can_be_hidden_in_bytes_for_a_model_trained_here(name, corpora):
-    corpus = CorpusRef.of(corpora[0], 1200)
+    corpus = corpus_of(corpora[0], 1200)
     asked = needles(corpus, name, contexts=(1100,))
     needle = asked.needle(1100, 1)
     said = bytes(needle.tokens[0].tolist()).decode()

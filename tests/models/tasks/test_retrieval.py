@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import KEY
 from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
@@ -13,23 +12,19 @@ from ropelab.models.tasks.modes import AsTrained, SlidingWindow
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, NgramBaseline, Retrieval
 from ropelab.models.tasks.task import SEARCH_SEED
 from ropelab.runs.cell import Context
-from tests.models.tasks.certain import Certain, looking_back
+from tests.models.tasks.certain import Certain, looking_back, matching
+from tests.models.tasks.running import corpus_of, nothing
 
 EVERYWHERE = places(distances(64, 256), retrieval_contexts(64, 256))
 
 
 @pytest.fixture(scope="module")
 def corpus(corpora) -> CorpusRef:
-    return CorpusRef.of(corpora[0], 257)
+    return corpus_of(corpora[0])
 
 
-def task(name: str, corpus: CorpusRef, *where: Place, **changes) -> Retrieval:
-    given = {"name": name, "places": where or EVERYWHERE, "sequences": 2, "corpus": corpus}
-    return Retrieval(**{**given, **changes})
-
-
-def nothing(*_, **__) -> None:
-    """Report no progress."""
+def task(name: str, corpus: CorpusRef, *where: Place, sequences: int = 2) -> Retrieval:
+    return Retrieval(name=name, places=where or EVERYWHERE, sequences=sequences, corpus=corpus)
 
 
 def measured(model: Certain, asked: Retrieval) -> pd.DataFrame:
@@ -77,7 +72,7 @@ def test_the_value_further_back_is_always_wrong(corpus):
 @pytest.mark.parametrize("name", TASKS)
 def test_matching_the_last_three_tokens_answers_all_and_the_last_one_little(name, corpus):
     asked = task(name, corpus)
-    three, one = (Certain(lambda tokens, n=n: ngram_predictions(tokens, n)) for n in (KEY, 1))
+    three, one = (matching(n) for n in (KEY, 1))
     assert accuracy(three, asked) > 0.98
     assert accuracy(one, asked) < 0.7
     if name == "copy":
@@ -91,7 +86,7 @@ def test_without_a_model_the_same_is_counted_as_with_one_that_matches(name, corp
     assert table["n_gram_tokens"].unique().tolist() == list(GRAMS)
     for n in GRAMS:
         rows = table[table["n_gram_tokens"] == n].drop(columns="n_gram_tokens")
-        model = Certain(lambda tokens, n=n: ngram_predictions(tokens, n))
+        model = matching(n)
         pd.testing.assert_frame_equal(rows.reset_index(drop=True), measured(model, asked))
 
 
@@ -120,5 +115,5 @@ def test_what_is_hidden_in_stands_in_held_out_text_and_a_search_in_text_that_is_
 @pytest.mark.parametrize("name", TASKS)
 def test_a_search_is_for_less_loss(name, corpus):
     asked = task(name, corpus)
-    knowing = Certain(lambda tokens: ngram_predictions(tokens, KEY))
+    knowing = matching(KEY)
     assert asked.search_loss(knowing, AsTrained()) < asked.search_loss(looking_back(1), AsTrained())

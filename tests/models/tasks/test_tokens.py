@@ -2,8 +2,10 @@
 
 import hashlib
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 from ropelab.models.tasks.tokens import TokenText
 from ropelab.runs.errors import InputError, MachineError
@@ -28,8 +30,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def spelled(text: TokenText, row) -> str:
-    return text.tokenizer.decode(row[row != BOS].tolist())
+def spelled(text: TokenText, row: Tensor) -> str:
+    return str(text.tokenizer.decode(row[row != BOS].tolist()))
 
 
 def test_every_document_of_a_folder_is_used_from_its_beginning(folder, model):
@@ -61,8 +63,8 @@ def test_a_few_documents_are_of_several_kinds(tmp_path, model):
     for kind, documents in {"a": 2, "b": 5, "c": 1}.items():
         (tmp_path / kind).mkdir()
         for number in range(documents):
-            text = "".join(f"{kind}{number}{i} " for i in range(30))
-            (tmp_path / kind / f"{number}.md").write_text(text)
+            words = "".join(f"{kind}{number}{i} " for i in range(30))
+            (tmp_path / kind / f"{number}.md").write_text(words)
     (tmp_path / "c" / "short.md").write_text("too short")
     text = TokenText.of(str(tmp_path), model)
     drawn = [origin.kind for origin in text.origins(60, 8)]
@@ -105,9 +107,14 @@ def test_text_of_several_bytes_a_token_is_scored_by_the_byte(tmp_path, model):
 
 def test_a_long_text_is_not_read_to_its_end(tmp_path, model, monkeypatch):
     (tmp_path / "long.txt").write_text("long text " * 10**5)
-    read = []
+    read: list[int] = []
     whole = TokenText.ids
-    monkeypatch.setattr(TokenText, "ids", lambda t, text: read.append(len(text)) or whole(t, text))
+
+    def noted(self: TokenText, text: str) -> list[int]:
+        read.append(len(text))
+        return whole(self, text)
+
+    monkeypatch.setattr(TokenText, "ids", noted)
     text = TokenText.of(str(tmp_path / "long.txt"), model)
     text.documents(20, 2)
     text.stretch(0, 20)
@@ -137,7 +144,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
 
 def test_every_field_but_its_place_and_the_model_is_in_the_key(folder, model):
     text = TokenText.of(str(folder), model)
-    others = {"fingerprint": "another", "bos": "no", "packed": True}
+    others: dict[str, Any] = {"fingerprint": "another", "bos": "no", "packed": True}
     assert set(others) | {"path", "model"} == {field.name for field in fields(TokenText)}
     for name, value in others.items():
         assert replace(text, **{name: value}).key != text.key
