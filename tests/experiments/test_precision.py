@@ -194,10 +194,10 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_components_is_said():
-    told = "one frequency has no vector beside its pair: --components pair shows its encoding."
+    hint = "one frequency has no vector beside its pair: --components pair shows its encoding."
     for components, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, components=components)
-        assert (told in body.answer(tables)) == expected
+        assert (hint in body.answer(tables)) == expected
 
 
 def test_an_offset_looks_at_those_positions_only():

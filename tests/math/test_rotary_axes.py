@@ -34,9 +34,9 @@ def angles(
 )
 def test_layouts_of_transformers(config, module, layout, sections):
     pairs = sum(sections)
-    told = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": list(sections)}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": list(sections)}
     of_model = config(
-        hidden_size=2 * pairs, num_attention_heads=1, head_dim=2 * pairs, rope_parameters=told
+        hidden_size=2 * pairs, num_attention_heads=1, head_dim=2 * pairs, rope_parameters=rope
     )
     positions = torch.from_numpy(POSITIONS)[:, None]
     cos, _ = module(of_model)(torch.zeros(1), positions)

@@ -112,8 +112,9 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
     # The last bits of a phase are rounding.
     seen = (trained_phase >= 2 * math.pi) | (phase <= trained_phase * (1 + 1e-12))
     unseen = np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
-    # np.divide leaves these in place for dropped pairs, which are divided by nothing.
-    divided_by = np.full_like(original, math.nan)
+    # A dropped pair is divided by infinity, which becomes missing below.
+    with np.errstate(divide="ignore"):
+        divided_by = original / inv_freq
     return pd.DataFrame(
         {
             "pair": range(geometry.pairs),
@@ -125,7 +126,7 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
             "weight": kept_weights(plan, geometry),
             "scaled_inv_freq": inv_freq,
             "scaled_wavelength_tokens": wavelengths(inv_freq),
-            "divided_by": np.divide(original, inv_freq, where=inv_freq > 0, out=divided_by),
+            "divided_by": divided_by,
             "scaled_test_rotations": rotations(inv_freq, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
@@ -166,8 +167,7 @@ def answer(tables: Tables) -> str:
 def summary(tables: Tables) -> pd.DataFrame:
     """Select about a dozen pairs, evenly spaced, the first and the last among them."""
     pairs = tables["pairs"]
-    count = min(12, len(pairs))
-    rows = [round(i * (len(pairs) - 1) / max(1, count - 1)) for i in range(count)]
+    rows = np.linspace(0, len(pairs) - 1, min(12, len(pairs))).round().astype(int)
     columns = ["wavelength_tokens", "trained_rotations", "role", "weight", "divided_by", "unseen"]
     first = ["pair", "axis"] if "axis" in pairs else ["pair"]
     return pairs.iloc[rows][first + columns]

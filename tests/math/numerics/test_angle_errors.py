@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import (
     LOST_RAD,
     first_beyond,
@@ -14,18 +13,15 @@ from ropelab.math.numerics.angle_errors import (
     wrapped,
 )
 from ropelab.math.numerics.casts import PRESETS, STAGES, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum, span
+from ropelab.math.numerics.chain import Chain, span
 from ropelab.math.numerics.formats import FORMATS
+from tests.math.numerics.spectra import rope
 
 PLANS = {
     **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:3] for f in list(FORMATS)[1:]},
     **{f"all {name}": parse_cast(f"all={name}") for name in list(FORMATS)[1:]},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
-
-
-def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
-    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
 @pytest.mark.parametrize("name", PLANS)

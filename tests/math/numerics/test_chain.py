@@ -5,18 +5,15 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import parse_scaling
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
 from tests.math.numerics.scalar_rounding import round_scalar
+from tests.math.numerics.spectra import rope
 
 POSITIONS = np.array([0, 1, 2, 255, 257, 1857, 2049, 15962, 65537, 131071, 10**7], dtype=np.float64)
-
-
-def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
-    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
 def test_the_exact_chain_is_the_definition_to_many_digits():

@@ -1,4 +1,4 @@
-"""When codes come back, against a count in exact fractions and in many digits."""
+"""When encodings come back, against a count in exact fractions and in many digits."""
 
 import math
 from fractions import Fraction
@@ -38,7 +38,7 @@ PERIODS = st.builds(Fraction, st.integers(5, 400), st.sampled_from([1, 1, 2, 3, 
 
 @given(PERIODS, st.sampled_from(COMPONENTS), st.integers(0, 1000), st.integers(1, 900))
 @settings(max_examples=200)
-def test_as_many_codes_as_different_fractions(period, component, offset, length):
+def test_as_many_encodings_as_different_fractions(period, component, offset, length):
     found = distinct_positions(period.numerator, component, offset, length)
     codes = {exact(m, period, component) for m in range(offset, offset + length)}
     assert len(found) == len(codes)
@@ -47,7 +47,7 @@ def test_as_many_codes_as_different_fractions(period, component, offset, length)
 
 @given(PERIODS, st.sampled_from(COMPONENTS))
 @settings(max_examples=100)
-def test_the_first_repeat_is_the_first_code_that_was_there_before(period, component):
+def test_the_first_repeat_is_the_first_encoding_that_was_there_before(period, component):
     seen, position = set(), 0
     while (code := exact(position, period, component)) not in seen:
         seen.add(code)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics import resolution
 from ropelab.math.numerics.casts import EXACT, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
@@ -17,14 +16,12 @@ from ropelab.math.numerics.resolution import (
     proves_distinct,
     take_census,
 )
+from tests.math.numerics.spectra import rope
 
 NAMES = ["float64", "float32", "tf32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 FOUND = [FORMATS[name] for name in NAMES]
+ROPE = rope(16, 1e4)
 SINGLE = Spectrum(np.array([2 * math.pi / 3000]))
-
-
-def rope(rotary_dim: int = 16, base: float = 1e4) -> Spectrum:
-    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
 def naive(
@@ -36,25 +33,25 @@ def naive(
     return np.unique(table, axis=1).shape[1], adjacent
 
 
+def encoded(
+    component: str, pairs: range, cast: str = "", spectrum: Spectrum = ROPE
+) -> PositionEncoding:
+    return PositionEncoding(Chain(parse_cast(cast), spectrum), component, pairs)
+
+
 ENCODINGS = {
-    "single cos": PositionEncoding(Chain(CastPlan(), SINGLE), "cos", range(1)),
-    "single sin": PositionEncoding(Chain(CastPlan(), SINGLE), "sin", range(1)),
-    "single pair": PositionEncoding(Chain(CastPlan(), SINGLE), "pair", range(1)),
-    "rope slowest pair": PositionEncoding(Chain(CastPlan(), rope()), "pair", range(7, 8)),
-    "rope vector": PositionEncoding(Chain(CastPlan(), rope()), "vector", range(8)),
-    "rope cosines": PositionEncoding(Chain(CastPlan(), rope()), "cos", range(8)),
-    "rope score": PositionEncoding(Chain(CastPlan(), rope()), "score", range(8)),
-    "two slow pairs": PositionEncoding(Chain(CastPlan(), rope()), "vector", range(6, 8)),
-    "bfloat16 positions": PositionEncoding(
-        Chain(parse_cast("position=bfloat16"), rope()), "vector", range(8)
-    ),
-    "bfloat16 angles": PositionEncoding(
-        Chain(parse_cast("angle=bfloat16"), rope()), "vector", range(8)
-    ),
-    "all bfloat16": PositionEncoding(Chain(parse_cast("all=bfloat16"), rope()), "vector", range(8)),
-    "float8 inv_freq": PositionEncoding(
-        Chain(parse_cast("inv_freq=float8_e5m2"), rope()), "vector", range(8)
-    ),
+    "single cos": encoded("cos", range(1), spectrum=SINGLE),
+    "single sin": encoded("sin", range(1), spectrum=SINGLE),
+    "single pair": encoded("pair", range(1), spectrum=SINGLE),
+    "rope slowest pair": encoded("pair", range(7, 8)),
+    "rope vector": encoded("vector", range(8)),
+    "rope cosines": encoded("cos", range(8)),
+    "rope score": encoded("score", range(8)),
+    "two slow pairs": encoded("vector", range(6, 8)),
+    "bfloat16 positions": encoded("vector", range(8), "position=bfloat16"),
+    "bfloat16 angles": encoded("vector", range(8), "angle=bfloat16"),
+    "all bfloat16": encoded("vector", range(8), "all=bfloat16"),
+    "float8 inv_freq": encoded("vector", range(8), "inv_freq=float8_e5m2"),
 }
 
 
@@ -81,7 +78,7 @@ def test_streaming_in_shares_changes_nothing(name):
 @pytest.mark.parametrize("stage", ["position", "inv_freq", "angle"])
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_distinct_angles_are_counted_by_their_runs(stage, name):
-    chain = Chain(parse_cast(f"{stage}={name}"), rope())
+    chain = Chain(parse_cast(f"{stage}={name}"), ROPE)
     encoding = PositionEncoding(chain, "angle", range(8))
     census = take_census(encoding, [FORMATS["float64"]], 0, 3000)[0]
     table = chain.angles(span(0, 3000)).view(np.int64)  # bits: nan is one value
@@ -92,7 +89,7 @@ def test_distinct_angles_are_counted_by_their_runs(stage, name):
 @pytest.mark.parametrize(("offset", "length"), [(0, 20_000), (1021, 3000), (65_000, 30_000)])
 @pytest.mark.parametrize("base", [1e4, 30.0])
 def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset, length, base):
-    chain = Chain(parse_cast(f"angle={name}"), rope(base=base))
+    chain = Chain(parse_cast(f"angle={name}"), rope(16, base))
     table = chain.angles(span(offset, offset + length)).view(np.int64)
     expected = 1 + (table[:, 1:] != table[:, :-1]).any(0).sum()
     assert count_angles(chain, offset, length) in (None, expected)
@@ -102,7 +99,7 @@ def test_angles_counted_by_their_steps_are_those_of_a_visit_to_all(name, offset,
 def test_coarse_angles_are_counted_by_their_steps():
     chain = Chain(parse_cast("angle=bfloat16"), rope(64, 1e6))
     assert count_angles(chain, 0, 131072) is not None
-    assert count_angles(Chain(CastPlan(), rope()), 0, 1000) is None
+    assert count_angles(Chain(CastPlan(), ROPE), 0, 1000) is None
 
 
 def test_equal_hashes_of_different_encodings_are_counted_apart(monkeypatch):
@@ -149,10 +146,10 @@ def test_neighbour_steps_are_differences_in_last_places():
 
 
 def test_progress_adds_up_to_one():
-    told: list[float] = []
-    take_census(ENCODINGS["single cos"], FOUND, 0, 3000, told.append, held=1000)
-    take_census(ENCODINGS["rope vector"], FOUND[:1], 0, 3000, told.append)
-    assert sum(told) == pytest.approx(2)
+    reported: list[float] = []
+    take_census(ENCODINGS["single cos"], FOUND, 0, 3000, reported.append, held=1000)
+    take_census(ENCODINGS["rope vector"], FOUND[:1], 0, 3000, reported.append)
+    assert sum(reported) == pytest.approx(2)
 
 
 def test_a_single_number_is_hashed_without_loss():

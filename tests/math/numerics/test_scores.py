@@ -5,9 +5,8 @@ import math
 import numpy as np
 import torch
 
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import CastPlan, parse_cast
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.chain import Chain
 from ropelab.math.numerics.scores import (
     Features,
     draw,
@@ -20,13 +19,10 @@ from ropelab.math.numerics.scores import (
 )
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import cos_sin, rotate
+from tests.math.numerics.spectra import rope
 
 QUERIES = np.array([3.0, 500.0, 100_000.0])
 KEYS = np.array([1.0, 0.0, 99_000.0])
-
-
-def rope(rotary_dim: int = 64, base: float = 1e6) -> Spectrum:
-    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
 def vectors(features: Features) -> torch.Tensor:

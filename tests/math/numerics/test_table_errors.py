@@ -5,21 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.angle_errors import WITHIN, worst_by_octave, worst_table_error
 from ropelab.math.numerics.casts import PRESETS, STAGES, CastPlan, parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum, span
 from ropelab.math.numerics.formats import FORMATS
+from tests.math.numerics.spectra import rope
 
 PLANS = {
     **{f"{s}={f}": parse_cast(f"{s}={f}") for s in STAGES[:4] for f in list(FORMATS)[1:]},
     **{f"all {name}": parse_cast(f"all={name}") for name in FORMATS},
     **{name: preset.plan for name, preset in PRESETS.items()},
 }
-
-
-def rope(rotary_dim: int = 32, base: float = 1e6) -> Spectrum:
-    return Spectrum(inverse_frequencies(rotary_dim, base), base, rotary_dim)
 
 
 def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> float:
@@ -30,7 +26,7 @@ def searched(plan: CastPlan, spectrum: Spectrum, offset: int, length: int) -> fl
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize(("offset", "length"), [(0, 5000), (65530, 4000), (1_000_003, 2500)])
 def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length):
-    spectrum = rope()
+    spectrum = rope(32)
     positions = span(offset, offset + length)
     both = zip(
         *(Chain(p, spectrum).table(positions) for p in (PLANS[name], CastPlan())), strict=True
@@ -45,13 +41,13 @@ def test_the_search_finds_what_a_visit_to_everything_finds(name, offset, length)
 
 
 def test_without_rounding_nothing_is_off():
-    assert searched(CastPlan(), rope(), 0, 100_000) == 0
+    assert searched(CastPlan(), rope(32), 0, 100_000) == 0
 
 
 @pytest.mark.parametrize("fmt", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rounding_a_table_alone_costs_half_a_last_place_below_one(fmt):
     half = FORMATS[fmt].epsilon / 4
-    assert (1 - WITHIN) * half <= searched(parse_cast(f"table={fmt}"), rope(), 0, 1 << 20) <= half
+    assert (1 - WITHIN) * half <= searched(parse_cast(f"table={fmt}"), rope(32), 0, 1 << 20) <= half
 
 
 def test_few_cosines_are_computed(monkeypatch):
