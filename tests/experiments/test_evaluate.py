@@ -1,4 +1,4 @@
-"""A released model: as shipped beside the methods, what it cannot do, advice, refusals."""
+"""A released model: unmodified beside the methods, what it cannot do, advice, refusals."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def tables(config) -> dict[str, pd.DataFrame]:
 # Tables
 
 
-def test_as_shipped_comes_first_and_the_sliding_window_last(tables):
+def test_unmodified_comes_first_and_the_sliding_window_last(tables):
     methods = list(dict.fromkeys(tables["text_nll"]["method"]))
     assert methods == ["unmodified", "unscaled", "yarn", "sliding_window"]
     assert len(tables["text_nll"]) == 4 * len(grid.buckets(64, 256))
@@ -58,7 +58,7 @@ def test_as_shipped_comes_first_and_the_sliding_window_last(tables):
     assert (told["train_len_tokens"], told["base"], told["dtype"]) == (64, 10000.0, "float32")
 
 
-def test_as_shipped_is_unscaled_exactly_where_the_checkpoint_scales_nothing(tables):
+def test_unmodified_is_unscaled_exactly_where_the_checkpoint_scales_nothing(tables):
     wide = tables["text_nll"].pivot(index="bucket_end_tokens", columns="method", values=NLL)
     np.testing.assert_allclose(wide["unmodified"], wide["unscaled"], rtol=1e-6)
     inside = wide.index <= 64
@@ -68,7 +68,7 @@ def test_as_shipped_is_unscaled_exactly_where_the_checkpoint_scales_nothing(tabl
     assert not np.allclose(wide["unmodified"][~inside], wide["yarn"][~inside], rtol=1e-3)
 
 
-def test_a_checkpoint_that_scales_is_read_so_as_shipped_and_without_it_unscaled(
+def test_a_checkpoint_that_scales_does_so_unmodified_and_not_when_unscaled(
     config, tmp_path_factory
 ):
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
@@ -170,7 +170,7 @@ def test_what_every_model_trained_here_is_asked_can_be_asked_of_it_too(config, m
     assert "looks up keys" in results.answer(tables)
 
 
-def test_at_its_trained_length_a_probe_is_all_of_the_task_as_shipped(tmp_path_factory, config):
+def test_at_its_trained_length_a_probe_is_all_of_the_task_unmodified(tmp_path_factory, config):
     folder = reader_of_bytes(tmp_path_factory.mktemp("longer"), max_position_embeddings=600)
     asked = config(model=folder, context=600, tasks="passkey", methods="pi", depths="0,100")
     tables = made(results, asked, Context())
@@ -221,7 +221,7 @@ def advised(
         ({"yarn": (2, 2.965), "sliding_window": (2, 3.5)}, "open", "yarn", "unmodified"),
     ],
 )
-def test_the_best_row_is_advised_if_it_is_told_from_the_model_as_shipped(
+def test_the_best_row_is_advised_if_it_is_distinguishable_from_unmodified(
     rows, status, best, not_significant, config
 ):
     advice, _ = advised(

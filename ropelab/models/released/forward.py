@@ -1,4 +1,4 @@
-"""A pass through a model: its layers, in float32 too, hidden states to logits, and its memory."""
+"""A pass through a model: its memory, its head, and its layers in float32."""
 
 import math
 from collections.abc import Iterator
@@ -111,23 +111,16 @@ class Head:
         """Logits [..., vocabulary] of hidden states [..., width]."""
         rows = hidden.reshape(1, -1, hidden.shape[-1])
         tokens = torch.zeros(rows.shape[:2], dtype=torch.long, device=hidden.device)
-        with _returning(self.layers, Output(last_hidden_state=rows)):
+        # Spread over devices, modules have a `forward` of their own.
+        own = vars(self.layers).get("forward")
+        self.layers.forward = lambda *_, **__: Output(last_hidden_state=rows)
+        try:
             logits: Tensor = self.model(input_ids=tokens, use_cache=False, return_dict=True).logits
+        finally:
+            del self.layers.forward
+            if own is not None:
+                self.layers.forward = own
         return logits.reshape(*hidden.shape[:-1], -1)
-
-
-@contextmanager
-def _returning(layers: nn.Module, output: Output) -> Iterator[None]:
-    """Let layers return an output without computing anything."""
-    # Spread over devices, modules have a `forward` of their own.
-    own = vars(layers).get("forward")
-    layers.forward = lambda *_, **__: output
-    try:
-        yield
-    finally:
-        del layers.forward
-        if own is not None:
-            layers.forward = own
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from ropelab.models.released.loading import (
 )
 from ropelab.models.released.positions import (
     UNMODIFIED,
+    UNPATCHED,
     Attention,
     Layout,
     Patch,
@@ -51,7 +52,6 @@ PROBE, ROWS = 24, 4
 AS_NEAR = 1.5
 # A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
 SCORES_PER_PART = 2**25
-UNPATCHED = Patch()
 LAYOUTS = (Layout("half"), Layout("interleaved"), Layout("half", True), Layout("interleaved", True))
 # Errors of code that was not made for a test.
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
@@ -104,7 +104,7 @@ class Capabilities:
     @cached_property
     def sharpens(self) -> bool:
         """True if layers call our attention, and sharpening by nothing changes nothing."""
-        return self._same(Patch(), Patch(sharpened_from=10**9))
+        return self._same(UNPATCHED, Patch(sharpened_from=10**9))
 
     @cached_property
     def layout(self) -> Layout | None:
@@ -234,10 +234,10 @@ class ReleasedModel:
                 return whole
             from transformers import DynamicCache
 
-            size = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
+            step = max(1, min(most // 2, SCORES_PER_PART // length, most**2 // length))
             cache, found = DynamicCache(config=self.text), torch.empty(0)
-            for first in range(0, length, size):
-                attention.first, part = first, slice(first, first + size)
+            for first in range(0, length, step):
+                attention.first, part = first, slice(first, first + step)
                 output = self.layers(tokens[:, part], past_key_values=cache, use_cache=True)
                 hidden = output.last_hidden_state
                 if first == 0:

@@ -88,10 +88,13 @@ class Patch:
         return self.sharpened_from is not None or self.far is not None
 
 
+UNPATCHED = Patch()
+
+
 def patch_of(encoding: Encoding) -> Patch:
     """Return the patch of an encoding; InputError if it is more than frequencies and attention."""
     if isinstance(encoding, Unmodified):
-        return Patch()
+        return UNPATCHED
     if isinstance(encoding, LogN):
         return replace(patch_of(encoding.inner), sharpened_from=encoding.trained_len)
     if isinstance(encoding, SelfExtend):
@@ -249,7 +252,7 @@ class Positions:
 
     def signature(self, length: int) -> Hashable:
         """Equal for lengths at which the checkpoint has the same frequencies."""
-        with self.patched(Patch(), length):
+        with self.patched(UNPATCHED, length):
             return tuple(tuple(module.inv_freq.tolist()) for module in self.modules)
 
     def objection(self, geometry: Geometry) -> str:
