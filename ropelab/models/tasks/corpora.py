@@ -29,11 +29,6 @@ class CorpusRef:
     piece: int  # bytes into which the held-out end of a single file is cut
     fingerprint: str  # of its content; a corpus that changed since is refused
 
-    @classmethod
-    def of(cls, path: str, piece: int) -> "CorpusRef":
-        """Describe a corpus on disk. InputError if there is none."""
-        return cls(path, piece, read(path, piece).fingerprint)
-
     def corpus(self) -> Corpus:
         """Return the text, read once per process. MachineError if it changed since."""
         return _provided.get(self) or _read_once(self)

@@ -139,11 +139,7 @@ class Needles(EvaluationTask):
         return float(torch.stack(losses).mean())
 
     def needle(self, context: int, number: int) -> Needle:
-        """Make the row of that number; each has text and keys of its own.
-
-        Raises:
-            InputError: the context is too short for question and answer in some text.
-        """
+        """Make the row of that number, with text and keys of its own. InputError if too short."""
         wording, ids = WORDINGS[self.name], self.corpus.ids
         depths, names, values = self._keys(context, number)
         keys = list(zip(names, values, strict=True))

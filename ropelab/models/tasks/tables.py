@@ -73,8 +73,7 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
     """Return seeds, units, value, both ends of its interval over both.
 
-    Args:
-        rows: seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
+    `rows` has seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
     """
     wide = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
     trials = int(rows["trials"].iloc[0])

@@ -93,10 +93,7 @@ class TokenText:
         return ids
 
     def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
-        """Return [count, length] tokens with `front`, and bytes per token of each row.
-
-        InputError if the corpus does not hold so many.
-        """
+        """Return tokens [count, length] and bytes per token. InputError if there are fewer."""
         return _rows(self, length, count)[:2]
 
     def origins(self, length: int, count: int) -> tuple[Origin, ...]:
