@@ -115,6 +115,11 @@ class Work:
         """The cost of what is to be computed."""
         return estimate_of(self.left.values())
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of cells that are to be computed, and of those that are there."""
+        return {"computed": len(self.left), "reused": len(self.cells) - len(self.left)}
+
 
 def united(works: Iterable[Work]) -> Work:
     """Return the work of several runs, in which each cell is once."""
@@ -199,9 +204,8 @@ class Lab:
 
     def is_finished(self, plan: Plan) -> bool:
         """Return True if a run is there and will be used."""
-        if self.results is None or self.force:
-            return False
-        return self._folder(plan, self.results).is_finished()
+        place = self._folder(plan)
+        return place is not None and not self.force and place.is_finished()
 
     def announce(self, cells: Sequence[Cell]) -> None:
         """Say the cost of computing cells if it takes more than a minute.
@@ -263,38 +267,38 @@ class Lab:
 
     def _found(self, plan: Plan) -> Run | None:
         """Return the finished run of a plan, its figures drawn; None where it is to be made."""
-        if self.results is None or self.force:
+        place = self._folder(plan)
+        if place is None or self.force:
             return None
         try:
-            run = _stored(plan, self._folder(plan, self.results))
+            run = _stored(plan, place)
         except DamagedError as error:
             say(f"{error}: the run is made again")
             return None
-        if run is None or run.folder is None:
-            return None
-        if self.redraw or (self.figures and not store.has_whole_figures(run.folder)):
+        if run and (self.redraw or (self.figures and not store.has_whole_figures(place.path))):
             try:
-                store.check_writable(self.results)
+                store.check_writable(place.results)
             except InputError as error:
                 if self.redraw:
                     raise
                 say(f"figures are not drawn: {error}")
                 return run
-            with locked(run.folder, self.waiting):
-                store.add_figures(run.folder, run.pictures())
+            with locked(place.path, self.waiting):
+                store.add_figures(place.path, run.pictures())
         return run
 
-    def _folder(self, plan: Plan, results: Path) -> store.RunFolder:
-        experiment, config = plan.experiment, plan.config
-        read = [Path(run.path) for name in config.reads() for run in self._stored_runs(name)]
-        hashes = {
-            folder.relative_to(results).as_posix(): sha256_of(folder / store.RUN.file)
-            for folder in read
-        }
-        inputs = {**config.inputs(), **hashes}
-        return store.RunFolder(
-            results, experiment.name, experiment.version, config, inputs, plan.label
-        )
+    def _folder(self, plan: Plan) -> store.RunFolder | None:
+        """Return the place of a run, named also by the stored runs that it reads."""
+        if self.results is None:
+            return None
+        experiment, inputs = plan.experiment, dict(plan.config.inputs())
+        for name in plan.config.reads():
+            for run in self._stored_runs(name):
+                folder = Path(run.path)
+                place = folder.relative_to(self.results).as_posix()
+                inputs[place] = sha256_of(folder / store.RUN.file)
+        about = (experiment.name, experiment.version, plan.config, inputs, plan.label)
+        return store.RunFolder(self.results, *about)
 
     def _stored_runs(self, name: str) -> list[Stored]:
         if self.results is None:
@@ -305,11 +309,11 @@ class Lab:
         """Make the tables of a run whose cells are finished, and store them."""
         experiment, config = plan.experiment, plan.config
         values = Values(context, self._stored_runs)
-        if self.results is None:
+        place = self._folder(plan)
+        if place is None:
             # The same values, and so the same answer, as if it had been stored and read back.
             tables = as_stored(_tables(plan, values))
             return Run(experiment, config, tables, experiment.answer(tables))
-        place = self._folder(plan, self.results)
         with locked(place.path, self.waiting):
             # Another process may have made it meanwhile.
             with suppress(DamagedError):
@@ -327,10 +331,7 @@ class Lab:
                 "command": place.command,
                 "start": start.isoformat(timespec="seconds"),
                 "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
-                "measurements": {
-                    "computed": len(work.left),
-                    "reused": len(work.cells) - len(work.left),
-                },
+                "measurements": work.counts,
                 "times": {name: store.to_records(table) for name, table in times.items()},
             }
             pictures = run.pictures() if self.figures else None

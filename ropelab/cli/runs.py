@@ -81,8 +81,9 @@ def run_files(
         return
     if share:
         with _engine(options) as engine:
-            counts = shares.compute(shares.share_of(ahead, share), replace(lab, engine=engine))
-        done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in counts.items() if n]
+            mine = shares.share_of(ahead, share)
+            shares.compute(mine, replace(lab, engine=engine))
+        done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
         print_line(
             f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
             "are done, the same command without --shard makes the tables"

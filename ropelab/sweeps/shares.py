@@ -64,7 +64,7 @@ def _cells(work: Work) -> Iterator[str]:
 
 
 def _finished(work: Work) -> str:
-    return f"{count_of(len(work.cells), 'cell')} ({len(work.cells) - len(work.left)} finished)"
+    return f"{count_of(len(work.cells), 'cell')} ({work.counts['reused']} finished)"
 
 
 def _cost(work: Work, lab: Lab) -> str:
@@ -124,11 +124,10 @@ def _unit(cell: Cell) -> str:
     return fingerprint(model)
 
 
-def compute(share: Work, lab: Lab) -> dict[str, int]:
-    """Compute a share on the lab's engine; return the numbers of cells computed and reused."""
+def compute(share: Work, lab: Lab) -> None:
+    """Compute a share on the lab's engine."""
     left = list(share.left.values())
     lab.announce(left)
     errors = [error for _, error in lab.engine.compute(left, lab.context()) if error]
     if errors:
         raise errors[0]
-    return {"computed": len(left), "reused": len(share.cells) - len(left)}
