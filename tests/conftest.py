@@ -28,7 +28,8 @@ def _close_pictures():
 @pytest.fixture(scope="session")
 def corpora(tmp_path_factory) -> tuple[str, str]:
     """Two folders with different text, small, so that hardly a test reads the standard library."""
-    return tuple(written(tmp_path_factory.mktemp(f"corpus{seed}"), seed) for seed in (0, 1))
+    first, second = (tmp_path_factory.mktemp(f"corpus{seed}") for seed in (0, 1))
+    return written(first, 0), written(second, 1)
 
 
 @pytest.fixture(scope="session")

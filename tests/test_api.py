@@ -60,7 +60,7 @@ def test_a_command_says_what_it_takes():
     config = ropelab.experiments.load("freqs").config
     assert list(signature.parameters) == [*config.model_fields, "results", "force", "limits"]
     assert signature.parameters["base"].default == config.model_fields["base"].default
-    text = inspect.getdoc(ropelab.freqs)
+    text = inspect.getdoc(ropelab.freqs) or ""
     assert text.startswith("What does each frequency pair do")
     assert all(f"{name}: " in text for name in signature.parameters)
     assert ropelab.freqs.__name__ == "freqs"

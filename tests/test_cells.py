@@ -155,9 +155,11 @@ def test_a_parcel_takes_the_place_of_what_was_there(tmp_path):
     with cells.directory(CellName("model", 1, {"seed": 0})) as folder:
         (folder / "checkpoint").write_text("half done")
         (folder / "leftover").write_text("old")
-    described = cells.packed(name).files["cell.json"]
-    cells.unpack(Parcel(name, {"checkpoint": b"done", "cell.json": described}))
-    assert cells.packed(name).files == {"checkpoint": b"done", "cell.json": described}
+    before = cells.packed(name)
+    assert before is not None
+    files = {"checkpoint": b"done", "cell.json": before.files["cell.json"]}
+    cells.unpack(Parcel(name, files))
+    assert cells.packed(name) == Parcel(name, files)
 
 
 def test_nothing_is_packed_that_has_to_be_made_anew(tmp_path):

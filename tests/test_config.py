@@ -3,7 +3,7 @@
 from typing import Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from ropelab.runs.config import (
     Base,
@@ -32,7 +32,7 @@ class Sample(Config):
     contexts: Counts = (1024,)
     methods: Names = ("yarn",)
     kind: Literal["text", "copy"] = "text"
-    device: Device = Field("auto")
+    device: Device = "auto"
     reverse: bool = False
 
 

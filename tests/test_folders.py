@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from ropelab.runs import folders
 from ropelab.runs.folders import fingerprint, locked, replaced, replaced_file
 
 
@@ -77,6 +78,7 @@ def holder(tmp_path):
     """Another process that holds the folder `run` and is half through writing it."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "holding\n"
         yield process
         process.kill()
@@ -121,7 +123,7 @@ def test_a_file_appears_when_the_block_ends(tmp_path):
 @pytest.mark.parametrize("kind", ["a folder", "a pipe", "a link", "a link to a device"])
 def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
     target = tmp_path / "page.html"
-    make = {
+    make: dict[str, Callable[[Path], object]] = {
         "a folder": Path.mkdir,
         "a pipe": os.mkfifo,
         "a link": lambda path: path.symlink_to("x"),
@@ -198,15 +200,20 @@ with replaced_file(Path(sys.argv[1])) as fresh:
 def test_what_a_living_writer_of_a_file_has_written_stays(tmp_path, monkeypatch):
     target, tried = tmp_path / "index.md", []
 
-    class Watched(folders.FileLock):
-        def acquire(self, *arguments, **named):
-            tried.append(self)
-            return super().acquire(*arguments, **named)
+    acquire = FileLock.acquire
 
-    monkeypatch.setattr(folders, "FileLock", Watched)
+    def watched(lock, *arguments, **named):
+        tried.append(lock)
+        return acquire(lock, *arguments, **named)
+
+    monkeypatch.setattr(FileLock, "acquire", watched)
     command = [sys.executable, "-c", LAST, str(target)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, **pipes) as first, ThreadPoolExecutor() as pool:
+    pipe = subprocess.PIPE
+    with (
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as first,
+        ThreadPoolExecutor() as pool,
+    ):
+        assert first.stdin is not None and first.stdout is not None
         assert first.stdout.readline() == "holding\n"
         second = pool.submit(write, target, "second")
         while len(tried) < 2:  # the second try is the one that waits

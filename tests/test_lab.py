@@ -9,12 +9,13 @@ import subprocess
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from ropelab import experiments
-from ropelab.lab import Lab, Plan
+from ropelab.lab import Lab, Plan, Run
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
@@ -33,6 +34,17 @@ class NamedConfig(Config):
 def lab(tmp_path):
     Toy.runs = Toy.cells_computed = 0
     return Lab(tmp_path / "results")
+
+
+def folder_of(run: Run) -> Path:
+    assert run.folder is not None
+    return run.folder
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    return manifest
 
 
 def files(folder):
@@ -61,12 +73,12 @@ def test_a_run_leaves_everything_that_describes_it(lab):
 
 
 def test_the_name_follows_from_the_config_alone(lab, tmp_path):
-    one = lab.run(plan(base=5e5)).folder
-    two = Lab(tmp_path / "elsewhere").run(plan(base=5e5)).folder
-    other = lab.run(plan(base=5e5, seed=1)).folder
+    one = folder_of(lab.run(plan(base=5e5)))
+    two = folder_of(Lab(tmp_path / "elsewhere").run(plan(base=5e5)))
+    other = folder_of(lab.run(plan(base=5e5, seed=1)))
     assert one.name == two.name != other.name
     assert one.name.startswith("base-500000-")
-    assert lab.run(plan()).folder.name.startswith("default-")
+    assert folder_of(lab.run(plan())).name.startswith("default-")
 
 
 def test_a_finished_run_is_reused_and_force_makes_it_again(lab):
@@ -122,8 +134,8 @@ def test_a_failing_run_leaves_the_results_as_they_were(lab):
 
 
 def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
-    one = lab.run(plan()).folder
-    two = Lab(tmp_path / "elsewhere").run(plan()).folder
+    one = folder_of(lab.run(plan()))
+    two = folder_of(Lab(tmp_path / "elsewhere").run(plan()))
     for name in ("tables/toy.csv", "config.toml", "figures/toy.png"):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
@@ -131,10 +143,10 @@ def test_the_same_config_gives_the_same_bytes(lab, tmp_path):
 def test_figures_nobody_asked_for_are_drawn_when_somebody_does(lab):
     plain = replace(lab, figures=False).run(plan())
     assert not (plain.folder / "figures").exists()
-    assert read_manifest(plain.folder)["figures"] is None
+    assert manifest_of(plain.folder)["figures"] is None
     tables = (plain.folder / "tables/toy.csv").read_bytes()
     assert lab.run(plan()).reused
-    assert read_manifest(plain.folder)["figures"] == ["figures/toy.png"]
+    assert manifest_of(plain.folder)["figures"] == ["figures/toy.png"]
     assert (plain.folder / "figures/toy.png").exists()
     assert (plain.folder / "tables/toy.csv").read_bytes() == tables
 
@@ -245,7 +257,7 @@ def test_a_sentence_changed_in_a_manifest_is_noticed_and_the_run_made_again(lab,
     assert store.stored_runs(lab.results, "toy", 1) == []
     assert capsys.readouterr().err == f"left out: {path} is not what was written\n"
     assert not lab.run(plan()).reused
-    assert read_manifest(run.folder)["answer"] == run.answer
+    assert manifest_of(run.folder)["answer"] == run.answer
 
 
 def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
@@ -335,7 +347,7 @@ def test_records_for_json_have_no_numbers_that_json_lacks():
 def test_a_run_is_called_after_its_config_file_and_found_under_any_name(lab):
     first = lab.run(plan(Label("three-seeds", "Seven"), base=7.0))
     assert first.folder.name.startswith("three-seeds-")
-    assert read_manifest(first.folder)["title"] == "Seven"
+    assert manifest_of(first.folder)["title"] == "Seven"
     for label in (None, Label("another name")):
         again = lab.run(plan(label, base=7.0))
         assert again.reused
@@ -373,7 +385,7 @@ def test_a_cell_of_several_runs_is_computed_once_and_counted_in_each_manifest(la
     assert [runs[number].tables["toy"].base[0] for number in range(3)] == [2.0, 3.0, 4.0]
     later = lab.run(plan(base=5.0, seed=1))
     assert len(engine.computed) == 2
-    measured = [read_manifest(run.folder)["measurements"] for run in (runs[0], later)]
+    measured = [manifest_of(run.folder)["measurements"] for run in (runs[0], later)]
     assert measured == [{"computed": 1, "reused": 0}, {"computed": 0, "reused": 1}]
 
 
@@ -429,7 +441,7 @@ class Reads(ToyConfig):
 
 def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first(lab, monkeypatch):
     monkeypatch.setattr(experiments, "load", lambda name: toy())
-    seen = []
+    seen: list[float] = []
 
     class Reader(Toy):
         def tables(self, config, values):
@@ -449,6 +461,7 @@ def test_a_run_that_reads_others_follows_them_and_what_it_requires_is_made_first
 TWICE = """
 import sys
 from pathlib import Path
+from typing import Any
 from ropelab.lab import Lab
 from tests.toy import plan
 run = Lab(Path(sys.argv[1])).run(plan(seed=5))

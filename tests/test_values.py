@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_a_run_asks_for_exactly_the_cells_that_its_config_lists(path):
 
 
 # A small config of each, and another value for each of its fields.
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "freqs": {"head_dim": 8, "train_len": 64, "test_len": 128, "factor": 2},
     "base": {"context": 32, "head_dim": 8, "base": 100.0, "formats": "bfloat16"},
     "precision": {
@@ -68,7 +69,7 @@ SMALL = {
         "device": "cpu",
     },
 }
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "freqs": {
         "base": 500.0,
         "head_dim": 16,

@@ -38,8 +38,12 @@ class Toy(Experiment):
     def cells(self, config):
         """One, which does not depend on the base."""
         needs = Needs(seconds=0.01)
-        about = {"kind": "toy", "version": 1, "title": "a toy", "needs": needs}
-        return [Computation(function=measured, inputs={"seed": config.seed}, **about)]
+        inputs = {"seed": config.seed}
+        return [
+            Computation(
+                kind="toy", version=1, title="a toy", function=measured, inputs=inputs, needs=needs
+            )
+        ]
 
     def tables(self, config, values):
         """One row; the config decides its value."""

@@ -106,7 +106,7 @@ def install() -> None:
     load = experiments.load
     experiments.load = lambda name: bench if name == NAME else load(name)
     cli._add_command(bench)
-    cli.app = typer.main.get_command(cli.app)
+    cli.app = typer.main.get_command(cli.app)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

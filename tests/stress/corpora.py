@@ -77,6 +77,17 @@ def _many(path: Path) -> None:
         (path / f"{number}.txt").write_bytes(b"%d " % number + LONG[: number % 500])
 
 
+def _hidden(path: Path) -> None:
+    path.mkdir()
+    (path / ".hidden").write_bytes(LONG)
+
+
+def _copies(path: Path) -> None:
+    path.mkdir()
+    for number in range(30):
+        (path / str(number)).write_bytes(LONG)
+
+
 PLACES: Mapping[str, Maker] = {
     "nothing": lambda path: None,
     "an empty file": Path.touch,
@@ -113,14 +124,8 @@ PLACES: Mapping[str, Maker] = {
     "a folder with an undecodable name": _in_folder(_bytes(LONG), os.fsdecode(b"\xff\xfe")),
     "a folder with a steering name": _in_folder(_bytes(LONG), "\x1b[2Jname"),
     "a folder with a name of two lines": _in_folder(_bytes(LONG), "two\nlines"),
-    "a folder with hidden files only": lambda path: (
-        path.mkdir(),
-        (path / ".hidden").write_bytes(LONG),
-    ),
-    "a folder with copies only": lambda path: (
-        path.mkdir(),
-        [(path / str(n)).write_bytes(LONG) for n in range(30)],
-    ),
+    "a folder with hidden files only": _hidden,
+    "a folder with copies only": _copies,
 }
 TEXTS: Mapping[str, str] = {
     "no name": "",
@@ -163,7 +168,7 @@ def one(what: str, corpus: str, allowed: tuple[str, ...] = ("used", "refused")) 
         used.append(plans[0].config.inputs()["corpus"])
         sys.exit(0)
 
-    before, lab.Lab.run_all = lab.Lab.run_all, stop  # type: ignore[method-assign]
+    before, lab.Lab.run_all = lab.Lab.run_all, stop  # type: ignore[assignment, method-assign]
     problems: list[str] = []
     try:
         short = ("--train-len", "256", "--documents", "2", "--results", "/nowhere/at/all")

@@ -106,7 +106,7 @@ def checked_only() -> Iterator[None]:
 
     before = lab.Lab.run_all, corpora.read
     library = corpora.read("", 4097)
-    lab.Lab.run_all = stop  # type: ignore[method-assign]
+    lab.Lab.run_all = stop  # type: ignore[assignment, method-assign]
     corpora.read = lambda path, piece: before[1](path, piece) if path else library
     try:
         with warnings.catch_warnings(action="error"):
@@ -193,7 +193,8 @@ CHANGES: Sequence[Change] = (
 
 def command_line(chance: random.Random, folder: Path) -> tuple[str, ...]:
     """A command with up to five of its flags, and values that any flag may be given."""
-    name, command = chance.choice(sorted(cli.app.commands.items()))
+    app: Any = cli.app
+    name, command = chance.choice(sorted(app.commands.items()))
     words = [name]
     arguments = [each for each in command.params if not each.opts[0].startswith("-")]
     words += [chance.choice(VALUES).strip("\"'") for _ in arguments]
@@ -229,7 +230,15 @@ LENGTHS = ("2", "4096", "128k", "1e12", "2^40", "1e300")
 def desk_line(chance: random.Random) -> tuple[str, ...]:
     """A command about the model whose configuration lies here."""
     length, more = chance.choice(LENGTHS), chance.choice((("--json",), ()))
-    emitted = ("emit", "--from", "config.json", "--context", length, "--target", "all")
+    emitted: tuple[str, ...] = (
+        "emit",
+        "--from",
+        "config.json",
+        "--context",
+        length,
+        "--target",
+        "all",
+    )
     if chance.random() < 0.5:
         emitted += ("--method", chance.choice(("yarn", "ntk(factor=1e308)", "pi", "llama3")))
     audited = ("audit", "config.json", "--length", length)

@@ -77,8 +77,9 @@ def failing(number: int) -> Act:
 def counted(operations: Operations) -> Iterator[Operations]:
     """Count while the block runs."""
     opened = _opener(operations)
+    functions: dict[str, Any] = {name: _told(operations, name) for name in NAMES}
     with (
-        patch.multiple(os, **{name: _told(operations, name) for name in NAMES}),
+        patch.multiple(os, **functions),
         patch.object(io, "open", opened),
         patch.object(builtins, "open", opened),
         patch.object(fcntl, "flock", _told_lock(operations)),
@@ -134,7 +135,7 @@ def _opener(operations: Operations) -> Callable[..., Any]:
         raw = File(file, mode.replace("b", "").replace("t", ""))
         if buffering == 0:
             return raw
-        kind = io.BufferedRandom if "+" in mode else io.BufferedReader
+        kind: Any = io.BufferedRandom if "+" in mode else io.BufferedReader
         kind = io.BufferedWriter if kind is io.BufferedReader and not raw.readable() else kind
         buffered = kind(raw)
         return buffered if "b" in mode else io.TextIOWrapper(buffered, *text, **named)

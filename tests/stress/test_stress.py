@@ -14,8 +14,10 @@ from tests.stress.__main__ import IDEAS, PAGE, read_tally, told
 def test_a_small_part_holds(idea):
     command = [sys.executable, "-m", "tests.stress", "--few", idea]
     done = subprocess.run(command, capture_output=True, text=True)
-    tried, held = map(int, re.search(r"tried (\d+), held (\d+)", done.stdout).groups())
     assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"tried (\d+), held (\d+)", done.stdout)
+    assert found is not None, done.stdout
+    tried, held = map(int, found.groups())
     assert tried == held > 5
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -67,7 +68,9 @@ class CountedCells(Here):
 
 
 def tables_in(folder):
-    return store.RUN.tables(folder, read_manifest(folder))
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    return store.RUN.tables(folder, manifest)
 
 
 def all_tables(results):
@@ -175,11 +178,12 @@ def test_what_is_not_known_before_is_said(call, files, monkeypatch):
 
 
 def test_what_is_finished_is_not_computed_again(files, tmp_path):
-    lab = Lab(tmp_path / "r", figures=False, engine=CountedCells())
+    engine = CountedCells()
+    lab = Lab(tmp_path / "r", figures=False, engine=engine)
     (sweep,) = read_sweeps([files / "trained.toml"], lab)
     for plan in sweep.plans:
         lab.run(plan)
-    assert len(lab.engine.names) == len(set(lab.engine.names)) == CELLS
+    assert len(engine.names) == len(set(engine.names)) == CELLS
 
 
 def test_a_sweep_ends_in_one_table_one_figure_and_a_file_that_asks_for_it_again(call, files):
@@ -277,7 +281,7 @@ def test_rows_of_a_run_are_told_apart_by_as_many_columns_as_it_takes():
     assert parts == Parts("steps", ("task", "base"), ("accuracy",))
     (figure,) = draw({"sweep": table, "runs": runs}).values()
     (panel,) = figure.axes
-    assert [line.get_xdata().tolist() for line in panel.lines] == [[2, 4]] * 4
+    assert [np.asarray(line.get_xdata()).tolist() for line in panel.lines] == [[2, 4]] * 4
 
 
 PAIRS = ((30.0, 0.5), (300.0, 0.75))
