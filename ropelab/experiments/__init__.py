@@ -13,11 +13,11 @@ needs, and ORDER, its place in lists) and a body, imported when it is first used
 The face is the package `ropelab.experiments.<name>`, or a module of it, and names its body in BODY.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ropelab.runs.errors import unknown_name
 
@@ -51,8 +51,8 @@ class Experiment:
 
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
-        if found := self._function("check"):
-            found(config)
+        if check := getattr(import_module(self.body), "check", None):
+            check(config)
 
     def cells(self, config: "Config") -> "list[Cell]":
         """Return the cells of a run, without those that they start from."""
@@ -64,8 +64,8 @@ class Experiment:
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
         """Return measured times."""
-        found = self._function("times")
-        return found(config, values) if found else {}
+        times = getattr(import_module(self.body), "times", None)
+        return times(config, values) if times else {}
 
     def answer(self, tables: "Tables") -> str:
         """Return the answer in one or two sentences, computed from the tables."""
@@ -80,9 +80,6 @@ class Experiment:
         from ropelab.show.drawn import draw_of
 
         return draw_of(self.name)(tables)
-
-    def _function(self, name: str) -> Callable[..., Any] | None:
-        return getattr(import_module(self.body), name, None)
 
 
 def load(name: str) -> Experiment:

@@ -230,15 +230,8 @@ LENGTHS = ("2", "4096", "128k", "1e12", "2^40", "1e300")
 def desk_line(chance: random.Random) -> tuple[str, ...]:
     """A command about the model whose configuration lies here."""
     length, more = chance.choice(LENGTHS), chance.choice((("--json",), ()))
-    emitted: tuple[str, ...] = (
-        "emit",
-        "--from",
-        "config.json",
-        "--context",
-        length,
-        "--target",
-        "all",
-    )
+    emitted: tuple[str, ...] = ("emit", "--from", "config.json")
+    emitted += ("--context", length, "--target", "all")
     if chance.random() < 0.5:
         emitted += ("--method", chance.choice(("yarn", "ntk(factor=1e308)", "pi", "llama3")))
     audited = ("audit", "config.json", "--length", length)
