@@ -303,7 +303,10 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found):
 
 @pytest.mark.parametrize(
     ("encodings", "comparisons"),
-    [("learned", "There is nothing to compare."), ("tupe,learned_distance", "comparisons tell")],
+    [
+        ("learned", "There is nothing to compare."),
+        ("tupe,learned_distance", "comparisons are significant"),
+    ],
 )
 def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
     corpus, encodings, comparisons
