@@ -1,13 +1,18 @@
 """Models by construction: they are sure of one next token, and know nothing where that is -1."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.released.model import Size
+
+
+@dataclass(frozen=True)
+class Size:
+    vocabulary: int
 
 
 class Certain(nn.Module):
