@@ -20,7 +20,7 @@ from ropelab.experiments.base_empirical.retrieval import (
 )
 from ropelab.lab import run as run_by_name
 from ropelab.runs.cell import Values
-from ropelab.runs.config import read_toml
+from ropelab.runs.config import build, read_toml
 from ropelab.runs.errors import InputError
 
 WORSE, SAME = -0.4, 0.1
@@ -68,7 +68,9 @@ def test_outcomes_follow_from_the_numbers(given, outcome, agrees):
 
 
 def test_predictions_are_those_of_the_bound():
-    config = BaseEmpiricalConfig(bases=(100.0, 10.0, 1e4), tasks=("copy",), train_len=512)
+    config = build(
+        BaseEmpiricalConfig, {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512}
+    )
     assert config.bases == (10.0, 100.0, 1e4)
     assert first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
@@ -94,7 +96,7 @@ def trials(**hits):
 
 
 def test_a_base_is_judged_at_the_distances_where_it_should_fail():
-    config = BaseEmpiricalConfig(bases=(100.0, 1e4), tasks=("copy",))
+    config = build(BaseEmpiricalConfig, {"bases": (100.0, 1e4), "tasks": ("copy",)})
     table = trials(b100=(10, 2), b10000=(10, 10))
     accuracies = accuracy(table, config)
     assert accuracies["predicted"].tolist() == ["holds", "fails", "holds", "holds"]
@@ -119,7 +121,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
 
 
 def test_every_distance_has_the_same_weight():
-    config = BaseEmpiricalConfig(bases=(10.0, 1e4), tasks=("copy",))
+    config = build(BaseEmpiricalConfig, {"bases": (10.0, 1e4), "tasks": ("copy",)})
     table = trials(b10=(10, 2), b10000=(10, 10))
     near = table["distance_tokens"] == 16
     table.loc[near, ["trials", "correct"]] *= 100

@@ -1,6 +1,7 @@
 """The frequencies experiment: schemes, tables, bands, sentences, figures and refusals."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from ropelab.experiments.spectrum import SCHEMES, SpectrumConfig
 from ropelab.experiments.spectrum import schemes as body
 from ropelab.experiments.spectrum.schemes import COPY, NEARER, TEXT, encoding_of
 from ropelab.models.encoding.rope import Rope
+from ropelab.models.lm.trained import Training
 from ropelab.runs.cell import Values
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
@@ -60,7 +62,7 @@ def test_bad_input_is_refused_in_one_sentence(changes, message):
 
 
 def test_the_schemes_of_the_reference_can_be_read():
-    parsed = SpectrumConfig().parsed_schemes()
+    parsed = build(SpectrumConfig, {}).parsed_schemes()
     assert len(parsed) == len(SCHEMES)
 
 
@@ -73,6 +75,7 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
     assert [dict(cell.labels)["scheme"] for cell in cells] == [*LABELS, *["unscaled"] * 3]
     for cell, label in zip(cells, LABELS, strict=False):
         plan = wanted.parsed_schemes()[label].plan(wanted.geometry(), 64)
+        assert isinstance(cell.subject, Training)
         trained = cell.subject.encoding()
         assert isinstance(trained, Rope)
         assert np.array_equal(trained.plan.inv_freq, plan.inv_freq)
@@ -99,18 +102,20 @@ def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
 class Model:
     """What a mode changes."""
 
-    encoding = None
+    encoding: Any = None
 
 
 def test_cells_of_one_seed_come_together(corpus):
-    seeds = [dict(cell.labels)["seed"] for cell in body.cells(config(corpus=corpus))]
+    seeds = [str(dict(cell.labels)["seed"]) for cell in body.cells(config(corpus=corpus))]
     assert seeds == sorted(seeds)
 
 
 def test_the_encoding_does_not_depend_on_the_order_of_schemes():
     one = config(schemes="one(period=64)")
     scheme = one.parsed_schemes()["one(period=64)"]
-    assert (encoding_of(scheme, one.geometry()).plan.inv_freq == 2 * np.pi / 64).all()
+    encoding = encoding_of(scheme, one.geometry())
+    assert isinstance(encoding, Rope)
+    assert (encoding.plan.inv_freq == 2 * np.pi / 64).all()
 
 
 # Tables

@@ -102,11 +102,11 @@ def kerple_power(encoding: KerplePower, q: Tensor, k: Tensor, i: int, j: int, he
 def fire(encoding: Fire, q: Tensor, k: Tensor, i: int, j: int, head: int) -> float:
     c, threshold = float(encoding.c), float(encoding.stretch) * encoding.start
     x = math.log(c * (i - j) + 1) / math.log(c * max(threshold, i) + 1)
-    first, _, second = encoding.network
-    bias = float(second.bias[head])
+    weights = {name: value.tolist() for name, value in encoding.network.named_parameters()}
+    bias = weights["2.bias"][head]
     for unit in range(32):
-        hidden = max(0.0, float(first.weight[unit, 0]) * x + float(first.bias[unit]))
-        bias += float(second.weight[head, unit]) * hidden
+        hidden = max(0.0, weights["0.weight"][unit][0] * x + weights["0.bias"][unit])
+        bias += weights["2.weight"][head][unit] * hidden
     return plain(encoding, q, k, i, j, head) + bias
 
 
@@ -258,6 +258,7 @@ def test_scores_equal_the_formula(name: str, queries: int) -> None:
 @torch.no_grad()
 def test_shaw_adds_its_vectors_to_the_values_of_equation_3() -> None:
     layer, positions = layer_of("shaw"), torch.arange(TOKENS)
+    values = layer.get_parameter("values")
     weights = torch.rand(3, SHAPE.heads, 5, TOKENS, dtype=torch.float64)
     weights = weights * (positions[None, :] <= positions[-5:, None])
     v = random_heads()
@@ -265,7 +266,9 @@ def test_shaw_adds_its_vectors_to_the_values_of_equation_3() -> None:
     for row, i in enumerate(range(TOKENS - 5, TOKENS)):
         want = torch.zeros(SHAPE.head_dim, dtype=torch.float64)
         for j in range(i + 1):
-            want += weights[2, 0, row, j] * (v[2, 0, j] + layer.values[min(i - j, 16)])
+            want += weights[2, 0, row, j] * (
+                v[2, 0, j] + layer.get_parameter("values")[min(i - j, 16)]
+            )
         torch.testing.assert_close(got[2, 0, row], want, rtol=1e-12, atol=1e-12)
 
 

@@ -104,9 +104,9 @@ def test_transformer_xl_of_xlnet() -> None:
     # Theirs wants tokens first, and distances from `tokens` down to 1 - tokens.
     later, before = ours.projected(torch.arange(TOKENS + 1)), ours.projected(-POSITIONS[1:])
     rows = torch.cat((later.flip(1), before), dim=1)
-    first = [x.permute(2, 0, 1, 3) for x in (q, k, v, rows[None].expand(3, -1, -1, -1))]
+    q_, k_, v_, r_ = (x.permute(2, 0, 1, 3) for x in (q, k, v, rows[None].expand(3, -1, -1, -1)))
     hidden = (~EARLIER).float()[:, :, None, None]
-    want = theirs.rel_attn_core(*first, attn_mask=hidden).permute(1, 2, 0, 3)
+    want = theirs.rel_attn_core(q_, k_, v_, r_, attn_mask=hidden).permute(1, 2, 0, 3)
     scores = ours.scores(q, k, POSITIONS, POSITIONS).masked_fill(~EARLIER, -torch.inf)
     torch.testing.assert_close(scores.softmax(-1) @ v, want, rtol=1e-4, atol=1e-5)
 
@@ -123,12 +123,11 @@ def test_deberta_v2() -> None:
     ours = Deberta(1, WIDTH, HEADS, HEAD_DIM, rows)
     for projection in (theirs.pos_key_proj, theirs.pos_query_proj):
         projection.bias.zero_()
-    theirs.pos_key_proj.weight.copy_(ours.to_key[0].weight)
-    theirs.pos_query_proj.weight.copy_(ours.to_query[0].weight)
+    theirs.pos_key_proj.weight.copy_(ours.get_parameter("to_key.0.weight"))
+    theirs.pos_query_proj.weight.copy_(ours.get_parameter("to_query.0.weight"))
     table = torch.cat((torch.randn(rows, WIDTH), ours.table))
     q, k = heads(), heads()
-    flat = [x.flatten(0, 1) for x in (q, k)]
-    bias = theirs.disentangled_attention_bias(*flat, None, table, 3)
+    bias = theirs.disentangled_attention_bias(q.flatten(0, 1), k.flatten(0, 1), None, table, 3)
     want = q @ k.mT / (3 * HEAD_DIM) ** 0.5 + bias.unflatten(0, (3, HEADS))
     assert_same_earlier(ours.for_layer(0).scores(q, k, POSITIONS, POSITIONS), want)
 

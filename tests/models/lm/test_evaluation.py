@@ -78,11 +78,16 @@ def test_what_a_sliding_window_gets_right_follows_from_its_windows(window, strid
         assert any(torch.equal(found[:, at - 11], option) for option in options)
 
 
-def test_windows_without_a_scored_token_are_not_read():
+def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = random_model(rope()), tokens(2, 33)
-    read = []
+    read: list[torch.Tensor] = []
     hidden = model.hidden
-    model.hidden = lambda block: read.append(block) or hidden(block)
+
+    def recorded(block: torch.Tensor) -> torch.Tensor:
+        read.append(block)
+        return hidden(block)
+
+    monkeypatch.setattr(model, "hidden", recorded)
     scored = (torch.arange(33) >= 30).expand(2, 33)
     sliding_correct(model, Batch(texts, scored), 8, 4)
     assert [block.shape[1] for block in read] == [8]
@@ -91,13 +96,14 @@ def test_windows_without_a_scored_token_are_not_read():
 
 def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(monkeypatch):
     model, texts = random_model(rope()), tokens(2, 60)
-    made = []
+    made: list[int] = []
     head = model.head.forward
-    monkeypatch.setattr(
-        model.head,
-        "forward",
-        lambda x: made.append(x.shape[:-1].numel() * SIZE.vocabulary) or head(x),
-    )
+
+    def recorded(x: torch.Tensor) -> torch.Tensor:
+        made.append(x.shape[:-1].numel() * SIZE.vocabulary)
+        return head(x)
+
+    monkeypatch.setattr(model.head, "forward", recorded)
     batch = Batch(texts, torch.ones_like(texts, dtype=torch.bool))
     whole = token_losses(model, texts), correct(model, batch)
     largest = max(made)

@@ -7,7 +7,7 @@ from torch import nn
 from ropelab.models.lm.muon import Muon, orthogonalised
 
 SHAPES = [(12, 8), (8, 8), (32, 8), (8, 32), (12, 8)]
-RATES = {"lr": 0.02, "weight_decay": 0.01}
+LR, DECAY = 0.02, 0.01
 
 
 def matrices(seed=0):
@@ -26,8 +26,8 @@ def steps(optimizer, parameters, count=5):
 @pytest.mark.parametrize(("dtype", "roundings"), [(torch.bfloat16, 2), (torch.float32, 4)])
 def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(dtype, roundings):
     ours, theirs = matrices(), matrices()
-    steps(Muon(ours, dtype=dtype, **RATES), ours)
-    steps(torch.optim.Muon(theirs, **RATES), theirs)
+    steps(Muon(ours, dtype=dtype, lr=LR, weight_decay=DECAY), ours)
+    steps(torch.optim.Muon(theirs, lr=LR, weight_decay=DECAY), theirs)
     for one, other in zip(ours, theirs, strict=True):
         # bfloat16 has 8 bits: a step of 0.02 differs by its roundings, five steps by five times it.
         torch.testing.assert_close(one, other, rtol=0, atol=5 * roundings * 0.02 * 2**-8)
@@ -55,5 +55,5 @@ def test_a_matrix_without_a_gradient_stays():
     moved, still = matrices()[:2]
     before = still.detach().clone()
     moved.grad = torch.ones_like(moved)
-    Muon([moved, still], dtype=torch.float32, **RATES).step()
+    Muon([moved, still], dtype=torch.float32, lr=LR, weight_decay=DECAY).step()
     assert torch.equal(still, before)

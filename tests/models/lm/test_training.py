@@ -148,7 +148,7 @@ def test_a_diverging_run_leaves_its_last_good_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "one_step", lambda *_, **__: next(losses))
     with pytest.raises(MachineError, match="diverged at step 3"):
         trained(tmp_path)
-    assert training.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
+    assert checkpoints.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
 
 
 def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
@@ -11,6 +12,8 @@ import ropelab
 from ropelab.math.frequencies import Geometry, rotations
 from ropelab.math.methods import ALIASES, FREQUENCIES, ON_MODELS, parse_scaling
 from ropelab.math.scaling import LongRope, Scaling
+from ropelab.models.encoding.rope import Rope
+from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.models.methods.registry import METHODS, method_class, parse_method, parse_methods
 from ropelab.models.methods.search import LongRopeSearch
 from ropelab.runs.errors import InputError
@@ -30,6 +33,12 @@ MORE = [
 
 def labels(*texts: str) -> list[tuple[str, float]]:
     return [(method.label, method.factor) for method in parse_methods(texts, GEOMETRY, 256)]
+
+
+def parsed(text: str) -> Reading:
+    (method,) = parse_methods([text], GEOMETRY, 256)
+    assert isinstance(method, Reading)
+    return method
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -58,7 +67,7 @@ def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
 
 @pytest.mark.parametrize(("text", "label", "encoding"), MORE)
 def test_methods_of_attention_are_read_with_their_knobs(text, label, encoding):
-    (method,) = parse_methods([text], GEOMETRY, 256)
+    method = parsed(text)
     assert method.label == label
     assert method.encoding(GEOMETRY, 256).name == encoding
     assert parse_method(method.label, 4.0).resolved(GEOMETRY, 256) == method
@@ -76,8 +85,9 @@ def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed():
         ("dynamic_ntk", 1),
         ("dynamic_ntk", 4),
     ]
-    (dynamic,) = parse_methods(["dynamic_ntk"], GEOMETRY, 256)
-    assert dynamic.encoding(GEOMETRY, 192).plan.stretch == 3
+    encoding = parsed("dynamic_ntk").encoding(GEOMETRY, 192)
+    assert isinstance(encoding, Rope)
+    assert encoding.plan.stretch == 3
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,7 @@ def test_longrope_is_given_or_searched_by_name():
 
 def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
     ends = [32, 64, 128, 256]
-    (static,), (dynamic,) = (parse_methods([m], GEOMETRY, 256) for m in ("yarn", "dynamic_ntk"))
+    static, dynamic = parsed("yarn"), parsed("dynamic_ntk")
     assert [group for _, group in static.passes(GEOMETRY, ends)] == [ends]
     assert [group for _, group in dynamic.passes(GEOMETRY, ends)] == [[32, 64], [128], [256]]
 
@@ -147,9 +157,16 @@ def test_frequencies_are_read_without_torch():
 # Searching
 
 
-def best_factors(loss, budget, **options) -> LongRope:
-    search = LongRopeSearch(factor=4.0, budget=budget, **options)
-    return search.found(GEOMETRY, lambda method: loss(method.scaling)).scaling
+def best_factors(
+    loss: Callable[[LongRope], float], budget: int, beyond_critical: bool = False
+) -> LongRope:
+    def scaling_of(method: Method) -> LongRope:
+        assert isinstance(method, Scaled)
+        assert isinstance(method.scaling, LongRope)
+        return method.scaling
+
+    search = LongRopeSearch(factor=4.0, budget=budget, beyond_critical=beyond_critical)
+    return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
 
 
 def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():

@@ -1,10 +1,15 @@
 """Searching parameters: the same budget for every method, and never an end worse than the start."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.methods import FREQUENCIES, parse_scaling
+from ropelab.math.scaling import Scaling
+from ropelab.models.methods.method import Method, Scaled
 from ropelab.models.methods.search import SPREAD, Searched, has_parameters
 from ropelab.runs.errors import InputError
 
@@ -13,16 +18,21 @@ METHODS_WITHOUT_NEEDS = set(FREQUENCIES) - {"longrope", "one", "spaced", "withou
 SEARCHED = ["pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "yarn_paper", "llama3", "abf"]
 
 
-def best_parameters(published, loss, budget):
+def scaling_of(method: Method) -> Scaling:
+    assert isinstance(method, Scaled)
+    return method.scaling
+
+
+def best_parameters(published: Scaling, loss: Callable[[Any], float], budget: int) -> Any:
     search = Searched(inner=published, budget=budget)
-    return search.found(GEOMETRY, lambda method: loss(method.scaling)).scaling
+    return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
 
 
-def towards(goal: str):
+def towards(goal: str) -> Callable[[Scaling], float]:
     """A loss that is lowest at the frequencies of a method."""
     wanted = parse_scaling(goal).plan(GEOMETRY, 8192)
 
-    def loss(scaling):
+    def loss(scaling: Scaling) -> float:
         plan = scaling.plan(GEOMETRY, 8192)
         apart = np.abs(np.log(plan.inv_freq / wanted.inv_freq)).sum()
         return float(apart + abs(np.log(plan.attention_factor / wanted.attention_factor)))
@@ -33,9 +43,9 @@ def towards(goal: str):
 @pytest.mark.parametrize("name", SEARCHED)
 def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(name):
     published = parse_scaling(name, factor=4)
-    tried = []
+    tried: list[Scaling] = []
 
-    def loss(scaling):
+    def loss(scaling: Scaling) -> float:
         tried.append(scaling)
         return float(len(tried))
 
@@ -63,8 +73,13 @@ def test_a_search_comes_nearer_to_what_is_best(start, goal):
 
 def test_parameters_stay_within_their_spread_and_in_order():
     published = parse_scaling("yarn", factor=4)
-    tried = []
-    best_parameters(published, lambda scaling: tried.append(scaling) or 0.0, 100)
+    tried: list[Any] = []
+
+    def equal(scaling: Any) -> float:
+        tried.append(scaling)
+        return 0.0
+
+    best_parameters(published, equal, 100)
     for scaling in tried:
         assert 1 <= scaling.factor <= 4 * SPREAD["factor"]
         assert 0 < scaling.beta_slow < scaling.beta_fast <= 32 * SPREAD["beta_fast"]
