@@ -1,6 +1,8 @@
 """The empirical arm: verdicts follow from the numbers, and a tiny run has every table."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +31,15 @@ NOWHERE = math.nan
 SIDES = ("before", "beyond")
 
 
-def row(failing=2, fails=50.0, lost=WORSE, rate=0.01, text=LOW, reference=0.99, is_reference=False):
+def row(
+    failing: int = 2,
+    fails: float = 50.0,
+    lost: float = WORSE,
+    rate: float = 0.01,
+    text: float = LOW,
+    reference: float = 0.99,
+    is_reference: bool = False,
+) -> pd.Series:
     """Of two distances where failure is predicted, retrieval fails at `failing`."""
     return pd.Series(
         {
@@ -62,12 +72,14 @@ def row(failing=2, fails=50.0, lost=WORSE, rate=0.01, text=LOW, reference=0.99, 
         ({"is_reference": True}, Outcome.REFERENCE, None),
     ],
 )
-def test_outcomes_follow_from_the_numbers(given, outcome, agrees):
+def test_outcomes_follow_from_the_numbers(
+    given: dict[str, Any], outcome: Outcome, agrees: bool | None
+) -> None:
     judged = judge(pd.DataFrame([row(**given)])).iloc[0]
     assert (judged["outcome"], judged["agrees"]) == (outcome, agrees)
 
 
-def test_predictions_are_those_of_the_bound():
+def test_predictions_are_those_of_the_bound() -> None:
     config = build(
         BaseEmpiricalConfig, {"bases": (100.0, 10.0, 1e4), "tasks": ("copy",), "train_len": 512}
     )
@@ -75,7 +87,7 @@ def test_predictions_are_those_of_the_bound():
     assert first_fails(config) == {10.0: 5, 100.0: 46, 1e4: math.inf}
 
 
-def trials(**hits):
+def trials(**hits: tuple[int, int]) -> pd.DataFrame:
     """Two sequences of ten trials at distances 16 and 64; hits by name of base, as b100=(10, 2)."""
     return pd.DataFrame(
         [
@@ -95,7 +107,7 @@ def trials(**hits):
     )
 
 
-def test_a_base_is_judged_at_the_distances_where_it_should_fail():
+def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     config = build(BaseEmpiricalConfig, {"bases": (100.0, 1e4), "tasks": ("copy",)})
     table = trials(b100=(10, 2), b10000=(10, 10))
     accuracies = accuracy(table, config)
@@ -120,7 +132,7 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail():
     assert len(summary({"predictions": found})) == 2
 
 
-def test_every_distance_has_the_same_weight():
+def test_every_distance_has_the_same_weight() -> None:
     config = build(BaseEmpiricalConfig, {"bases": (10.0, 1e4), "tasks": ("copy",)})
     table = trials(b10=(10, 2), b10000=(10, 10))
     near = table["distance_tokens"] == 16
@@ -132,13 +144,15 @@ def test_every_distance_has_the_same_weight():
     assert row["outcome"] == Outcome.PARTLY
 
 
-def test_maximum_distance_ends_at_the_first_distance_that_fails():
+def test_maximum_distance_ends_at_the_first_distance_that_fails() -> None:
     table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [1, 0.9, 0.3, 0.8]})
     assert maximum_distance(table) == 16
     assert math.isnan(maximum_distance(table.assign(accuracy=0.1)))
 
 
-def test_a_tiny_run_has_every_table(request, corpora):
+def test_a_tiny_run_has_every_table(
+    request: pytest.FixtureRequest, corpora: tuple[str, str]
+) -> None:
     path = request.config.rootpath / "configs" / "smoke" / "base-empirical.toml"
     name, values = read_toml(path)
     assert name == "base-empirical"
@@ -161,17 +175,22 @@ def test_a_tiny_run_has_every_table(request, corpora):
         ({"corpus": "/nowhere/at/all"}, "nowhere"),
     ],
 )
-def test_bad_input_gets_one_line(values, message):
+def test_bad_input_gets_one_line(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         run_by_name("base-empirical", **values)
     assert "\n" not in str(caught.value)
 
 
-def test_text_alone_is_a_run_that_reads_back(tmp_path, corpora):
-    tiny = {"layers": 1, "width": 16, "head_dim": 8, "steps": 2, "documents": 2}
-    values = {"bases": "100,1e4", "tasks": "text", "corpus": corpora[0], "device": "cpu", **tiny}
+def test_text_alone_is_a_run_that_reads_back(tmp_path: Path, corpora: tuple[str, str]) -> None:
+    tiny: dict[str, Any] = {"layers": 1, "width": 16, "head_dim": 8, "steps": 2, "documents": 2}
+    tiny |= {
+        "bases": "100,1e4",
+        "tasks": "text",
+        "corpus": corpora[0],
+        "device": "cpu",
+    }
     for reused in (False, True):
-        found = run_by_name("base-empirical", results=tmp_path, **values)
+        found = run_by_name("base-empirical", results=tmp_path, **tiny)
         assert found.reused == reused
         assert "predictions" in found.tables
         assert len(found.tables["predictions"].columns) > 5

@@ -1,5 +1,7 @@
 """The encodings experiment: its tables, meters, verdicts, sentences, figures and refusals."""
 
+from typing import Any, cast
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,16 +37,16 @@ def config(**changes: object) -> EncodingsConfig:
 
 
 @pytest.fixture(scope="module")
-def context():
+def context() -> Context:
     return Context()
 
 
 @pytest.fixture(scope="module")
-def found(corpus, context):
+def found(corpus: str, context: Context) -> dict[str, pd.DataFrame]:
     return quality.tables(config(corpus=corpus), Values(context))
 
 
-def test_the_config_knows_every_encoding():
+def test_the_config_knows_every_encoding() -> None:
     compared = build(EncodingsConfig, {}).encodings
     assert {*FURTHER, *compared} == set(ENCODINGS)
     assert len(compared) == 14
@@ -63,7 +65,7 @@ def test_the_config_knows_every_encoding():
         ({"corpus": "/nowhere"}, "no corpus"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(changes, message):
+def test_bad_input_is_refused_in_one_sentence(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         config(**changes).inputs()
     assert "\n" not in str(error.value)
@@ -72,7 +74,7 @@ def test_bad_input_is_refused_in_one_sentence(changes, message):
 # Tables
 
 
-def test_every_encoding_has_a_row_at_every_place(found):
+def test_every_encoding_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -> None:
     assert set(found) == {
         "cost", "memory", "behaviour", "text_nll", "last_window", "copy_accuracy", "quality",
         "comparisons", "extrapolation", "pairs",
@@ -85,7 +87,9 @@ def test_every_encoding_has_a_row_at_every_place(found):
     assert (found["text_nll"]["train_len_tokens"] == 64).all()
 
 
-def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
+def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(
+    found: dict[str, pd.DataFrame],
+) -> None:
     for name, value, end in (
         ("text_nll", "nll_nats_per_byte", "bucket_end_tokens"),
         ("last_window", "nll_nats_per_byte", "context_tokens"),
@@ -105,14 +109,14 @@ def test_beyond_its_table_an_encoding_is_undefined_and_has_no_number(found):
     assert (copies[copies["encoding"] != "learned"]["status"] == "ok").all()
 
 
-def test_the_same_config_gives_the_same_tables(found, corpus):
+def test_the_same_config_gives_the_same_tables(found: dict[str, pd.DataFrame], corpus: str) -> None:
     again = quality.tables(config(corpus=corpus, encodings="nope,rope"), Values())
     for name in ("text_nll", "copy_accuracy", "behaviour"):
         mine = found[name][found[name]["encoding"].isin(["nope", "rope"])].reset_index(drop=True)
         pd.testing.assert_frame_equal(again[name], mine, check_exact=True)
 
 
-def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(corpus):
+def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(corpus: str) -> None:
     names = "tupe,learned_distance,rope_values_back"
     made = quality.tables(config(encodings=names, corpus=corpus, tasks="text"), Values())["quality"]
     inside = made["times_trained_len"] == 1
@@ -122,7 +126,7 @@ def test_further_encodings_are_measured_and_those_with_a_table_stop_at_its_end(c
 
 
 @pytest.mark.parametrize("name", FURTHER)
-def test_training_changes_what_a_further_encoding_learns(name, corpus):
+def test_training_changes_what_a_further_encoding_learns(name: str, corpus: str) -> None:
     # Until its third step a model whose writers start at zero learns nothing of positions.
     asked = quality.training(config(encodings=name, corpus=corpus, steps=4), name, 0)
     before = {k: v.clone() for k, v in asked.encoding().named_parameters()}
@@ -132,14 +136,14 @@ def test_training_changes_what_a_further_encoding_learns(name, corpus):
     assert all(not torch.equal(after[k], before[k]) for k in before)
 
 
-def test_another_encoding_trains_no_model_twice(corpus):
+def test_another_encoding_trains_no_model_twice(corpus: str) -> None:
     lines = []
 
-    def progress(line, total=None):
+    def progress(line: str, total: float | None = None) -> Any:
         lines.append(line)
         return Context().progress(line, total)
 
-    context = Context(progress=progress)
+    context = Context(progress=cast(Any, progress))
     for encodings in ("nope", "alibi,nope"):
         quality.tables(config(corpus=corpus, encodings=encodings), Values(context))
     assert [line for line in lines if "training" in line] == ["training a model, seed 0"] * 2
@@ -162,7 +166,7 @@ def rows_of(values: dict[str, list[list[float]]], *metrics: str) -> quality.Rows
     }
 
 
-def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
+def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy() -> None:
     values = {"nope": [[1.0, 2.0, 3.0]], "rope": [[2.0, 3.0, 4.1]]}
     rows = rows_of(values, "text loss", "copy accuracy")
     by_metric = quality.comparisons(rows, config(encodings="nope,rope"))["comparisons"]
@@ -173,7 +177,7 @@ def test_comparisons_name_the_smaller_loss_and_the_larger_accuracy():
     assert (by_metric[["seeds", "n"]].to_numpy() == [1, 3]).all()
 
 
-def test_pairs_of_the_literature_are_compared_at_the_trained_length():
+def test_pairs_of_the_literature_are_compared_at_the_trained_length() -> None:
     losses = [[1.0, 2.0, 3.0], [1.1, 2.2, 3.1]]
     higher = [[value + 0.2 for value in row] for row in losses]
     values = {"rope_values": higher, "rope": losses, "learned": losses}
@@ -186,7 +190,7 @@ def test_pairs_of_the_literature_are_compared_at_the_trained_length():
     assert quality.comparisons(rows_of(values, "copy accuracy"), both)["pairs"].empty
 
 
-def test_growth_against_the_trained_length():
+def test_growth_against_the_trained_length() -> None:
     rows = rows_of({"nope": [[1.0, 2.0, 3.0]], "sinusoidal": [[1.0, 2.1, 3.0]]})
     grown = quality.comparisons(rows, config(encodings="nope,sinusoidal"))["extrapolation"]
     assert grown.set_index("encoding")["verdict"].to_dict() == {"nope": "~", "sinusoidal": "worse"}
@@ -196,18 +200,18 @@ def test_growth_against_the_trained_length():
 # Meters and behaviour
 
 
-def test_operations_of_a_product_are_two_per_multiply_add():
+def test_operations_of_a_product_are_two_per_multiply_add() -> None:
     a, b = torch.zeros(3, 5), torch.zeros(5, 7)
     assert flops_of(lambda: a @ b) == 2 * 3 * 5 * 7
 
 
-def test_the_largest_tensor_is_seen_inside_a_computation():
+def test_the_largest_tensor_is_seen_inside_a_computation() -> None:
     with LargestTensor() as largest:
         (torch.zeros(100, 1) + torch.zeros(1, 50)).sum()
     assert largest.bytes == 100 * 50 * 4
 
 
-def test_kept_bytes_are_those_of_parameters_and_tables():
+def test_kept_bytes_are_those_of_parameters_and_tables() -> None:
     shape = shape_of(config())
     assert kept_bytes(make_encoding("nope", shape)) == 0
     assert kept_bytes(make_encoding("learned", shape)) == 64 * 16 * 4
@@ -216,7 +220,7 @@ def test_kept_bytes_are_those_of_parameters_and_tables():
     assert kept_bytes(rope) == 2 * 64 * 4 * 4 + 4 * 8
 
 
-def test_work_and_parameters_of_known_encodings():
+def test_work_and_parameters_of_known_encodings() -> None:
     small = config()
     plain = decode_flops(small, PLAIN, 64)
     assert decode_flops(small, "alibi", 64) == plain
@@ -224,7 +228,7 @@ def test_work_and_parameters_of_known_encodings():
     assert parameters(small, "learned", 128) == 2 * parameters(small, "learned", 64) == 128 * 16
 
 
-def test_behaviour_of_models_with_random_weights():
+def test_behaviour_of_models_with_random_weights() -> None:
     tokens = torch.randint(256, (2, 64), generator=torch.Generator().manual_seed(0))
     rows = {}
     for name in ("nope", "sinusoidal", "rope"):
@@ -243,7 +247,9 @@ def test_behaviour_of_models_with_random_weights():
     assert rows["rope"]["moved_scores"] < 1e-5 < 1e-2 < rows["sinusoidal"]["moved_scores"]
 
 
-def test_times_stand_beside_the_tables_and_not_in_them(found, corpus, context):
+def test_times_stand_beside_the_tables_and_not_in_them(
+    found: dict[str, pd.DataFrame], corpus: str, context: Context
+) -> None:
     measured = quality.times(config(corpus=corpus), Values(context))["encodings"]
     rows = {row["encoding"]: row for row in to_records(measured)}
     assert list(rows) == FEW.split(",")
@@ -253,11 +259,13 @@ def test_times_stand_beside_the_tables_and_not_in_them(found, corpus, context):
         assert row["training_tokens_per_second"] > 0
         assert row["training_time_ratio"] is None or row["training_time_ratio"] > 0
         assert row["decode_time_ratio"] is None or row["decode_time_ratio"] > 0
-    assert not any("second" in column for table in found.values() for column in table)
+    assert not any("second" in str(column) for table in found.values() for column in table)
 
 
 @pytest.mark.parametrize(("middle", "ratio"), [(23, 3), (29, None)])
-def test_a_ratio_is_told_only_where_the_rounds_agree(monkeypatch, middle, ratio):
+def test_a_ratio_is_told_only_where_the_rounds_agree(
+    monkeypatch: pytest.MonkeyPatch, middle: int, ratio: int | None
+) -> None:
     clock = iter([0, 3, 10, 11, 20, middle, 30, 31, 40, 43, 50, 51])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     monkeypatch.setattr(cost, "ROUNDS", 3)
@@ -267,11 +275,13 @@ def test_a_ratio_is_told_only_where_the_rounds_agree(monkeypatch, middle, ratio)
 # What was published
 
 
-def test_where_nothing_is_judged_the_answer_says_nothing_of_the_literature(found):
+def test_where_nothing_is_judged_the_answer_says_nothing_of_the_literature(
+    found: dict[str, pd.DataFrame],
+) -> None:
     assert "published statements" not in quality.answer(found)
 
 
-def test_decided_statements_are_counted():
+def test_decided_statements_are_counted() -> None:
     # The words are those of the ledger: were they others, nothing would be counted.
     words = [Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED]
     judged = pd.DataFrame({"verdict": list(map(str, words))})
@@ -282,7 +292,7 @@ def test_decided_statements_are_counted():
 # Sentences and figures
 
 
-def test_the_answer_names_the_best_and_counts_the_claims(found):
+def test_the_answer_names_the_best_and_counts_the_claims(found: dict[str, pd.DataFrame]) -> None:
     text = quality.answer(found)
     far = found["quality"].query("metric == 'text loss' and times_trained_len == 4")
     best = far.sort_values("value").iloc[0]
@@ -293,7 +303,7 @@ def test_the_answer_names_the_best_and_counts_the_claims(found):
     assert "comparisons" in text
 
 
-def test_only_encodings_that_learned_to_copy_can_copy_best(found):
+def test_only_encodings_that_learned_to_copy_can_copy_best(found: dict[str, pd.DataFrame]) -> None:
     rows = [("copy accuracy", name, times, value, "ok")
             for name, values in {"nope": (0.5, 0.4), "t5": (0.9, 0.3), "rope": (1, 0.1)}.items()
             for times, value in zip((1, 4), values, strict=True)]  # fmt: skip
@@ -310,8 +320,8 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found):
     ],
 )
 def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
-    corpus, encodings, comparisons
-):
+    corpus: str, encodings: str, comparisons: str
+) -> None:
     only = quality.tables(config(corpus=corpus, encodings=encodings), Values())
     text = quality.answer(only)
     assert text.startswith(
@@ -324,23 +334,23 @@ def test_where_all_encodings_end_with_their_tables_the_answer_says_so(
     assert title.startswith("From 48 tokens back ")
 
 
-def test_the_summary_has_a_row_per_encoding(found):
+def test_the_summary_has_a_row_per_encoding(found: dict[str, pd.DataFrame]) -> None:
     table = quality.summary(found)
     assert table["encoding"].tolist() == FEW.split(",")
     assert table.columns.tolist()[-4:] == ["text 1x", "text 4x", "copy 1x", "copy 4x"]
     assert table.set_index("encoding")["text 4x"].isna().to_dict()["learned"]
 
 
-def test_one_task_alone_has_its_own_answer_and_figures(corpus):
+def test_one_task_alone_has_its_own_answer_and_figures(corpus: str) -> None:
     for task, other in (("copy", "text"), ("text", "copy")):
         only = quality.tables(config(corpus=corpus, encodings="nope", tasks=task), Values())
         assert quality.answer(only)
-        assert not any(column.startswith(other) for column in quality.summary(only))
+        assert not any(str(column).startswith(other) for column in quality.summary(only))
         with use_style():
             assert "cost_and_quality" in draw(only)
 
 
-def test_figures_name_every_encoding(found):
+def test_figures_name_every_encoding(found: dict[str, pd.DataFrame]) -> None:
     with use_style():
         figures = draw(found)
     assert list(figures) == ["cost_and_quality", "loss_by_position", "copy_heatmap"]
@@ -354,7 +364,7 @@ def test_figures_name_every_encoding(found):
     assert cells.count("–") == 8
 
 
-def test_with_one_seed_an_interval_is_about_the_documents(found):
+def test_with_one_seed_an_interval_is_about_the_documents(found: dict[str, pd.DataFrame]) -> None:
     rows = found["quality"].query("status == 'ok' and metric == 'text loss'")
     assert (rows[["seeds", "n"]].to_numpy() == [1, 3]).all()
     assert (rows["ci_low"] < rows["value"]).all()

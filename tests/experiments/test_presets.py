@@ -24,7 +24,9 @@ def training(corpora: tuple[str, str], preset: str) -> Training:
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("small", 1.13), ("base", 10.8), ("large", 121)])
-def test_the_models_of_a_preset_have_its_size_and_read(preset, millions, corpora):
+def test_the_models_of_a_preset_have_its_size_and_read(
+    preset: str, millions: float, corpora: tuple[str, str]
+) -> None:
     described = training(corpora, preset)
     model = described.untrained(Context())
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
@@ -32,7 +34,7 @@ def test_the_models_of_a_preset_have_its_size_and_read(preset, millions, corpora
     assert token_losses(model, tokens).mean() == pytest.approx(math.log(256), rel=1e-3)
 
 
-def test_a_larger_preset_learns(corpora):
+def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
     described = training(corpora, "base")
     model = described.untrained(Context())
     recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)

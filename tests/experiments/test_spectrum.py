@@ -35,7 +35,7 @@ def config(**changes: object) -> SpectrumConfig:
 
 
 @pytest.fixture(scope="module")
-def found(corpus):
+def found(corpus: str) -> dict[str, pd.DataFrame]:
     return body.tables(config(corpus=corpus), Values())
 
 
@@ -55,13 +55,13 @@ def found(corpus):
         ({"corpus": "/nowhere"}, "no corpus"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(changes, message):
+def test_bad_input_is_refused_in_one_sentence(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         config(**changes).inputs()
     assert "\n" not in str(error.value)
 
 
-def test_the_schemes_of_the_reference_can_be_read():
+def test_the_schemes_of_the_reference_can_be_read() -> None:
     parsed = build(SpectrumConfig, {}).parsed_schemes()
     assert len(parsed) == len(SCHEMES)
 
@@ -69,7 +69,9 @@ def test_the_schemes_of_the_reference_can_be_read():
 # What is trained and asked
 
 
-def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_band(corpus):
+def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_band(
+    corpus: str,
+) -> None:
     wanted = config(corpus=corpus, tasks="copy", seeds="0")
     cells = body.cells(wanted)
     assert [dict(cell.labels)["scheme"] for cell in cells] == [*LABELS, *["unscaled"] * 3]
@@ -86,7 +88,7 @@ def test_a_model_is_trained_with_its_scheme_and_the_first_is_read_without_each_b
     assert len({str(cell.mode.key) for cell in (first, *bands)}) == 4
 
 
-def test_removing_a_band_takes_its_pairs_and_no_others(corpus):
+def test_removing_a_band_takes_its_pairs_and_no_others(corpus: str) -> None:
     wanted = config(corpus=corpus, tasks="copy", seeds="0")
     inv_freq = wanted.geometry().inv_freq
     model = Model()
@@ -105,12 +107,12 @@ class Model:
     encoding: Any = None
 
 
-def test_cells_of_one_seed_come_together(corpus):
+def test_cells_of_one_seed_come_together(corpus: str) -> None:
     seeds = [str(dict(cell.labels)["seed"]) for cell in body.cells(config(corpus=corpus))]
     assert seeds == sorted(seeds)
 
 
-def test_the_encoding_does_not_depend_on_the_order_of_schemes():
+def test_the_encoding_does_not_depend_on_the_order_of_schemes() -> None:
     one = config(schemes="one(period=64)")
     scheme = one.parsed_schemes()["one(period=64)"]
     encoding = encoding_of(scheme, one.geometry())
@@ -121,7 +123,7 @@ def test_the_encoding_does_not_depend_on_the_order_of_schemes():
 # Tables
 
 
-def test_every_scheme_has_a_row_at_every_place(found):
+def test_every_scheme_has_a_row_at_every_place(found: dict[str, pd.DataFrame]) -> None:
     assert set(found) == {"schemes", "representable", "learned", "comparisons", "removed"}
     learned = found["learned"]
     kept = learned[learned["removed"] == "none"]
@@ -137,14 +139,14 @@ def test_every_scheme_has_a_row_at_every_place(found):
     json.dumps({name: to_records(table) for name, table in found.items()}, allow_nan=False)
 
 
-def test_arithmetic_and_training_share_no_table(found):
+def test_arithmetic_and_training_share_no_table(found: dict[str, pd.DataFrame]) -> None:
     for name in ("schemes", "representable"):
         assert "seeds" not in found[name]
     for name in ("learned", "comparisons", "removed"):
         assert not {"score_step", "frequencies"} & set(found[name])
 
 
-def test_the_schemes_are_counted(found):
+def test_the_schemes_are_counted(found: dict[str, pd.DataFrame]) -> None:
     table = found["schemes"].set_index("scheme")
     assert table["frequencies"].tolist() == [4, 1, 2, 4, 3, 0]
     assert table["rotating_pairs"].tolist() == [4, 4, 4, 4, 3, 0]
@@ -152,13 +154,13 @@ def test_the_schemes_are_counted(found):
     assert table["longest_period_tokens"].isna().tolist() == [False] * 5 + [True]
 
 
-def test_the_same_config_gives_the_same_tables(found, corpus):
+def test_the_same_config_gives_the_same_tables(found: dict[str, pd.DataFrame], corpus: str) -> None:
     again = body.tables(config(corpus=corpus), Values())
     for name, table in found.items():
         pd.testing.assert_frame_equal(again[name], table, check_exact=True)
 
 
-def test_untrained_models_are_alike(found):
+def test_untrained_models_are_alike(found: dict[str, pd.DataFrame]) -> None:
     same = found["removed"]
     assert (same["verdict"] == "~").all()
 
@@ -166,7 +168,7 @@ def test_untrained_models_are_alike(found):
 # Sentences and figures
 
 
-def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found):
+def test_the_answer_keeps_the_two_kinds_of_evidence_apart(found: dict[str, pd.DataFrame]) -> None:
     text = body.answer(found)
     arithmetic, trained = text.index("Arithmetic: "), text.index("Trained: ")
     assert arithmetic < text.index("a score of random vectors changes by") < trained
@@ -185,7 +187,9 @@ def learned(values: dict[tuple[str, str], tuple[float, float]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "value", "ci_low", "ci_high", "train_len_tokens"])
 
 
-def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(found):
+def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(
+    found: dict[str, pd.DataFrame],
+) -> None:
     made = learned(
         {("unscaled", "none"): (0.9, 0.7), ("spaced(n=4, uniform=true)", "none"): (1, 1)}
     )
@@ -194,7 +198,7 @@ def test_the_answer_names_the_best_scheme_of_each_number_of_frequencies(found):
     assert "unscaled" not in trained
 
 
-def test_the_summary_has_a_row_per_scheme_and_band(found):
+def test_the_summary_has_a_row_per_scheme_and_band(found: dict[str, pd.DataFrame]) -> None:
     table = body.summary(found)
     assert table["scheme"].tolist() == [*LABELS, *["unscaled"] * 3]
     assert table.columns.tolist() == [
@@ -204,7 +208,7 @@ def test_the_summary_has_a_row_per_scheme_and_band(found):
     assert table.notna().all(axis=None)
 
 
-def test_one_task_alone_has_its_own_answer(corpus):
+def test_one_task_alone_has_its_own_answer(corpus: str) -> None:
     for task in ("copy", "text", "most_recent"):
         wanted = config(corpus=corpus, tasks=task, schemes="unscaled", seeds="0")
         only = body.tables(wanted, Values())
@@ -213,7 +217,7 @@ def test_one_task_alone_has_its_own_answer(corpus):
             assert bool(draw(only)) == (task == "copy")
 
 
-def test_figures_name_every_scheme_but_those_without_a_band(found):
+def test_figures_name_every_scheme_but_those_without_a_band(found: dict[str, pd.DataFrame]) -> None:
     with use_style():
         figures = draw(found)
     assert list(figures) == ["one_or_many", "bands"]
@@ -231,7 +235,9 @@ def test_figures_name_every_scheme_but_those_without_a_band(found):
         ((0.1, 0.1), "One frequency or many"),
     ],
 )
-def test_the_title_is_a_finding_only_where_it_is_one(found, values, said):
+def test_the_title_is_a_finding_only_where_it_is_one(
+    found: dict[str, pd.DataFrame], values: tuple[float, float], said: str
+) -> None:
     made = learned({("unscaled", "none"): values, ("one(period=1e+06)", "none"): (0.1, 0.05)})
     with use_style():
         figure = draw({**found, "learned": made})["one_or_many"]
@@ -242,7 +248,9 @@ def test_the_title_is_a_finding_only_where_it_is_one(found, values, said):
     ("slow", "said"),
     [((0.9, 0.1), "the slow third far off"), ((0.9, 0.9), "The fast third")],
 )
-def test_the_title_of_the_bands_names_what_is_missed(found, slow, said):
+def test_the_title_of_the_bands_names_what_is_missed(
+    found: dict[str, pd.DataFrame], slow: tuple[float, float], said: str
+) -> None:
     made = learned(
         {
             ("unscaled", "none"): (0.95, 0.95),
@@ -257,6 +265,6 @@ def test_the_title_of_the_bands_names_what_is_missed(found, slow, said):
     assert said in figure.get_suptitle()
 
 
-def test_one_frequency_is_called_by_its_period():
+def test_one_frequency_is_called_by_its_period() -> None:
     row = pd.Series({"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"})
     assert called(row) == "1, period 256"

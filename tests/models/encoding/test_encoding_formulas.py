@@ -266,9 +266,7 @@ def test_shaw_adds_its_vectors_to_the_values_of_equation_3() -> None:
     for row, i in enumerate(range(TOKENS - 5, TOKENS)):
         want = torch.zeros(SHAPE.head_dim, dtype=torch.float64)
         for j in range(i + 1):
-            want += weights[2, 0, row, j] * (
-                v[2, 0, j] + layer.get_parameter("values")[min(i - j, 16)]
-            )
+            want += weights[2, 0, row, j] * (v[2, 0, j] + values[min(i - j, 16)])
         torch.testing.assert_close(got[2, 0, row], want, rtol=1e-12, atol=1e-12)
 
 

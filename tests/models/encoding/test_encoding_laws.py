@@ -1,6 +1,7 @@
 """What every encoding must do inside a model, whatever its formula."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -192,7 +193,7 @@ class LargestTensor(TorchDispatchMode):
         super().__init__()
         self.numbers = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):

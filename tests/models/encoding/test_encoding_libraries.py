@@ -40,7 +40,7 @@ EARLIER = POSITIONS[None, :] <= POSITIONS[:, None]
 
 
 @pytest.fixture(autouse=True)
-def seeded():
+def seeded() -> None:
     torch.manual_seed(0)
 
 

@@ -45,7 +45,7 @@ def self_extended(i: int, j: int, window: int, group: int) -> int:
 
 
 @pytest.mark.parametrize(("window", "group"), [(8, 4), (5, 3), (16, 1)])
-def test_self_extend_equals_its_double_loop(window, group):
+def test_self_extend_equals_its_double_loop(window: int, group: int) -> None:
     scores = all_scores(SelfExtend(rope(), window, group))
     for i in range(TOKENS):
         for j in range(i + 1):
@@ -53,7 +53,7 @@ def test_self_extend_equals_its_double_loop(window, group):
             torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_rerope_equals_its_double_loop():
+def test_rerope_equals_its_double_loop() -> None:
     scores = all_scores(ReRope(rope(), window=8))
     for i in range(TOKENS):
         for j in range(i + 1):
@@ -61,14 +61,14 @@ def test_rerope_equals_its_double_loop():
             torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_groups_of_one_and_a_window_over_everything_are_plain_rope():
+def test_groups_of_one_and_a_window_over_everything_are_plain_rope() -> None:
     causal = torch.ones(TOKENS, TOKENS).tril().bool()
     plain = all_scores(rope())[..., causal]
     for same in (SelfExtend(rope(), 8, 1), SelfExtend(rope(), TOKENS, 4), ReRope(rope(), TOKENS)):
         torch.testing.assert_close(all_scores(same)[..., causal], plain, rtol=1e-4, atol=1e-5)
 
 
-def test_log_n_multiplies_logits_beyond_the_trained_length_only():
+def test_log_n_multiplies_logits_beyond_the_trained_length_only() -> None:
     sharpened, plain = all_scores(LogN(rope(), TRAINED)), all_scores(rope())
     for i in range(TOKENS):
         factor = max(1.0, math.log(i + 1) / math.log(TRAINED))
@@ -77,7 +77,7 @@ def test_log_n_multiplies_logits_beyond_the_trained_length_only():
         )
 
 
-def test_dropped_positions_leave_only_the_content_and_the_temperature():
+def test_dropped_positions_leave_only_the_content_and_the_temperature() -> None:
     q, k = queries_and_keys()
     for i, j in ((0, 0), (39, 3)):
         want = 1.7 * (q[:, :, i] * k[:, :, j]).sum(-1) / math.sqrt(WIDTH)

@@ -19,11 +19,11 @@ PAIRINGS = st.sampled_from(["half", "interleaved"])
 POSITIONS = st.integers(0, 4096)
 
 
-def plan(base=10000.0, dim=DIM):
+def plan(base: float = 10000.0, dim: int = DIM) -> RopePlan:
     return RopePlan(inverse_frequencies(dim, base))
 
 
-def vectors(tokens=5, seed=0, dim=DIM):
+def vectors(tokens: int = 5, seed: int = 0, dim: int = DIM) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(2, tokens, dim, dtype=torch.float64, generator=generator)
 
@@ -41,7 +41,7 @@ def pairs(x: Tensor, pairing: Pairing) -> Tensor:
 
 
 @given(POSITIONS, POSITIONS, PAIRINGS)
-def test_turning_by_a_then_b_is_turning_by_their_sum(a, b, pairing):
+def test_turning_by_a_then_b_is_turning_by_their_sum(a: int, b: int, pairing: Pairing) -> None:
     x = vectors()
     torch.testing.assert_close(
         turned(turned(x, a, pairing), b, pairing), turned(x, a + b, pairing), rtol=0, atol=1e-11
@@ -49,24 +49,26 @@ def test_turning_by_a_then_b_is_turning_by_their_sum(a, b, pairing):
 
 
 @given(POSITIONS, PAIRINGS)
-def test_lengths_of_pairs_are_kept(position, pairing):
+def test_lengths_of_pairs_are_kept(position: int, pairing: Pairing) -> None:
     x = vectors()
     lengths = [pairs(y, pairing).norm(dim=-1) for y in (x, turned(x, position, pairing))]
     torch.testing.assert_close(*lengths)
 
 
 @given(POSITIONS, PAIRINGS)
-def test_the_other_sign_turns_back(position, pairing):
+def test_the_other_sign_turns_back(position: int, pairing: Pairing) -> None:
     x = vectors()
     back = turned(turned(x, position, pairing), position, pairing, sign=-1)
     torch.testing.assert_close(back, x)
 
 
 @given(POSITIONS, POSITIONS, st.integers(0, 100_000), PAIRINGS)
-def test_scores_depend_on_the_distance_only(query_at, key_at, shift, pairing):
+def test_scores_depend_on_the_distance_only(
+    query_at: int, key_at: int, shift: int, pairing: Pairing
+) -> None:
     query, key = vectors(1, 1), vectors(1, 2)
 
-    def score(moved):
+    def score(moved: int) -> Tensor:
         q = turned(query, query_at + moved, pairing)
         return (q * turned(key, key_at + moved, pairing)).sum(-1)
 
@@ -74,12 +76,12 @@ def test_scores_depend_on_the_distance_only(query_at, key_at, shift, pairing):
 
 
 @given(PAIRINGS)
-def test_position_zero_changes_nothing(pairing):
+def test_position_zero_changes_nothing(pairing: Pairing) -> None:
     x = vectors()
     assert torch.equal(turned(x, 0, pairing), x)
 
 
-def test_the_pairings_differ_by_a_permutation_of_the_features():
+def test_the_pairings_differ_by_a_permutation_of_the_features() -> None:
     x = vectors()
     cos, sin = cos_sin(torch.arange(5), plan())
     regrouped = rotate(pairs(x, "interleaved").mT.flatten(-2), cos, sin, pairing="half")
@@ -87,7 +89,7 @@ def test_the_pairings_differ_by_a_permutation_of_the_features():
     assert torch.equal(pairs(regrouped, "half"), pairs(interleaved, "interleaved"))
 
 
-def test_complex_multiplication_says_the_same():
+def test_complex_multiplication_says_the_same() -> None:
     x, positions = vectors(), torch.arange(5)
     angle = positions[:, None] * torch.from_numpy(plan().inv_freq)
     z = torch.view_as_complex(x.reshape(2, 5, -1, 2)) * torch.polar(torch.ones_like(angle), angle)
@@ -95,7 +97,7 @@ def test_complex_multiplication_says_the_same():
     torch.testing.assert_close(found, torch.view_as_real(z).flatten(-2))
 
 
-def test_rotary_embedding_torch_says_the_same():
+def test_rotary_embedding_torch_says_the_same() -> None:
     x = vectors(tokens=200)
     theirs = RotaryEmbedding(dim=DIM, theta=10000, cache_if_possible=False)
     angles = theirs(torch.arange(200, dtype=torch.float32)).double()
@@ -106,7 +108,7 @@ def test_rotary_embedding_torch_says_the_same():
 @pytest.mark.parametrize(
     "text", ["one(period=256)", "spaced(n=4)", "spaced(n=4, uniform=true)", "without(band=fast)"]
 )
-def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text):
+def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text: str) -> None:
     chosen = parse_scaling(text).plan(Geometry(DIM, 1e4, 128), 128)
     theirs = RotaryEmbedding(
         dim=DIM, custom_freqs=torch.from_numpy(chosen.inv_freq), cache_if_possible=False
@@ -117,13 +119,13 @@ def test_rotary_embedding_torch_says_the_same_of_chosen_frequencies(text):
     torch.testing.assert_close(found[:, 0], apply_rotary_emb(angles, x), rtol=0, atol=1e-5)
 
 
-def test_the_tables_do_not_contain_the_attention_factor():
+def test_the_tables_do_not_contain_the_attention_factor() -> None:
     positions = torch.arange(3)
     with_factor = RopePlan(plan().inv_freq, attention_factor=1.3)
     assert torch.equal(cos_sin(positions, with_factor)[0], cos_sin(positions, plan())[0])
 
 
-def test_tables_are_float64_and_promotion_decides():
+def test_tables_are_float64_and_promotion_decides() -> None:
     cos, sin = cos_sin(torch.arange(5), plan())
     assert cos.dtype == sin.dtype == torch.float64
     x = vectors().float()

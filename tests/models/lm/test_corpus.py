@@ -28,25 +28,25 @@ def documents(count: int, length: int = 200) -> list[Document]:
     ]
 
 
-def test_no_document_is_in_both_halves():
+def test_no_document_is_in_both_halves() -> None:
     corpus = from_documents("test", documents(200) + documents(50))
     assert not set(corpus.training) & set(corpus.held_out)
     assert len(corpus.training) + len(corpus.held_out) == 200
     assert 20 <= len(corpus.held_out) <= 60
 
 
-def test_a_new_document_moves_no_other():
+def test_a_new_document_moves_no_other() -> None:
     before, after = (from_documents("test", documents(n)) for n in (100, 101))
     assert set(before.held_out) <= set(after.held_out)
     assert before.fingerprint != after.fingerprint
 
 
-def test_order_of_files_does_not_matter():
+def test_order_of_files_does_not_matter() -> None:
     there, back = documents(30), documents(30)[::-1]
     assert from_documents("test", there) == from_documents("test", back)
 
 
-def test_origins_belong_to_the_held_out_documents():
+def test_origins_belong_to_the_held_out_documents() -> None:
     by_text = {document.text: document.origin for document in documents(60)}
     corpus = from_documents("test", documents(60) + documents(3, length=50))
     held_out = zip(corpus.held_out, corpus.origins, strict=True)
@@ -71,11 +71,11 @@ def test_origins_belong_to_the_held_out_documents():
         ("LICENSE", "no suffix"),
     ],
 )
-def test_kinds_follow_from_the_path(path, kind):
+def test_kinds_follow_from_the_path(path: str, kind: str) -> None:
     assert kind_of(Path(path)) == kind
 
 
-def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(tmp_path):
+def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(tmp_path: Path) -> None:
     for name in ("manual-1.2/ref/a/one.txt", "manual-1.2/howto/two.txt", "manual-1.2/three.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"what stands in {name}")
@@ -87,7 +87,7 @@ def test_in_a_folder_of_ones_own_the_first_subfolder_is_the_kind(tmp_path):
     }
 
 
-def test_of_near_duplicates_one_is_kept_and_never_both_halves():
+def test_of_near_duplicates_one_is_kept_and_never_both_halves() -> None:
     originals = documents(60, length=4000)
     copies = [Document(d.text[:3900] + b"end", d.kind) for d in originals]
     corpus = from_documents("test", originals + copies)
@@ -96,7 +96,7 @@ def test_of_near_duplicates_one_is_kept_and_never_both_halves():
     assert len(set(starts)) == 60
 
 
-def test_a_single_text_is_cut_once():
+def test_a_single_text_is_cut_once() -> None:
     text = bytes(range(1, 101)) * 10
     corpus = from_single("test", text, piece=50)
     assert corpus.training == (text[:800],)
@@ -105,7 +105,7 @@ def test_a_single_text_is_cut_once():
     assert corpus.origins == tuple((f"piece {number}", "text") for number in range(4))
 
 
-def test_windows_come_from_inside_documents():
+def test_windows_come_from_inside_documents() -> None:
     corpus = from_documents("test", documents(40))
     batch = corpus.windows(seed=0, step=1, window=30, rows=50)
     assert batch.scored[:, 1:].all()
@@ -116,21 +116,21 @@ def test_windows_come_from_inside_documents():
     assert not torch.equal(batch.tokens, corpus.windows(0, 2, 30, 50).tokens)
 
 
-def test_every_window_of_a_document_is_reached():
+def test_every_window_of_a_document_is_reached() -> None:
     text = bytes(range(1, 13))
     corpus = from_single("test", text + b"xyz", piece=2)
     rows = corpus.windows(0, 0, window=10, rows=200).tokens
     assert {bytes(row.tolist()) for row in rows} == {text[n : n + 10] for n in range(3)}
 
 
-def test_held_out_windows_are_one_per_document():
+def test_held_out_windows_are_one_per_document() -> None:
     corpus = from_documents("test", documents(60))
     windows = corpus.held_out_windows(100, 5)
     for window, text in zip(windows, corpus.held_out, strict=False):
         assert bytes(window.tolist()) in text
 
 
-def test_the_standard_library_is_large_enough_and_known():
+def test_the_standard_library_is_large_enough_and_known() -> None:
     corpus = read_corpus(None, piece=8193)
     corpus.check(2049, 8193, 50)
     assert {"tests", "code"} <= {origin.kind for origin in corpus.held_out_origins(8193, 50)}
@@ -138,7 +138,7 @@ def test_the_standard_library_is_large_enough_and_known():
     assert corpus.fingerprint == read_corpus(None, piece=8193).fingerprint
 
 
-def test_hidden_and_binary_files_are_left_out(tmp_path):
+def test_hidden_and_binary_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "index").write_text("hidden")
     (tmp_path / "image").write_bytes(b"\x89PNG\0\0")
@@ -147,7 +147,7 @@ def test_hidden_and_binary_files_are_left_out(tmp_path):
     assert corpus.training + corpus.held_out == (b"plain text",)
 
 
-def test_missing_empty_and_binary_corpora_are_refused(tmp_path):
+def test_missing_empty_and_binary_corpora_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no corpus at .*give a text file or a folder"):
         read_corpus(tmp_path / "nothing", piece=10)
     with pytest.raises(InputError, match="holds no text"):
@@ -160,7 +160,7 @@ def test_missing_empty_and_binary_corpora_are_refused(tmp_path):
         read_corpus(tmp_path / "binary", piece=10)
 
 
-def test_a_corpus_that_is_too_small_says_what_is_needed():
+def test_a_corpus_that_is_too_small_says_what_is_needed() -> None:
     corpus = from_single("my text", b"abcd" * 250, piece=101)
     with pytest.raises(
         InputError, match="1 held-out documents of at least 101 bytes, 2 are needed"

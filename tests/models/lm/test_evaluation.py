@@ -14,7 +14,7 @@ from ropelab.models.lm.model import LanguageModel
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
 
 
-def test_one_pass_equals_one_prediction_at_a_time():
+def test_one_pass_equals_one_prediction_at_a_time() -> None:
     model, texts = random_model(rope()), tokens(3, 10)
     losses = token_losses(model, texts)
     for at in range(9):
@@ -23,7 +23,7 @@ def test_one_pass_equals_one_prediction_at_a_time():
         torch.testing.assert_close(losses[:, at], single, rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_and_chunks_change_nothing(monkeypatch):
+def test_blocks_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, texts = random_model(rope()), tokens(5, 12)
     whole, last = token_losses(model, texts), token_losses(model, texts, last=4)
     torch.testing.assert_close(whole[:, -4:], last, rtol=1e-5, atol=1e-6)
@@ -32,14 +32,14 @@ def test_blocks_and_chunks_change_nothing(monkeypatch):
     torch.testing.assert_close(token_losses(model, texts), whole, rtol=1e-5, atol=1e-6)
 
 
-def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary():
+def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary() -> None:
     model = LanguageModel(SIZE, Encoding())
     losses = token_losses(model, tokens(2, 20))
     assert losses.mean().item() == pytest.approx(math.log(SIZE.vocabulary), abs=1e-6)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(6, 2), (6, 6), (6, 1), (5, 3)])
-def test_sliding_window_equals_truncating_by_hand(window, stride):
+def test_sliding_window_equals_truncating_by_hand(window: int, stride: int) -> None:
     model, texts = random_model(rope()), tokens(2, 18)
     losses = sliding_losses(model, texts, window, stride)
     inside = token_losses(model, texts[:, : window + 1])
@@ -50,12 +50,12 @@ def test_sliding_window_equals_truncating_by_hand(window, stride):
         assert any(torch.allclose(losses[:, at], o, rtol=1e-4, atol=1e-5) for o in options)
 
 
-def test_a_short_text_needs_no_sliding():
+def test_a_short_text_needs_no_sliding() -> None:
     model, texts = random_model(rope()), tokens(2, 6)
     assert torch.equal(sliding_losses(model, texts, 5, 2), token_losses(model, texts))
 
 
-def test_correct_marks_the_most_probable_token():
+def test_correct_marks_the_most_probable_token() -> None:
     model, texts = random_model(rope()), tokens(3, 9)
     guesses = model(texts).argmax(dim=-1)
     scored = (torch.arange(9) >= 5).expand(3, 9)
@@ -64,7 +64,9 @@ def test_correct_marks_the_most_probable_token():
 
 
 @pytest.mark.parametrize(("window", "stride"), [(6, 3), (8, 4), (7, 2), (40, 20)])
-def test_what_a_sliding_window_gets_right_follows_from_its_windows(window, stride):
+def test_what_a_sliding_window_gets_right_follows_from_its_windows(
+    window: int, stride: int
+) -> None:
     model, texts = random_model(rope()), tokens(3, 19)
     texts[0, 15:] = model(texts[:1, 15 - window : 15])[0, -1].argmax()  # a hit, and chances of more
     scored = (torch.arange(19) >= 12).expand(3, 19)
@@ -94,7 +96,9 @@ def test_windows_without_a_scored_token_are_not_read(monkeypatch: pytest.MonkeyP
     assert torch.equal(read[0], texts[:, 24:32])
 
 
-def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(monkeypatch):
+def test_memory_for_logits_does_not_grow_with_length_or_vocabulary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, texts = random_model(rope()), tokens(2, 60)
     made: list[int] = []
     head = model.head.forward

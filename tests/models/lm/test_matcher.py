@@ -16,7 +16,7 @@ def looked_up(row: list[int], n: int, place: int) -> int:
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("vocabulary", [2, 5, 256])
-def test_predictions_equal_looking_back(n, vocabulary):
+def test_predictions_equal_looking_back(n: int, vocabulary: int) -> None:
     generator = torch.Generator().manual_seed(n)
     tokens = torch.randint(vocabulary, (4, 120), generator=generator)
     found = ngram_predictions(tokens, n)
@@ -24,14 +24,14 @@ def test_predictions_equal_looking_back(n, vocabulary):
         assert predicted == [looked_up(row, n, t) for t in range(len(row))]
 
 
-def test_rows_do_not_know_of_each_other():
+def test_rows_do_not_know_of_each_other() -> None:
     tokens = torch.randint(3, (5, 60), generator=torch.Generator().manual_seed(0))
     together = ngram_predictions(tokens, 2)
     alone = torch.cat([ngram_predictions(row[None], 2) for row in tokens])
     assert torch.equal(together, alone)
 
 
-def test_a_token_is_not_its_own_evidence():
+def test_a_token_is_not_its_own_evidence() -> None:
     tokens = torch.randint(4, (2, 50), generator=torch.Generator().manual_seed(0))
     before = ngram_predictions(tokens, 1)
     changed = tokens.clone()
@@ -39,11 +39,11 @@ def test_a_token_is_not_its_own_evidence():
     assert torch.equal(ngram_predictions(changed, 1)[:, :31], before[:, :31])
 
 
-def test_short_rows_are_not_predicted():
+def test_short_rows_are_not_predicted() -> None:
     assert ngram_predictions(torch.tensor([[1, 1, 1]]), 3).tolist() == [[NOTHING] * 3]
 
 
 @pytest.mark.parametrize("n", [0, 8])
-def test_what_does_not_fit_is_refused(n):
+def test_what_does_not_fit_is_refused(n: int) -> None:
     with pytest.raises(ValueError, match=f"{n}-grams of 256 tokens"):
         ngram_predictions(torch.zeros(1, 20, dtype=torch.long), n)

@@ -43,14 +43,14 @@ def tokens(rows: int, length: int) -> torch.Tensor:
     )
 
 
-def test_untrained_model_is_uniform():
+def test_untrained_model_is_uniform() -> None:
     model = LanguageModel(SIZE, rope())
     batch = tokens(2, 9)
     loss = cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
     assert loss.item() == pytest.approx(math.log(SIZE.vocabulary), abs=1e-6)
 
 
-def test_weights_follow_from_the_seed():
+def test_weights_follow_from_the_seed() -> None:
     same, other = LanguageModel(SIZE, rope(), 5), LanguageModel(SIZE, rope(), 6)
     first = LanguageModel(SIZE, rope(), 5)
     for name, weight in first.state_dict().items():
@@ -58,7 +58,7 @@ def test_weights_follow_from_the_seed():
     assert not torch.equal(first.embedding.weight, other.embedding.weight)
 
 
-def test_no_token_sees_a_later_one():
+def test_no_token_sees_a_later_one() -> None:
     model = random_model(rope())
     before, after = tokens(1, 12), tokens(1, 12)
     after[0, 7:] = (after[0, 7:] + 1) % SIZE.vocabulary
@@ -67,7 +67,9 @@ def test_no_token_sees_a_later_one():
 
 
 @pytest.mark.parametrize("scores_per_block", [1, 50, 2**23])
-def test_blocked_attention_equals_the_fused_kernel(scores_per_block, monkeypatch):
+def test_blocked_attention_equals_the_fused_kernel(
+    scores_per_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "SCORES_PER_BLOCK", scores_per_block)
     model, batch = random_model(Encoding()), tokens(2, 13)
     fused = model(batch)
@@ -77,13 +79,13 @@ def test_blocked_attention_equals_the_fused_kernel(scores_per_block, monkeypatch
 
 @pytest.mark.parametrize("encoding", [Encoding(), Unfused(), rope(), rope("yarn")], ids=repr)
 @pytest.mark.parametrize("pieces", [[1] * 12, [5, 7], [5, 1, 6]])
-def test_decoding_with_a_cache_equals_the_full_pass(encoding, pieces):
+def test_decoding_with_a_cache_equals_the_full_pass(encoding: Encoding, pieces: list[int]) -> None:
     model, batch, cache = random_model(encoding), tokens(2, 12), Cache()
     parts = [model(piece, cache) for piece in batch.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(batch), rtol=1e-4, atol=1e-5)
 
 
-def test_exchanging_the_encoding_changes_the_outcome_and_back():
+def test_exchanging_the_encoding_changes_the_outcome_and_back() -> None:
     model, batch = random_model(rope()), tokens(1, 12)
     before = model(batch)
     model.encoding = rope("pi")
@@ -92,11 +94,11 @@ def test_exchanging_the_encoding_changes_the_outcome_and_back():
     assert torch.equal(model(batch), before)
 
 
-def test_squared_relu_has_the_gradient_of_its_formula():
+def test_squared_relu_has_the_gradient_of_its_formula() -> None:
     x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert torch.equal(SquaredRelu.apply(x), x.clamp(min=0) ** 2)
     assert torch.autograd.gradcheck(SquaredRelu.apply, x.requires_grad_())
 
 
-def test_weights_are_counted_by_the_shape_alone():
+def test_weights_are_counted_by_the_shape_alone() -> None:
     assert SIZE.weights == sum(p.numel() for p in LanguageModel(SIZE, rope()).parameters())

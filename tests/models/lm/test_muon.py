@@ -10,12 +10,12 @@ SHAPES = [(12, 8), (8, 8), (32, 8), (8, 32), (12, 8)]
 LR, DECAY = 0.02, 0.01
 
 
-def matrices(seed=0):
+def matrices(seed: int = 0) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
 
 
-def steps(optimizer, parameters, count=5):
+def steps(optimizer: torch.optim.Optimizer, parameters: list[torch.Tensor], count: int = 5) -> None:
     generator = torch.Generator().manual_seed(1)
     for _ in range(count):
         for parameter in parameters:
@@ -24,7 +24,9 @@ def steps(optimizer, parameters, count=5):
 
 
 @pytest.mark.parametrize(("dtype", "roundings"), [(torch.bfloat16, 2), (torch.float32, 4)])
-def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(dtype, roundings):
+def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(
+    dtype: torch.dtype, roundings: int
+) -> None:
     ours, theirs = matrices(), matrices()
     steps(Muon(ours, dtype=dtype, lr=LR, weight_decay=DECAY), ours)
     steps(torch.optim.Muon(theirs, lr=LR, weight_decay=DECAY), theirs)
@@ -33,7 +35,7 @@ def test_it_moves_as_torchs_own_which_always_computes_in_bfloat16(dtype, roundin
         torch.testing.assert_close(one, other, rtol=0, atol=5 * roundings * 0.02 * 2**-8)
 
 
-def test_a_stack_is_orthogonalised_matrix_by_matrix():
+def test_a_stack_is_orthogonalised_matrix_by_matrix() -> None:
     stack = torch.randn(3, 8, 20, generator=torch.Generator().manual_seed(0))
     together = orthogonalised(stack, torch.float32)
     for matrix, result in zip(stack, together, strict=True):
@@ -41,7 +43,7 @@ def test_a_stack_is_orthogonalised_matrix_by_matrix():
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(scale):
+def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(scale: float) -> None:
     stack = scale * torch.randn(4, 8, 20, generator=torch.Generator().manual_seed(0))
     u, _, v = torch.linalg.svd(stack, full_matrices=False)
     found = u.mT @ orthogonalised(stack, torch.float32) @ v.mT
@@ -51,7 +53,7 @@ def test_directions_are_those_of_the_svd_and_singular_values_are_about_one(scale
     torch.testing.assert_close(found, torch.diag_embed(values), rtol=0, atol=1e-5)
 
 
-def test_a_matrix_without_a_gradient_stays():
+def test_a_matrix_without_a_gradient_stays() -> None:
     moved, still = matrices()[:2]
     before = still.detach().clone()
     moved.grad = torch.ones_like(moved)

@@ -1,8 +1,12 @@
 """Trials: the answer stands exactly where it should, and nowhere else."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
+from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, recall_trials
 from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD
@@ -12,19 +16,19 @@ TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_see
 """Tokens of which none is a symbol."""
 
 
-def before(tokens, scored, distance):
+def before(tokens: torch.Tensor, scored: torch.Tensor, distance: int) -> torch.Tensor:
     """The tokens `distance` before the scored ones."""
     return torch.stack(
         [row[mark.nonzero()[:, 0] - distance] for row, mark in zip(tokens, scored, strict=True)]
     )
 
 
-def answers(trials):
+def answers(trials: Batch) -> torch.Tensor:
     return trials.tokens[trials.scored].view(len(trials.tokens), -1)
 
 
 @pytest.mark.parametrize(("distance", "length"), PLACES)
-def test_copies_stand_exactly_the_distance_back(distance, length):
+def test_copies_stand_exactly_the_distance_back(distance: int, length: int) -> None:
     trials = copy_trials(0, distance, length, rows=4)
     size = min(distance, length - distance, QUESTIONS)
     assert trials.tokens.shape == trials.scored.shape == (4, length)
@@ -37,7 +41,7 @@ def test_copies_stand_exactly_the_distance_back(distance, length):
 
 
 @pytest.mark.parametrize(("distance", "length"), PLACES)
-def test_values_stand_exactly_the_distance_back(distance, length):
+def test_values_stand_exactly_the_distance_back(distance: int, length: int) -> None:
     trials = recall_trials(0, distance, length, rows=4)
     asked = min(distance, length - distance, QUESTIONS) // RECORD
     assert trials.scored.sum(dim=1).tolist() == [(asked + 1) // 2] * 4
@@ -46,7 +50,7 @@ def test_values_stand_exactly_the_distance_back(distance, length):
         assert torch.equal(before(trials.tokens, moved, distance), before(trials.tokens, moved, 0))
 
 
-def test_records_between_are_new():
+def test_records_between_are_new() -> None:
     trials = recall_trials(0, 256, 1024, rows=4)
     end, source = trials.tokens[:, -256:], trials.tokens[:, -512:-256]
     same = (end == source).view(4, -1, RECORD).all(dim=-1)
@@ -54,7 +58,7 @@ def test_records_between_are_new():
     assert not same[:, 1::2].any()
 
 
-def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value():
+def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value() -> None:
     trials = recall_trials(0, distance=128, further=300, length=1024, rows=4)
     for shift in range(1, RECORD):
         key = trials.scored.roll(-shift, dims=1)
@@ -65,7 +69,7 @@ def test_the_nearer_of_two_keys_is_asked_and_the_further_has_another_value():
 
 
 @pytest.mark.parametrize("background", [None, TEXT[:, :1024]])
-def test_three_tokens_tell_where_to_look(background):
+def test_three_tokens_tell_where_to_look(background: Any) -> None:
     for trials in (
         copy_trials(0, 200, 1024, 6, background),
         recall_trials(0, 200, 1024, 6, background),
@@ -76,13 +80,13 @@ def test_three_tokens_tell_where_to_look(background):
         assert right > 0.98
 
 
-def test_one_token_does_not_tell_where_to_look():
+def test_one_token_does_not_tell_where_to_look() -> None:
     trials = copy_trials(0, 700, 1024, rows=8)
     right = (ngram_predictions(trials.tokens, 1) == trials.tokens)[trials.scored].float().mean()
     assert right < 0.05
 
 
-def test_symbols_are_hidden_among_the_tokens_given():
+def test_symbols_are_hidden_among_the_tokens_given() -> None:
     trials = copy_trials(0, 500, 1024, 6, TEXT[:, :1024])
     symbols = trials.tokens < 128
     assert symbols.sum(dim=1).tolist() == [2 * HIDDEN] * 6
@@ -91,14 +95,14 @@ def test_symbols_are_hidden_among_the_tokens_given():
 
 
 @pytest.mark.parametrize("make", [copy_trials, recall_trials])
-def test_trials_are_functions_of_their_arguments(make):
+def test_trials_are_functions_of_their_arguments(make: Callable[..., Batch]) -> None:
     one = make(0, 100, 512, 3).tokens
     assert torch.equal(one, make(0, 100, 512, 3).tokens)
     for other in (make(1, 100, 512, 3), make(0, 101, 512, 3)):
         assert not torch.equal(one, other.tokens)
 
 
-def test_what_does_not_fit_is_refused():
+def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="copy of 4 tokens nothing is left"):
         copy_trials(0, 596, 600, 1)
     with pytest.raises(ValueError, match=r"600 tokens do not hold a question .* 597 back"):

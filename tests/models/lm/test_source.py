@@ -1,9 +1,12 @@
 """The mixture: what is scored has its reason in the same window."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import Corpus, Document, from_documents
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
@@ -16,6 +19,7 @@ from ropelab.models.lm.source import (
     SYMBOLS,
     TEXT,
     Mixture,
+    Stretches,
     draw_stretches,
     drawn_distance,
     log_uniform,
@@ -29,19 +33,19 @@ ROW = np.stack([np.arange(8192) // 90 + 128, np.arange(8192) % 90 + 128], axis=1
 ALL = Mixture(periodic_steps=0)
 
 
-def text_rows(rows, window):
+def text_rows(rows: int, window: int) -> np.ndarray:
     return np.tile(ROW[:window], (rows, 1))
 
 
-def generator(seed=0):
+def generator(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def batch(mixture, rows=8, window=512, seed=0):
+def batch(mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0) -> Batch:
     return mixed_batch(mixture, generator(seed), text_rows(rows, window))
 
 
-def stretches(mixture, rows=8, window=512, seed=0):
+def stretches(mixture: Mixture, rows: int = 8, window: int = 512, seed: int = 0) -> Stretches:
     """The stretches of `batch` with the same arguments."""
     return draw_stretches(mixture, generator(seed), rows, window)
 
@@ -52,20 +56,20 @@ def learned() -> Corpus:
     return from_documents("test", map(Document, texts))
 
 
-def test_without_other_kinds_it_is_text():
+def test_without_other_kinds_it_is_text() -> None:
     only_text = batch(Mixture(quotations=0, symbols=0, look_ups=0))
     assert torch.equal(only_text.tokens, torch.from_numpy(text_rows(8, 512)))
     assert only_text.scored.all()
 
 
-def test_text_goes_on_where_it_stopped():
+def test_text_goes_on_where_it_stopped() -> None:
     tokens, kind = batch(ALL).tokens.numpy(), stretches(ALL).kind
     for row, kinds in zip(tokens, kind, strict=True):
         text = row[kinds == TEXT]
         assert np.array_equal(text, ROW[: len(text)])
 
 
-def test_quotations_are_copies_of_an_earlier_stretch():
+def test_quotations_are_copies_of_an_earlier_stretch() -> None:
     mixture = Mixture(look_ups=0)
     tokens, cut = batch(mixture).tokens.numpy(), stretches(mixture)
     quoted = 0
@@ -80,7 +84,7 @@ def test_quotations_are_copies_of_an_earlier_stretch():
     assert quoted > 10
 
 
-def test_symbols_cues_and_keys_are_not_scored_and_the_rest_is():
+def test_symbols_cues_and_keys_are_not_scored_and_the_rest_is() -> None:
     made, cut = batch(ALL, rows=32), stretches(ALL, rows=32)
     scored = made.scored.numpy()
     assert scored[cut.kind == TEXT].all()
@@ -91,7 +95,7 @@ def test_symbols_cues_and_keys_are_not_scored_and_the_rest_is():
 
 
 @pytest.mark.parametrize("far", [0.0, 1.0])
-def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(far):
+def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(far: float) -> None:
     mixture = Mixture(far=far, symbols=0.4, look_ups=0.2)
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
     values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
@@ -101,7 +105,9 @@ def test_every_value_follows_the_nearest_earlier_occurrence_of_its_key(far):
 
 
 @pytest.mark.parametrize(("contested", "low", "high"), [(0.0, 0.0, 0.02), (1.0, 0.7, 1.0)])
-def test_contested_keys_also_stand_further_back_with_another_value(contested, low, high):
+def test_contested_keys_also_stand_further_back_with_another_value(
+    contested: float, low: float, high: float
+) -> None:
     mixture = Mixture(quotations=0, symbols=0.5, look_ups=0.2, contested=contested)
     made, cut = batch(mixture, rows=32), stretches(mixture, rows=32)
     values = (cut.kind == LOOK_UPS) & (cut.inside % RECORD == KEY) & made.scored.numpy()
@@ -117,7 +123,7 @@ def test_contested_keys_also_stand_further_back_with_another_value(contested, lo
     assert low <= other / values.sum() <= high
 
 
-def test_shares_are_kept():
+def test_shares_are_kept() -> None:
     cut = stretches(ALL, rows=400, window=1024)
     later = (cut.start == np.arange(1024)) & (cut.start > 512)
     share = np.bincount(cut.kind[later], minlength=4) / later.sum()
@@ -126,14 +132,14 @@ def test_shares_are_kept():
     assert share == pytest.approx([wanted[kind] for kind in range(4)], abs=0.03)
 
 
-def test_lengths_are_within_their_bounds():
+def test_lengths_are_within_their_bounds() -> None:
     cut = stretches(ALL, rows=200, window=256)
     assert cut.length.min() == ALL.shortest
     assert 100 < cut.length.max() <= 128
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (4, 24), (8, 1024)])
-def test_log_uniform_reaches_both_ends_and_favours_neither_octave(low, high):
+def test_log_uniform_reaches_both_ends_and_favours_neither_octave(low: int, high: int) -> None:
     drawn = log_uniform((np.arange(200_000) + 0.5) / 200_000, low, high)
     assert (drawn.min(), drawn.max()) == (low, high)
     middle = int(np.sqrt(low * (high + 1)))
@@ -142,7 +148,7 @@ def test_log_uniform_reaches_both_ends_and_favours_neither_octave(low, high):
     )
 
 
-def test_far_distances_are_uniform():
+def test_far_distances_are_uniform() -> None:
     share = (np.arange(1000) + 0.5) / 1000
     drawn = drawn_distance(Mixture(far=1.0), share, share, 11, np.full(1000, 30))
     assert np.bincount(drawn).tolist() == [0] * 11 + [50] * 20
@@ -161,7 +167,7 @@ def test_training_begins_with_periodic_rows(learned: Corpus) -> None:
     assert (after.tokens >= 128).any()
 
 
-def test_periods_reach_from_a_record_to_most_of_the_row():
+def test_periods_reach_from_a_record_to_most_of_the_row() -> None:
     periods = (~periodic_batch(generator(), 1024, 400).scored).sum(dim=1)
     assert periods.min() < 8
     assert periods.max() > 600
@@ -189,6 +195,6 @@ def test_only_text_of_the_training_half_is_learned_from(learned: Corpus) -> None
 
 
 @pytest.mark.parametrize("shares", [{"quotations": -0.1}, {"symbols": 0.7, "quotations": 0.4}])
-def test_shares_that_are_none_are_refused(shares):
+def test_shares_that_are_none_are_refused(shares: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="shares"):
         Mixture(**shares)

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,9 @@ def batches(step: int, window: int, rows: int) -> Batch:
     return periodic_batch(np.random.default_rng((step, window, rows)), window, rows)
 
 
-def trained(folder: Path, recipe: Recipe = RECIPE, progress=PROGRESS) -> tuple[dict, list[float]]:
+def trained(
+    folder: Path, recipe: Recipe = RECIPE, progress: Any = PROGRESS
+) -> tuple[dict, list[float]]:
     model = fresh_model()
     losses = train(model, batches, recipe, folder, progress)
     return model.state_dict(), losses
@@ -56,13 +59,13 @@ def assert_same(one: tuple[dict, list[float]], other: tuple[dict, list[float]]) 
 
 
 @pytest.fixture
-def uninterrupted(tmp_path):
+def uninterrupted(tmp_path: Path) -> tuple[dict, list[float]]:
     (tmp_path / "whole").mkdir()
     return trained(tmp_path / "whole")
 
 
 @contextmanager
-def stop_after(steps: int, how, total: float) -> Iterator[Advance]:
+def stop_after(steps: int, how: Callable[[], None], total: float) -> Iterator[Advance]:
     """Progress that calls `how` when `steps` steps are done."""
     calls = 0
 
@@ -75,12 +78,16 @@ def stop_after(steps: int, how, total: float) -> Iterator[Advance]:
     yield advance
 
 
-def test_the_same_training_gives_the_same_weights(tmp_path, uninterrupted):
+def test_the_same_training_gives_the_same_weights(
+    tmp_path: Path, uninterrupted: tuple[dict, list[float]]
+) -> None:
     (tmp_path / "again").mkdir()
     assert_same(uninterrupted, trained(tmp_path / "again"))
 
 
-def test_a_finished_run_is_loaded_and_not_repeated(tmp_path, uninterrupted):
+def test_a_finished_run_is_loaded_and_not_repeated(
+    tmp_path: Path, uninterrupted: tuple[dict, list[float]]
+) -> None:
     def refuse() -> None:
         raise AssertionError("a step was made")
 
@@ -88,7 +95,9 @@ def test_a_finished_run_is_loaded_and_not_repeated(tmp_path, uninterrupted):
     assert_same(uninterrupted, again)
 
 
-def test_ctrl_c_keeps_the_step_and_the_run_continues_exactly(tmp_path, uninterrupted):
+def test_ctrl_c_keeps_the_step_and_the_run_continues_exactly(
+    tmp_path: Path, uninterrupted: tuple[dict, list[float]]
+) -> None:
     folder = tmp_path / "stopped"
     folder.mkdir()
     interrupt = partial(signal.raise_signal, signal.SIGINT)
@@ -116,7 +125,9 @@ trained(Path(sys.argv[1]))
 """
 
 
-def test_kill_9_at_any_moment_and_the_run_continues_exactly(tmp_path, uninterrupted):
+def test_kill_9_at_any_moment_and_the_run_continues_exactly(
+    tmp_path: Path, uninterrupted: tuple[dict, list[float]]
+) -> None:
     folder = tmp_path / "killed"
     folder.mkdir()
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], cwd=Path.cwd())
@@ -130,7 +141,7 @@ def test_kill_9_at_any_moment_and_the_run_continues_exactly(tmp_path, uninterrup
     assert_same(uninterrupted, trained(folder))
 
 
-def test_divergence_is_an_error_with_step_and_loss():
+def test_divergence_is_an_error_with_step_and_loss() -> None:
     with pytest.raises(MachineError, match=r"step 3: loss nan, when knowing nothing gives 4\.159"):
         check_finite([4.16, 4.1, math.nan], vocabulary=64)
     with pytest.raises(MachineError, match="diverged at step 2"):
@@ -138,11 +149,13 @@ def test_divergence_is_an_error_with_step_and_loss():
     check_finite([4.0, 12.4], vocabulary=64)
 
 
-def test_one_hard_sequence_is_no_divergence_of_a_model_that_is_trained_on():
+def test_one_hard_sequence_is_no_divergence_of_a_model_that_is_trained_on() -> None:
     check_finite([0.18, 5.9], vocabulary=64)
 
 
-def test_a_diverging_run_leaves_its_last_good_checkpoint(tmp_path, monkeypatch):
+def test_a_diverging_run_leaves_its_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     losses = iter([4.0, 3.0, math.inf])
     monkeypatch.setattr(training, "one_step", lambda *_, **__: next(losses))
@@ -151,7 +164,9 @@ def test_a_diverging_run_leaves_its_last_good_checkpoint(tmp_path, monkeypatch):
     assert checkpoints.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
 
 
-def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = fresh_model()
     checkpoints.save_checkpoint(tmp_path, model, [], [1.0])
 
@@ -164,7 +179,7 @@ def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(tmp_path, monkeypa
     assert checkpoints.load_checkpoint(tmp_path, model, []) == [1.0]
 
 
-def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path):
+def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     checkpoints.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
     with pytest.raises(MachineError, match="delete it to start over"):
         checkpoints.load_checkpoint(tmp_path, fresh_model(), [])
@@ -190,8 +205,11 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_is_said_and_training_begins_again(
-    tmp_path, uninterrupted, capsys, damage
-):
+    tmp_path: Path,
+    uninterrupted: tuple[dict, list[float]],
+    capsys: pytest.CaptureFixture[str],
+    damage: str,
+) -> None:
     DAMAGE[damage](tmp_path / "whole" / FILE)
     assert_same(uninterrupted, trained(tmp_path / "whole"))
     (line,) = capsys.readouterr().err.splitlines()
@@ -200,7 +218,7 @@ def test_a_damaged_checkpoint_is_said_and_training_begins_again(
     assert capsys.readouterr().err == ""
 
 
-def test_the_window_doubles_over_the_first_half():
+def test_the_window_doubles_over_the_first_half() -> None:
     recipe = Recipe(steps=100, window=2048)
     windows = [recipe.window_at(step) for step in range(100)]
     assert sorted(set(windows)) == [64, 128, 256, 512, 1024, 2048]
@@ -211,7 +229,7 @@ def test_the_window_doubles_over_the_first_half():
     assert [odd.window_at(step) for step in (0, 49, 50, 99)] == [64, 64, 100, 100]
 
 
-def test_the_learning_rate_rises_and_falls():
+def test_the_learning_rate_rises_and_falls() -> None:
     recipe = Recipe(steps=100, window=64, warmup=10)
     rates = [recipe.rate_at(step) for step in range(101)]
     assert rates[0] == pytest.approx(0.1)
@@ -220,7 +238,7 @@ def test_the_learning_rate_rises_and_falls():
     assert all(a >= b for a, b in pairwise(rates[10:]))
 
 
-def test_training_learns_one_batch_by_heart(tmp_path):
+def test_training_learns_one_batch_by_heart(tmp_path: Path) -> None:
     recipe = Recipe(steps=250, window=16, tokens_per_step=64, warmup=5, first_window=16)
     batch = batches(step=0, window=16, rows=4)
     losses = train(fresh_model(), lambda *_: batch, recipe, tmp_path, PROGRESS)

@@ -42,7 +42,7 @@ def parsed(text: str) -> Reading:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_class_declares_what_the_registry_and_the_table_say(name):
+def test_a_class_declares_what_the_registry_and_the_table_say(name: str) -> None:
     method = method_class(name)
     assert method.name == name
     assert method.source
@@ -52,7 +52,7 @@ def test_a_class_declares_what_the_registry_and_the_table_say(name):
     assert has_factor or not method.default_factors
 
 
-def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
+def test_the_table_lists_every_method_with_knobs_factor_source_and_place() -> None:
     table = ropelab.methods().set_index("method")
     assert list(table.index) == list(METHODS)
     assert table.loc["rerope", ["parameters", "acts_on", "usable_in"]].tolist() == [
@@ -66,21 +66,23 @@ def test_the_table_lists_every_method_with_knobs_factor_source_and_place():
 
 
 @pytest.mark.parametrize(("text", "label", "encoding"), MORE)
-def test_methods_of_attention_are_read_with_their_knobs(text, label, encoding):
+def test_methods_of_attention_are_read_with_their_knobs(
+    text: str, label: str, encoding: str
+) -> None:
     method = parsed(text)
     assert method.label == label
     assert method.encoding(GEOMETRY, 256).name == encoding
     assert parse_method(method.label, 4.0).resolved(GEOMETRY, 256) == method
 
 
-def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that():
+def test_factors_default_to_the_reach_and_ntk_is_tried_at_twice_that() -> None:
     found = labels("unscaled", "ntk", "yarn", "yarn(factor=8)", "yarn", "log_n(inner=ntk)")
     assert found == [
         ("unscaled", 1), ("ntk", 4), ("ntk", 8), ("yarn", 4), ("yarn", 8), ("log_n(inner=ntk)", 4),
     ]  # fmt: skip
 
 
-def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed():
+def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed() -> None:
     assert labels("dynamic_ntk", "dynamic_ntk(factor=4)") == [
         ("dynamic_ntk", 1),
         ("dynamic_ntk", 4),
@@ -107,28 +109,28 @@ def test_dynamic_ntk_has_the_factor_of_its_source_unless_another_is_typed():
         ("longrope(long_factor=[1, 2])", "2 numbers for 8 pairs"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_line(text, message):
+def test_what_cannot_be_read_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as refusal:
         parse_methods([text], GEOMETRY, 256)
     assert "\n" not in str(refusal.value)
 
 
-def test_scalings_know_the_methods_on_models_by_name():
+def test_scalings_know_the_methods_on_models_by_name() -> None:
     assert (*FREQUENCIES, *ON_MODELS) == METHODS
 
 
-def test_what_acts_on_attention_is_no_change_of_frequencies():
+def test_what_acts_on_attention_is_no_change_of_frequencies() -> None:
     with pytest.raises(InputError, match="rerope is not a change of frequencies alone"):
         parse_scaling("rerope")
 
 
-def test_longrope_is_given_or_searched_by_name():
+def test_longrope_is_given_or_searched_by_name() -> None:
     given = "longrope(long_factor=[1,1,1,1,2,2,4,4])"
     methods = parse_methods(["longrope_search(budget=7)", given], GEOMETRY, 256)
     assert [type(method).__name__ for method in methods] == ["LongRopeSearch", "Scaled"]
-    asked = []
+    asked: list[Reading] = []
 
-    def loss_under(method):
+    def loss_under(method: Reading) -> float:
         asked.append(method)
         return float(len(asked))
 
@@ -137,14 +139,14 @@ def test_longrope_is_given_or_searched_by_name():
     assert found == asked[0]
 
 
-def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length():
+def test_a_static_method_needs_one_pass_and_a_dynamic_one_a_pass_per_length() -> None:
     ends = [32, 64, 128, 256]
     static, dynamic = parsed("yarn"), parsed("dynamic_ntk")
     assert [group for _, group in static.passes(GEOMETRY, ends)] == [ends]
     assert [group for _, group in dynamic.passes(GEOMETRY, ends)] == [[32, 64], [128], [256]]
 
 
-def test_frequencies_are_read_without_torch():
+def test_frequencies_are_read_without_torch() -> None:
     code = (
         "import sys; from ropelab.math.methods import parse_scaling\n"
         "parse_scaling('resonance(inner=yarn(factor=8))')\n"
@@ -169,7 +171,7 @@ def best_factors(
     return scaling_of(search.found(GEOMETRY, lambda method: loss(scaling_of(method))))
 
 
-def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
+def test_the_search_finds_a_hidden_optimum_and_never_gets_worse() -> None:
     target = np.exp(np.linspace(0, np.log(6), 8))
 
     def distance(scaling: LongRope) -> float:
@@ -184,7 +186,7 @@ def test_the_search_finds_a_hidden_optimum_and_never_gets_worse():
     assert found.long_factor[-1] <= 8 * (1 + 1e-12)
 
 
-def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept():
+def test_beyond_the_critical_pair_means_that_pairs_with_a_whole_turn_are_kept() -> None:
     found = best_factors(lambda s: -sum(s.long_factor), 50, beyond_critical=True)
     turning = rotations(GEOMETRY.inv_freq, GEOMETRY.trained_len) >= 1
     factors = np.array(found.long_factor)

@@ -41,7 +41,7 @@ def towards(goal: str) -> Callable[[Scaling], float]:
 
 
 @pytest.mark.parametrize("name", SEARCHED)
-def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(name):
+def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(name: str) -> None:
     published = parse_scaling(name, factor=4)
     tried: list[Scaling] = []
 
@@ -64,14 +64,14 @@ def test_as_many_settings_are_tried_as_the_budget_says_the_published_one_first(n
         ("llama3", "llama3(factor=8, high_freq_factor=6)"),
     ],
 )
-def test_a_search_comes_nearer_to_what_is_best(start, goal):
+def test_a_search_comes_nearer_to_what_is_best(start: str, goal: str) -> None:
     published, loss = parse_scaling(start, factor=4), towards(goal)
     few, many = (loss(best_parameters(published, loss, budget)) for budget in (8, 200))
     assert many <= few <= loss(published)
     assert many < 0.3 * loss(published)
 
 
-def test_parameters_stay_within_their_spread_and_in_order():
+def test_parameters_stay_within_their_spread_and_in_order() -> None:
     published = parse_scaling("yarn", factor=4)
     tried: list[Any] = []
 
@@ -88,12 +88,12 @@ def test_parameters_stay_within_their_spread_and_in_order():
     assert computed / 1.5 <= min(factors) < max(factors) <= computed * 1.5
 
 
-def test_which_methods_have_parameters():
+def test_which_methods_have_parameters() -> None:
     found = {name for name in METHODS_WITHOUT_NEEDS if has_parameters(parse_scaling(name))}
     assert found >= {*SEARCHED, "dynamic_yarn"}
     assert "unscaled" not in found
 
 
-def test_the_budget_is_a_whole_number_of_at_least_one():
+def test_the_budget_is_a_whole_number_of_at_least_one() -> None:
     with pytest.raises(InputError, match="budget must be a whole number of at least 1"):
         Searched(inner=parse_scaling("pi"), budget=0)
