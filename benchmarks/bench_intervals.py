@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from ropelab.runs.stats import Interval, crossed_mean, crossed_proportion
+from ropelab.runs.thresholds import TWO_KINDS
 
 EFFECTS = ((0.0, 0.0), (0.1, 0.3), (0.3, 0.3), (1.0, 0.3), (3.0, 0.3), (0.3, 3.0))
 """Standard deviations between seeds and between documents; that of the rest is 1."""
@@ -34,6 +35,22 @@ def main() -> None:
             print(
                 f"{seeds:5}{units:10}{effect[0]:11}{effect[1]:14}{both:7.3f}{one:14.3f}{other:18.3f}"
             )
+    print(
+        "\nseed effects that are not normal, five seeds, 50 documents: coverage, and share tested"
+    )
+    for name in ("lognormal", "one in five does not learn"):
+        shape = (draws, 5, 1)
+        effect = (
+            random.lognormal(-2, 1, shape)
+            if name == "lognormal"
+            else 0.9 * (random.random(shape) > 0.2)
+        )
+        truth = np.exp(-1.5) if name == "lognormal" else 0.72
+        x = effect + drawn(random, draws, 5, 50, 0.0, 0.3) / 10
+        steps = np.diff(np.sort(x.mean(axis=2), axis=1), axis=1)
+        tested = (steps <= TWO_KINDS).all(axis=1)
+        coverage = holding([crossed_mean(each).interval() for each in x], float(truth))
+        print(f"{name:28}{coverage:7.3f}{tested.mean():7.2f}")
     print("\nproportions, six sequences of 200 trials, standard deviations of 0.5 in the logits")
     for seeds in (3, 5):
         found = [

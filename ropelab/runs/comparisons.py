@@ -2,22 +2,36 @@
 
 Everything is measured with the same seeds on the same documents (sequences), so two rows are
 compared value by value: the difference for each seed and document. Its mean has an interval over
-both (see `ropelab.runs.stats`): another model and other text could have come out otherwise. A run
-compares many pairs, so a pair differs only as long as of all pairs that differ in one table at most
-FALSE_DISCOVERIES (5 %) are expected not to (Benjamini and Hochberg 1995).
+both (see `ropelab.runs.stats`): another model and other text could have come out otherwise.
 
-**`~` means: among all comparisons of its table, this one is not a discovery at that rate.** Every
-other verdict names the better one. With a single seed only documents are drawn anew, and a verdict
-speaks of that one trained model; `seeds` says so.
+A table answers several questions, a metric at a place each, and every question is a family of its
+own: of the pairs that are named as different in one family at most FALSE_DISCOVERIES (5 %) are
+expected not to differ (Benjamini and Hochberg 1995). What is no evidence is kept out of a family:
+
+- a row that fails (status `a row fails`) differs from all others by far, and its easy discoveries
+  would lower the bar for close pairs: pairs with such a row are judged among themselves;
+- two rows with the same values are one: pairs of the second have the verdict of the first, and
+  count once; the pair of the two (`same values`) is no test;
+- a mean over seeds of two kinds, some that learned and some that did not, describes none of them:
+  such a pair (`seeds of two kinds`) is not tested, its seeds are to be looked at one by one.
+
+**`~` means: among all comparisons of its family, this one is not a discovery at that rate.** Every
+other verdict names the better one. Intervals have the coverage that this selection leaves them
+(`confidence`, 1 - 5 % times the share of discoveries; Benjamini and Yekutieli 2005), so that an
+interval is without 0 where there is a verdict, and only there. With a single seed only documents
+are drawn anew, and a verdict speaks of that one trained model; `seeds` says so.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
+from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
 # The columns of every comparison, behind those that identify it; n: units per seed.
 MEASURES = [
@@ -26,10 +40,13 @@ MEASURES = [
     "difference",
     "ci_low",
     "ci_high",
+    "confidence",
     "p_value",
     "false_discovery_rate",
+    "status",
     "verdict",
 ]
+TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"
 
 
 @dataclass(frozen=True)
@@ -38,14 +55,18 @@ class Pair:
 
     Attributes:
         about: identifies the comparison, the first columns of the table.
-        difference: a - b, over seeds and documents.
+        a, b: their values by (seed, unit).
         names: the verdicts where a is better, and where b is.
+        measure: of the values; losses (nats per byte) are better where they are smaller.
+        family: the question that it helps to answer.
     """
 
     about: tuple[Hashable, ...]
-    difference: Mean
+    a: pd.Series
+    b: pd.Series
     names: tuple[str, str]
-    smaller_is_better: bool
+    measure: Literal["loss", "share", "log_probability"]
+    family: Hashable = ""
 
 
 def difference(a: pd.Series, b: pd.Series) -> Mean:
@@ -60,19 +81,69 @@ def difference(a: pd.Series, b: pd.Series) -> Mean:
 
 
 def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
-    """Return a row per pair, those of one table judged together; `columns` name their `about`."""
-    all_pairs = list(pairs)
-    p_values = [pair.difference.p_value() for pair in all_pairs]
+    """Return a row per pair, judged by family; `columns` name their `about`."""
+    pairs = list(pairs)
+    means = [difference(pair.a, pair.b) for pair in pairs]
+    statuses = _statuses(pairs)
+    # Pairs of equal values are one test.
+    tests: dict[tuple[Hashable, ...], dict[tuple[bytes, bytes], float]] = defaultdict(dict)
+    places = []
+    for pair, mean, status in zip(pairs, means, statuses, strict=True):
+        family, test = (pair.family, status), (_values(pair.a), _values(pair.b))
+        # The pair the other way round is the same test.
+        test = min(test, test[::-1])
+        tests[family][test] = mean.p_value() if status in (TESTED, FAILING) else math.nan
+        places.append((family, test))
+    rates: dict[Hashable, dict[tuple[bytes, bytes], float]] = {}
+    confidence = {}
+    for family, values in tests.items():
+        rates[family] = dict(zip(values, discovery_rates(list(values.values())), strict=True))
+        found = sum(rate <= FALSE_DISCOVERIES for rate in rates[family].values())
+        tested = sum(not math.isnan(rate) for rate in rates[family].values())
+        confidence[family] = 1 - FALSE_DISCOVERIES * max(1, found) / max(1, tested)
     records = []
-    for pair, p, rate in zip(all_pairs, p_values, discovery_rates(p_values), strict=True):
-        mean, interval = pair.difference, pair.difference.interval()
-        a_is_better = (mean.value < 0) == pair.smaller_is_better
+    for pair, mean, status, (family, test) in zip(pairs, means, statuses, places, strict=True):
+        rate, p = rates[family][test], tests[family][test]
+        interval = mean.interval(confidence[family])
+        a_is_better = (mean.value < 0) == (pair.measure == "loss")
         verdict = pair.names[0] if a_is_better else pair.names[1]
         if math.isnan(rate) or rate > FALSE_DISCOVERIES:
             verdict = "~"
-        found = (mean.seeds, mean.units, mean.value, interval.low, interval.high, p, rate, verdict)
-        records.append((*pair.about, *found))
+        found = (mean.seeds, mean.units, mean.value, interval.low, interval.high)
+        records.append((*pair.about, *found, confidence[family], p, rate, status, verdict))
     return pd.DataFrame(records, columns=[*columns, *MEASURES])
+
+
+def _statuses(pairs: Sequence[Pair]) -> list[str]:
+    """Return for each pair if it is evidence, or why it is none."""
+    best: dict[Hashable, float] = {}
+    for pair in pairs:
+        for mean in (pair.a.mean(), pair.b.mean()):
+            best[pair.family] = min(mean, best.get(pair.family, mean))
+
+    def fails(pair: Pair, values: pd.Series) -> bool:
+        if pair.measure == "loss":
+            return bool(values.mean() > best[pair.family] + NO_USE)
+        return pair.measure == "share" and bool(values.mean() < AT_CHANCE)
+
+    def of_two_kinds(values: pd.Series) -> bool:
+        # A step between neighbouring seeds, not the range, which grows with their number.
+        by_seed = values.groupby(level=0).mean().sort_values()
+        return bool((by_seed.diff() > TWO_KINDS).any())
+
+    statuses = []
+    for pair in pairs:
+        if of_two_kinds(pair.a) or of_two_kinds(pair.b):
+            statuses.append(MIXED)
+        elif _values(pair.a) == _values(pair.b):
+            statuses.append(SAME)
+        else:
+            statuses.append(FAILING if fails(pair, pair.a) or fails(pair, pair.b) else TESTED)
+    return statuses
+
+
+def _values(row: pd.Series) -> bytes:
+    return row.sort_index().to_numpy(dtype="float64").tobytes()
 
 
 def indistinguishable(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
@@ -102,9 +173,10 @@ def tied_with(names: Sequence[str]) -> str:
 
 
 def significance(table: pd.DataFrame) -> str:
-    """Count the significant comparisons in a sentence."""
-    found = int((table["verdict"] != "~").sum())
+    """Count the significant comparisons in a sentence; a row that fails is no evidence."""
+    tested = table[table["status"] == TESTED]
+    found = int((tested["verdict"] != "~").sum())
     return (
-        f"{found} of {len(table)} comparisons are significant, at a false discovery rate of "
-        f"{FALSE_DISCOVERIES:.0%}."
+        f"{found} of {len(tested)} comparisons between rows that work are significant, at a false "
+        f"discovery rate of {FALSE_DISCOVERIES:.0%} per question."
     )

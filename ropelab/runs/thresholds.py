@@ -19,6 +19,14 @@ KNOWN = 0.5
 WORKS = 0.9
 # Retrieval below this accuracy fails.
 FAILS = 0.5
+# Retrieval below this accuracy is guessing: copied symbols are guessed with 0.02.
+AT_CHANCE = 0.05
+# A text loss so many nats per byte above the best row is that of a model that is of no use: all
+# the context inside the trained length is worth a quarter of it.
+NO_USE = 1.0
+# Seeds are of two kinds where neighbours in their order differ by more (accuracy, or nats per
+# byte): some learned the task, others did not.
+TWO_KINDS = 0.5
 # Frequencies are missed where copying without them falls by this share of tokens or more, and not
 # where all of the interval lies above that.
 MISSED = 0.1

@@ -23,12 +23,13 @@ from itertools import combinations
 import pandas as pd
 
 from ropelab.models.tasks.config import Evaluated
-from ropelab.runs.comparisons import Pair, compared, difference, significance
+from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import row_labels
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 
 NLL = "nll_nats_per_byte"
 LOG_PROBABILITY = "log_probability_nats"
+MEASURES: dict[str, Measure] = {NLL: "loss", LOG_PROBABILITY: "log_probability"}
 INTERVAL = ["ci_low", "ci_high"]
 BUCKET = ["bucket_start_tokens", "bucket_end_tokens"]
 PLACE = ["distance_tokens", "context_tokens"]
@@ -143,14 +144,15 @@ def comparisons(
     pairs = []
     for task, values in measured.items():
         for about, group, unit, column in _metrics(task, values, short, longest):
+            measure = MEASURES.get(column, "share")
             labels = pd.Series(row_labels(group), group.index)
             by_row = {
                 str(label): rows.set_index(["seed", unit])[column]
                 for label, rows in group.groupby(labels, sort=False)
             }
             for a, b in combinations(by_row, 2):
-                gap = difference(by_row[a], by_row[b])
-                pairs.append(Pair((*about, a, b), gap, (a, b), smaller_is_better=column == NLL))
+                values_of = by_row[a], by_row[b]
+                pairs.append(Pair((*about, a, b), *values_of, (a, b), measure, family=about))
     return compared(pairs, ABOUT)
 
 

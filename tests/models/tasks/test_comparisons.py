@@ -1,13 +1,24 @@
 """The one rule: what is named, what is `~`, and how often an interval holds the truth."""
 
 import math
+from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from ropelab.runs.comparisons import Pair, compared, difference, significance
+from ropelab.runs.comparisons import (
+    FAILING,
+    MIXED,
+    SAME,
+    TESTED,
+    Pair,
+    compared,
+    difference,
+    significance,
+)
 from ropelab.runs.stats import crossed_mean, crossed_proportion
 
 
@@ -18,17 +29,22 @@ def values(*seeds: list[float]) -> pd.Series:
     return pd.Series(np.ravel(seeds), index)
 
 
-def one(a: pd.Series, b: pd.Series, smaller_is_better: bool = True) -> pd.Series:
-    pair = Pair(("m",), difference(a, b), ("a", "b"), smaller_is_better)
-    return compared([pair], ["metric"]).iloc[0]
+def one(a: pd.Series, b: pd.Series, measure: Literal["loss", "share"] = "loss") -> pd.Series:
+    return compared([Pair(("m",), a, b, ("a", "b"), measure)], ["metric"]).iloc[0]
+
+
+def every(rows: dict[str, pd.Series], measure: Literal["loss", "share"] = "loss") -> pd.DataFrame:
+    """All pairs of rows under one metric, by the names of both."""
+    pairs = [Pair((x, y), rows[x], rows[y], (x, y), measure) for x, y in combinations(rows, 2)]
+    return compared(pairs, ["first", "second"]).set_index(["first", "second"])
 
 
 def test_a_verdict_names_the_better_one_for_losses_and_for_accuracies():
-    low, high = values([1.0, 1.1, 1.2]), values([2.0, 2.11, 2.2])
+    low, high = values([0.1, 0.2, 0.3]), values([0.6, 0.71, 0.8])
     assert one(low, high)["verdict"] == "a"
-    assert one(low, high, smaller_is_better=False)["verdict"] == "b"
+    assert one(low, high, "share")["verdict"] == "b"
     assert one(low, low)["verdict"] == "~"
-    assert one(low, high)["difference"] == pytest.approx(-1.0, abs=0.01)
+    assert one(low, high)["difference"] == pytest.approx(-0.5, abs=0.01)
     assert one(low, high)[["seeds", "n"]].tolist() == [1, 3]
 
 
@@ -62,11 +78,11 @@ def test_the_order_of_rows_does_not_matter():
 
 
 def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
-    rng = np.random.default_rng(1)
+    rng, nothing = np.random.default_rng(1), values(*np.zeros((3, 20)))
     tables = [
         compared(
             [
-                Pair((i,), crossed_mean(rng.normal(size=(3, 20))), ("a", "b"), True)
+                Pair((i,), values(*rng.normal(0, 0.1, (3, 20))), nothing, ("a", "b"), "loss")
                 for i in range(100)
             ],
             ["number"],
@@ -74,9 +90,52 @@ def test_of_many_comparisons_without_a_difference_hardly_any_is_named():
         for _ in range(20)
     ]
     with_any = [(table["verdict"] != "~").any() for table in tables]
-    naive = [((table["ci_low"] > 0) | (table["ci_high"] < 0)).any() for table in tables]
-    assert np.mean(with_any) <= 0.2 < np.mean(naive)
-    assert significance(tables[0]).startswith("0 of 100 comparisons are significant")
+    assert np.mean(with_any) <= 0.2 < np.mean([(table["p_value"] < 0.05).any() for table in tables])
+    assert significance(tables[0]).startswith("0 of 100 comparisons")
+
+
+def drawn(mean: float, seed: int, spread: float = 0.1) -> pd.Series:
+    return values(*np.random.default_rng(seed).normal(mean, spread, (5, 20)))
+
+
+def test_an_interval_is_without_zero_where_there_is_a_verdict_and_only_there():
+    table = every({f"row {i}": drawn(0.012 * i, i) for i in range(8)})
+    named = table["verdict"] != "~"
+    assert 0 < named.sum() < len(table)
+    assert (named == ((table["ci_low"] > 0) | (table["ci_high"] < 0))).all()
+    assert (table["confidence"] > 0.95).all()
+
+
+def test_rows_that_fail_do_not_lower_the_bar_for_close_ones():
+    # Named alone at the rate of 5 % it would be, but not among these.
+    close = {f"row {i}": drawn(0.012 * i, i) for i in range(8)}
+    failing = {f"useless {i}": drawn(3 + 0.5 * i, 100 + i) for i in range(6)}
+    alone, beside = every(close), every(close | failing)
+    among = beside[beside["status"] == TESTED]
+    assert among["verdict"].equals(alone["verdict"])
+    assert (beside.loc[("row 0", "useless 0"), ["status", "verdict"]] == [FAILING, "row 0"]).all()
+
+
+def test_the_same_values_under_two_names_are_one_row():
+    rows = {f"row {i}": drawn(0.012 * i, i) for i in range(8)}
+    alone, doubled = every(rows), every(rows | {"again": rows["row 7"]})
+    assert doubled.loc[alone.index, "false_discovery_rate"].equals(alone["false_discovery_rate"])
+    rate = "false_discovery_rate"
+    assert doubled.loc[("row 0", "again"), rate] == alone.loc[("row 0", "row 7"), rate]
+    same = doubled.loc[("row 7", "again")]
+    assert (same["status"], same["verdict"]) == (SAME, "~")
+
+
+def test_seeds_that_learned_and_seeds_that_did_not_are_not_averaged_into_a_verdict():
+    learned, not_learned = [0.9] * 20, [0.02] * 20
+    mixed = values(learned, learned, learned, learned, not_learned)
+    found = one(values(*[[0.1] * 20] * 5), mixed, "share")
+    assert (found["status"], found["verdict"]) == (MIXED, "~")
+    assert math.isnan(found["p_value"])
+
+
+def test_no_p_value_claims_more_than_a_few_seeds_can():
+    assert one(drawn(0, 1, 1e-6), drawn(0.9, 2, 1e-6))["p_value"] == 1e-4
 
 
 def effects(
