@@ -46,6 +46,7 @@ MEASURES = [
     "status",
     "verdict",
 ]
+Measure = Literal["loss", "share", "log_probability"]
 TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two kinds"
 
 
@@ -65,7 +66,7 @@ class Pair:
     a: pd.Series
     b: pd.Series
     names: tuple[str, str]
-    measure: Literal["loss", "share", "log_probability"]
+    measure: Measure
     family: Hashable = ""
 
 

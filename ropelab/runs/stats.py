@@ -115,7 +115,7 @@ def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials
     t = None
     if mean.variance > 0:
         n = max(min(n, mean.value * (1 - mean.value) / mean.variance), 1.0)
-        t = _student(mean.freedom)
+        t = _student(mean.freedom, CONFIDENCE)
     low, high = _wilson(mean.value, n, t)
     return Interval(mean.value, low, high, mean.seeds * mean.units)
 

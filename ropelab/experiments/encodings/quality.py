@@ -32,7 +32,7 @@ from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
 from ropelab.runs.cell import Cell, Values
-from ropelab.runs.comparisons import Pair, compared, difference, significance
+from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -40,6 +40,7 @@ from ropelab.runs.thresholds import LEARNED
 LEARNING_VERSION = 3
 BASELINE = "rope"
 TEXT, COPY = "text loss", "copy accuracy"
+MEASURE: dict[str, Measure] = {TEXT: "loss", COPY: "share"}
 ROW = ["encoding", "seed"]
 # Encodings whose text losses at the trained length the literature sets against each other.
 PAIRS = (("learned", "sinusoidal"), ("deberta", "transformer_xl"), ("rope_values", "rope"))
@@ -191,7 +192,8 @@ def comparisons(rows: Rows, config: EncodingsConfig) -> dict[str, pd.DataFrame]:
 
     def table(wanted: Iterable[tuple], *columns: str) -> pd.DataFrame:
         pairs = [
-            Pair(about, difference(values[a], values[b]), names, smaller_is_better=a[0] == TEXT)
+            # A metric at a multiple of the trained length is a question of its own.
+            Pair(about, values[a], values[b], names, MEASURE[a[0]], family=(a[0], a[2]))
             for about, a, b, names in wanted
             if a in values and b in values
         ]

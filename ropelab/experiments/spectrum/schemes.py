@@ -27,7 +27,7 @@ from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
 from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
 from ropelab.runs.cell import Values
-from ropelab.runs.comparisons import Pair, compared, difference, significance
+from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import roughly
 from ropelab.runs.tables import Tables
 
@@ -168,12 +168,11 @@ def _compared(
     for place, group in measured.groupby(["metric", *PLACE], sort=False):
         values = dict(list(group.set_index(["seed", "unit"]).groupby(column)["value"]))
         for other in others:
-            mean = difference(values[other], values[reference])
-            pairs.append(
-                Pair((other, reference, *place), mean, (other, reference), place[0] == TEXT)
-            )
-    names = [f"{column}_a", f"{column}_b"]
-    return _without_text_distances(compared(pairs, [*names, "metric", *PLACE]))
+            measure: Measure = "loss" if place[0] == TEXT else "share"
+            names, about = (other, reference), (other, reference, *place)
+            pairs.append(Pair(about, values[other], values[reference], names, measure, place))
+    columns = [f"{column}_a", f"{column}_b", "metric", *PLACE]
+    return _without_text_distances(compared(pairs, columns))
 
 
 def _without_text_distances(table: pd.DataFrame) -> pd.DataFrame:
