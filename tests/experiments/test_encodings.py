@@ -316,7 +316,7 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found: dict[str, pd.D
     ("encodings", "comparisons"),
     [
         ("learned", "There is nothing to compare."),
-        ("tupe,learned_distance", "comparisons are significant"),
+        ("tupe,learned_distance", "comparisons between rows"),
     ],
 )
 def test_where_all_encodings_end_with_their_tables_the_answer_says_so(

@@ -22,7 +22,7 @@ CANNOT_SHOW = (
     "How large models rank: a small model trained for a minute learns some encodings faster than "
     "others."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 70
 BODY = "ropelab.experiments.encodings.quality"
 # Below this many tokens the grids of positions degenerate.

@@ -26,7 +26,7 @@ CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what fine-tuning under "
     "a method would bring: nothing is trained."
 )
-VERSION = 5
+VERSION = 6
 ORDER = 60
 Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")

@@ -39,7 +39,7 @@ CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "
     "minutes; the method that wins here need not win there."
 )
-VERSION = 5
+VERSION = 6
 ORDER = 50
 ArmName = Literal["zero_shot", "finetuned", "ceiling"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")

@@ -24,7 +24,7 @@ CANNOT_SHOW = (
     "What a large model or a longer training does with few frequencies: the models have half a "
     "million parameters and are trained for less than a minute."
 )
-VERSION = 2
+VERSION = 3
 ORDER = 80
 BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = (
