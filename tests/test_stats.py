@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ropelab.runs.stats import SMALLEST_P, crossed_mean, discovery_rates, mean_interval, proportion_interval
+from ropelab.runs.stats import (
+    SMALLEST_P,
+    crossed_mean,
+    discovery_rates,
+    mean_interval,
+    proportion_interval,
+)
 
 
 def test_mean_interval_equals_scipys_t_interval():
