@@ -110,8 +110,8 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
         verdict = pair.names[0] if a_is_better else pair.names[1]
         if math.isnan(rate) or rate > FALSE_DISCOVERIES:
             verdict = "~"
-        found = (mean.seeds, mean.units, mean.value, interval.low, interval.high)
-        records.append((*pair.about, *found, confidence[family], p, rate, status, verdict))
+        measured = (mean.seeds, mean.units, mean.value, interval.low, interval.high)
+        records.append((*pair.about, *measured, confidence[family], p, rate, status, verdict))
     return pd.DataFrame(records, columns=[*columns, *MEASURES])
 
 
