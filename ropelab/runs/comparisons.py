@@ -87,12 +87,12 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     means = [difference(pair.a, pair.b) for pair in pairs]
     statuses = _statuses(pairs)
     # Pairs of equal values are one test.
-    tests: dict[tuple[Hashable, ...], dict[tuple[bytes, bytes], float]] = defaultdict(dict)
+    tests: dict[tuple[Hashable, str], dict[tuple[bytes, bytes], float]] = defaultdict(dict)
     places = []
     for pair, mean, status in zip(pairs, means, statuses, strict=True):
         family, test = (pair.family, status), (_values(pair.a), _values(pair.b))
         # The pair the other way round is the same test.
-        test = min(test, test[::-1])
+        test = min(test, (test[1], test[0]))
         tests[family][test] = mean.p_value() if status in (TESTED, FAILING) else math.nan
         places.append((family, test))
     rates: dict[Hashable, dict[tuple[bytes, bytes], float]] = {}
