@@ -223,14 +223,14 @@ def answer(tables: Tables) -> str:
     if not copying.empty:
         # An encoding that did not learn the task says nothing about extrapolation.
         inside = defined[(defined["metric"] == COPY) & (defined["times_trained_len"] == 1)]
-        able = inside[inside["value"] >= LEARNED]["encoding"]
+        able = inside[inside["worst_seed_value"] >= LEARNED]["encoding"]
         copying = copying[copying["encoding"].isin(able)]
         if copying.empty:
             best.append("none learned to copy")
         else:
             row = copying.sort_values("value").iloc[-1]
             best.append(
-                f"of {len(able)} that learned to copy {labels[row['encoding']]} copies best "
+                f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} copies best "
                 f"({row['value']:.0%} at {reached}x)"
             )
     finding = " and ".join(best)
