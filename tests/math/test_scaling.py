@@ -183,6 +183,40 @@ def test_spaced_frequencies_share_the_pairs_evenly():
     assert Counter(inv_freq("spaced(n=3)", geometry).tolist()).most_common()[0][1] == 6
 
 
+@given(GEOMETRIES, st.data())
+def test_few_frequencies_leave_all_but_the_first_pairs_without_rotation(
+    geometry: Geometry, data: st.DataObject
+) -> None:
+    pairs = data.draw(st.integers(1, geometry.pairs))
+    found = inv_freq(f"one(period=32, pairs={pairs})", geometry)
+    np.testing.assert_array_equal(found[:pairs], 2 * np.pi / 32)
+    assert not found[pairs:].any()
+    if pairs >= 2:
+        found = inv_freq(f"spaced(n={pairs}, pairs={pairs})", geometry)
+        ends = 2 * np.pi / np.array([2 * np.pi, 1e6])
+        np.testing.assert_allclose(found[:pairs], np.geomspace(*ends, pairs), rtol=1e-12)
+        assert not found[pairs:].any()
+
+
+def test_labels_name_the_rotating_pairs_only_where_they_are_given() -> None:
+    # Keys of trained models.
+    for text in ("one(period=32, pairs=8)", "spaced(n=4, pairs=8)", "one(period=32)"):
+        assert parse_scaling(text).label == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("one(period=32, pairs=65)", "one: pairs must be between 0 and 64, not 65"),
+        ("spaced(n=2, pairs=-1)", "spaced: pairs must be between 0 and 64, not -1"),
+        ("spaced(n=9, pairs=8)", "n must be at most 8, the number of pairs, not 9"),
+    ],
+)
+def test_no_more_rotating_pairs_than_pairs(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_scaling(text).plan(LLAMA2, 4096)
+
+
 @given(GEOMETRIES.filter(lambda geometry: geometry.pairs >= 3))
 def test_the_three_bands_are_all_pairs_each_once(geometry):
     kept = [inv_freq(f"without(band={band})", geometry) for band in ("fast", "middle", "slow")]

@@ -160,9 +160,10 @@ class LongRope(Scaling):
 
 @dataclass(frozen=True, kw_only=True)
 class One(Scaling):
-    """theta'_i = 2 pi / ``period`` in every pair: one frequency in place of many."""
+    """theta'_i = 2 pi / ``period`` in the first ``pairs`` pairs (0: all), 0 in the others."""
 
     period: float
+    pairs: int = 0
 
     name: ClassVar[str] = "one"
     source: ClassVar[str] = NO_PAPER
@@ -171,21 +172,24 @@ class One(Scaling):
         check_period(self.name, "period", self.period)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        return RopePlan(np.full(geometry.pairs, 2 * math.pi / self.period))
+        inv_freq = np.zeros(geometry.pairs)
+        inv_freq[: rotating(self.name, self.pairs, geometry)] = 2 * math.pi / self.period
+        return RopePlan(inv_freq)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spaced(Scaling):
-    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in pairs/n pairs.
+    """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many pairs.
 
     Their spacing is geometric, as RoPE's is, or ``uniform``: then equal steps of frequency, so that
-    all periods but one are short.
+    all periods but one are short. They take the first ``pairs`` pairs (0: all), the others have 0.
     """
 
     n: int
     shortest: float = 2 * math.pi
     longest: float = 1e6
     uniform: bool = False
+    pairs: int = 0
 
     name: ClassVar[str] = "spaced"
     source: ClassVar[str] = NO_PAPER
@@ -202,15 +206,18 @@ class Spaced(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""
-        if self.n > geometry.pairs:
+        count = rotating(self.name, self.pairs, geometry)
+        if self.n > count:
             raise InputError(
-                f"spaced: n must be at most {geometry.pairs}, the number of pairs, not {self.n}"
+                f"spaced: n must be at most {count}, the number of pairs, not {self.n}"
             )
         ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
         spread = np.linspace if self.uniform else np.geomspace
-        chosen: Float[np.ndarray, " n"] = spread(*ends, self.n)
+        chosen: Float[np.ndarray, " n"] = spread(*ends, n)
+        inv_freq = np.zeros(geometry.pairs)
         # Neighbouring pairs share a frequency, so that the fastest pair still comes first.
-        return RopePlan(chosen[np.arange(geometry.pairs) * self.n // geometry.pairs])
+        inv_freq[:count] = chosen[np.arange(count) * n // count]
+        return RopePlan(inv_freq)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +243,13 @@ class Without(Scaling):
         kept = plan.inv_freq.copy()
         kept[start:stop] = 0.0
         return RopePlan(kept, plan.attention_factor, plan.stretch)
+
+
+def rotating(method: str, pairs: int, geometry: Geometry) -> int:
+    """Return how many pairs rotate, all where ``pairs`` is 0; InputError if there are fewer."""
+    if not 0 <= pairs <= geometry.pairs:
+        raise InputError(f"{method}: pairs must be between 0 and {geometry.pairs}, not {pairs}")
+    return pairs or geometry.pairs
 
 
 def check_period(method: str, parameter: str, value: float) -> None:
