@@ -206,11 +206,9 @@ class Spaced(Scaling):
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the plan; InputError if there are fewer pairs than frequencies."""
-        count = rotating(self.name, self.pairs, geometry)
-        if self.n > count:
-            raise InputError(
-                f"spaced: n must be at most {count}, the number of pairs, not {self.n}"
-            )
+        count, n = rotating(self.name, self.pairs, geometry), self.n
+        if n > count:
+            raise InputError(f"spaced: n must be at most {count}, the number of pairs, not {n}")
         ends = 2 * math.pi / self.shortest, 2 * math.pi / self.longest
         spread = np.linspace if self.uniform else np.geomspace
         chosen: Float[np.ndarray, " n"] = spread(*ends, n)
