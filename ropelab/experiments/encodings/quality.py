@@ -230,8 +230,8 @@ def answer(tables: Tables) -> str:
         else:
             row = copying.sort_values("value").iloc[-1]
             best.append(
-                f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} copies best "
-                f"({row['value']:.0%} at {reached}x)"
+                f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} "
+                f"copies best ({row['value']:.0%} at {reached}x)"
             )
     finding = " and ".join(best)
     if reached < tested:
