@@ -1,8 +1,11 @@
-"""What a command has imported by the time it ends, seen from outside."""
+"""What a command has imported by the time it ends, seen from outside; files as modules."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 LARGE = ("torch", "numpy", "pandas", "matplotlib", "scipy")
 CODE = """
@@ -22,3 +25,13 @@ def imported_by(*arguments):
     assert done.returncode == 0, done.stderr
     status, modules = json.loads(done.stdout.splitlines()[-1])
     return status, {name for name in LARGE if name in modules}
+
+
+def loaded(file: Path) -> ModuleType:
+    """A script as a module, which is in no package."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

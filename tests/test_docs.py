@@ -1,6 +1,5 @@
 """README.md and docs/ are what templates, committed tables, commands and code say."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,11 +10,10 @@ from ropelab.audit.runtimes.registry import RUNTIMES
 from ropelab.claims.notes import note_pages
 from ropelab.cli.app import app
 from ropelab.models.lm.source import Mixture
+from tests.imports import loaded
 
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("docs", ROOT / "tools" / "docs.py")
-docs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(docs)
+docs = loaded(ROOT / "tools" / "docs.py")
 
 # Decimals, powers of ten, shares in percent: the shape of a result.
 NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d+(?=\s%)|\d+(?=\sof\s\d)")
@@ -99,7 +97,7 @@ def test_files_that_are_named_exist(file):
 
 
 def test_readme_names_every_command():
-    commands = [c.name or c.callback.__name__ for c in app.registered_commands]
+    commands = [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands]
     text = (ROOT / "README.md").read_text()
     assert not [name for name in commands if f"`ropelab {name}" not in text]
 

@@ -16,7 +16,7 @@ def run_cell(source, names):
 
 
 def test_the_notebook_prints_what_it_shows(capsys):
-    names = {}
+    names: dict[str, object] = {}
     cells = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"]
     for cell in cells:
         shown = run_cell("".join(cell["source"]), names)

@@ -1,6 +1,5 @@
 """The tools that fetch what is not committed: what they write, without a network."""
 
-import importlib.util
 import io
 import sys
 import tarfile
@@ -9,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
+from ropelab.runs.config import build
+from tests.imports import loaded
 
 TOOLS = Path(__file__).parents[1] / "tools"
 
@@ -18,13 +19,7 @@ def tool(monkeypatch):
     """Loads a tool as it is when it is run as a script."""
     monkeypatch.syspath_prepend(TOOLS)
 
-    def loaded(name: str):
-        spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    yield loaded
+    yield lambda name: loaded(TOOLS / f"{name}.py")
     sys.modules.pop("packages", None)
 
 
@@ -69,10 +64,10 @@ def test_a_file_that_is_not_the_published_one_is_refused(tool, tmp_path):
 
 def test_where_a_corpus_is_from_is_told_beside_its_fingerprint(corpora, tmp_path):
     small = {"train_len": 64, "test_len": 256, "documents": 3}
-    plain = ExtrapolateConfig(corpus=corpora[0], **small).inputs()
+    plain = build(ExtrapolateConfig, {"corpus": corpora[0], **small}).inputs()
     assert set(plain) == {"corpus"}
     for path in Path(corpora[0]).iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / ".source").write_text("Invented words, for tests\n")
-    told = ExtrapolateConfig(corpus=str(tmp_path), **small).inputs()
+    told = build(ExtrapolateConfig, {"corpus": tmp_path.as_posix(), **small}).inputs()
     assert told == {**plain, "corpus_source": "Invented words, for tests"}

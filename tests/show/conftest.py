@@ -1,13 +1,10 @@
 """A real browser for the tests of the pages: Debian's chromium, headless, without a network."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from made import write_results
+from tests.show.made import write_results
 
 FLAGS = (
     "--no-sandbox",

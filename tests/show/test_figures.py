@@ -35,7 +35,8 @@ def test_titles_stay_inside(folder):
     for figure in drawn.finished(experiment.draw, RUN.tables(folder, manifest)).values():
         figure.draw_without_rendering()
         ax = figure.axes[0]
-        titles = [figure._suptitle] if figure.get_suptitle() else [ax._left_title, ax.title]
+        whole, left = figure._suptitle, ax._left_title  # type: ignore[attr-defined]
+        titles = [whole] if figure.get_suptitle() else [left, ax.title]
         assert all(title.get_window_extent().x1 <= figure.bbox.x1 + 1 for title in titles)
 
 

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from made import accuracies, write_run
 
 from ropelab.show.gallery import write_index
+from tests.show.made import accuracies, write_run
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"

@@ -5,6 +5,7 @@ The structure below is that of the files of lm-evaluation-harness 0.4.9.
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -124,7 +125,7 @@ FOUND = [
 ]
 
 
-def evaluated(rows: list[tuple[object, ...]], columns: list[str]) -> pd.DataFrame:
+def evaluated(rows: Sequence[tuple[object, ...]], columns: list[str]) -> pd.DataFrame:
     """A table of methods at factor 2, as they are."""
     return pd.DataFrame(rows, columns=columns).assign(factor=2.0, arm="zero_shot", status="ok")
 

@@ -10,7 +10,6 @@ from shutil import copytree, rmtree
 
 import pandas as pd
 import pytest
-from made import NASTY, accuracies, claims, write_run
 
 from ropelab.runs.errors import InputError
 from ropelab.runs.store import RUN
@@ -39,6 +38,7 @@ from ropelab.show.page.views import (
     labelled,
     views_of,
 )
+from tests.show.made import NASTY, accuracies, claims, write_run
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 

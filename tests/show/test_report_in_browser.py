@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made import NASTY, accuracies
 
 from ropelab.runs.stats import mean_interval
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
+from tests.show.made import NASTY, accuracies
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FIRST = "toy-00000001"

@@ -69,7 +69,7 @@ def stop_after(steps: int, how: Callable[[], None], total: float) -> Iterator[Ad
     """Progress that calls `how` when `steps` steps are done."""
     calls = 0
 
-    def advance(work: float = 1, *, note: str = "") -> None:
+    def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
         nonlocal calls
         calls += 1
         if calls == steps:
@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_the_step_and_the_run_continues_exactly(
 
     @contextmanager
     def counting(total: float) -> Iterator[Advance]:
-        yield lambda steps=1, *, note="": seen.append(steps)
+        yield lambda steps=1, *, note="", left=None: seen.append(steps)
 
     assert_same(uninterrupted, trained(folder, progress=counting))
     assert len(seen) == RECIPE.steps - 5

@@ -121,9 +121,9 @@ def test_the_same_values_under_two_names_are_one_row():
     alone, doubled = every(rows), every(rows | {"again": rows["row 7"]})
     assert doubled.loc[alone.index, "false_discovery_rate"].equals(alone["false_discovery_rate"])
     rate = "false_discovery_rate"
-    assert doubled.loc[("row 0", "again"), rate] == alone.loc[("row 0", "row 7"), rate]
-    same = doubled.loc[("row 7", "again")]
-    assert (same["status"], same["verdict"]) == (SAME, "~")
+    assert doubled[rate]["row 0", "again"] == alone[rate]["row 0", "row 7"]
+    assert doubled["status"]["row 7", "again"] == SAME
+    assert doubled["verdict"]["row 7", "again"] == "~"
 
 
 def test_seeds_that_learned_and_seeds_that_did_not_are_not_averaged_into_a_verdict():
