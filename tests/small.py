@@ -1,4 +1,12 @@
-"""The smallest models that the experiments train: they learn nothing, and take no time."""
+"""The smallest models, which learn nothing and take no time, and commands of an ordinary user."""
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
 
 SMALL = {
     "train_len": 64,
@@ -12,3 +20,15 @@ SMALL = {
     "sequences": 2,
     "device": "cpu",
 }
+
+# Root is refused nothing; without these two capabilities it obeys the permissions of its files.
+PERSON = ("setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search")
+
+
+def as_person(*arguments: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a process that permissions hold for; skip the test where there is none."""
+    prefix = PERSON if os.geteuid() == 0 else ()
+    if prefix and not shutil.which("setpriv"):
+        pytest.skip("root without setpriv is refused nothing")
+    command = [*prefix, sys.executable, "-m", "ropelab", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.store import read_manifest
+from ropelab.runs.tables import DamagedError
+from tests.small import as_person
 from tests.toy import Toy, ToyConfig, plan, toy
 
 
@@ -174,6 +177,64 @@ def test_a_damaged_figure_is_drawn_again(lab, damage):
     assert lab.run(plan()).reused
     assert figure.read_bytes() == whole
     assert Toy.runs == 1
+
+
+def test_a_run_whose_tables_cannot_be_listed_keeps_them(tmp_path: Path) -> None:
+    assert as_person("freqs", "-q", cwd=tmp_path).returncode == 0
+    (tables,) = tmp_path.glob("results/freqs/*/tables")
+    before = files(tables)
+    tables.chmod(0o311)
+    done = as_person("freqs", "--redraw", "-q", cwd=tmp_path)
+    tables.chmod(0o755)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ropelab: Permission denied")
+    assert (files(tables), bool(before)) == (before, True)
+
+
+def test_runs_that_cannot_be_listed_are_said(tmp_path: Path) -> None:
+    assert as_person("freqs", "-q", cwd=tmp_path).returncode == 0
+    assert as_person("precision", "-q", cwd=tmp_path).returncode == 0
+    (tmp_path / "results/freqs").chmod(0o311)
+    shown, again = as_person("report", cwd=tmp_path), as_person("freqs", "-q", cwd=tmp_path)
+    (tmp_path / "results/freqs").chmod(0o755)
+    assert (shown.returncode, again.returncode) == (0, 1)
+    assert "left out: results/freqs cannot be listed: Permission denied" in shown.stderr
+    assert again.stderr.startswith("ropelab: Permission denied (results/freqs)")
+
+
+@pytest.mark.parametrize("name", ["tables/toy.csv", "figures/toy.png", "config.toml"])
+@pytest.mark.parametrize("redraw", [False, True])
+def test_a_folder_that_does_not_read_back_takes_no_place(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str, redraw: bool
+) -> None:
+    folder = folder_of(lab.run(plan()))
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    write_bytes = Path.write_bytes
+
+    def lose(path: Path, content: bytes) -> int:
+        return write_bytes(path, content[:-1] if path.as_posix().endswith(name) else content)
+
+    def copy(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(Path, "write_bytes", lose)
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    with pytest.raises(DamagedError, match="is not what was written"):
+        replace(lab, redraw=redraw, force=not redraw).run(plan())
+    assert {name: (folder / name).read_bytes() for name in files(folder)} == before
+
+
+@pytest.mark.parametrize("name", ["config.toml", "metrics.json"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
+def test_a_damaged_config_or_metric_is_said_and_the_run_made_again(
+    lab: Lab, capsys: pytest.CaptureFixture[str], name: str, damage: Callable[[Path], object]
+) -> None:
+    folder = folder_of(lab.run(plan()))
+    before = (folder / name).read_bytes()
+    damage(folder / name)
+    assert not lab.run(plan()).reused
+    assert f"{folder / name} " in capsys.readouterr().err
+    assert (folder / name).read_bytes() == before
 
 
 def test_a_damaged_table_is_said_and_the_run_made_again(lab, capsys):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from filelock import FileLock, Timeout
 
@@ -78,9 +78,8 @@ def replaced(folder: Path) -> Iterator[Path]:
     fresh.mkdir(parents=True)
     try:
         yield fresh
-        for path in fresh.rglob("*"):
-            if path.is_file():
-                _flush(path)
+        for path in files_below(fresh):
+            _flush(path)
         if os.path.lexists(folder):
             folder.rename(old)
         fresh.rename(folder)
@@ -88,6 +87,19 @@ def replaced(folder: Path) -> Iterator[Path]:
         _recover(folder)
         raise
     remove(old)
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Return all files below a folder, links and pipes among them; OSError if it cannot be listed.
+
+    `rglob` leaves out what it may not list, in silence.
+    """
+
+    def fail(error: OSError) -> NoReturn:
+        raise error
+
+    found = os.walk(folder, onerror=fail)
+    return sorted(Path(top, name) for top, _, names in found for name in names)
 
 
 def _siblings(folder: Path) -> tuple[Path, Path]:

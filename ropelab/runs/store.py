@@ -5,6 +5,7 @@ manifest does not fit any more (another version of the experiment, another corpu
 is not reused.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -33,9 +34,9 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
-from ropelab.runs.folders import fingerprint, replaced
+from ropelab.runs.folders import files_below, fingerprint, replaced
 from ropelab.runs.notices import say_once
-from ropelab.runs.tables import DamagedError, Entries, Format, Tables
+from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 SCHEMA = 1
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
@@ -63,6 +64,10 @@ class Manifest:
     # Names become paths: they stay inside the run's folder.
     figures: list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
     sha256: str
+    # Hashes of what is beside the tables; older runs have none.
+    files: dict[Annotated[str, StringConstraints(pattern=r"^\w[\w.-]*$")], str] = field(
+        default_factory=dict
+    )
 
 
 RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
@@ -90,8 +95,7 @@ class RunFolder:
         config = self.config.model_dump(mode="json")
         code = fingerprint({"experiment": self.experiment, "config": config})[:8]
         runs = self.results / self.experiment
-        there = sorted(path for path in runs.glob(f"*-{code}") if not path.name.startswith("."))
-        if there:
+        if there := [path for path in _listed(runs) if path.name.endswith(f"-{code}")]:
             return there[0]
         changed = (f"{name}-{_plain(value)}" for name, value in self.config.changed().items())
         name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
@@ -154,11 +158,13 @@ class RunFolder:
         values = self.config.model_dump(mode="json", exclude_none=True)
         with replaced(self.path) as fresh:
             toml = tomli_w.dumps({"experiment": self.experiment, **values})
-            (fresh / "config.toml").write_text(toml, encoding="utf-8")
             numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
-            (fresh / "metrics.json").write_text(numbers + "\n", encoding="utf-8")
+            files = {"config.toml": toml.encode(), "metrics.json": f"{numbers}\n".encode()}
+            for name, content in files.items():
+                (fresh / name).write_bytes(content)
+            hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
             drawn = None if figures is None else _save_figures(figures, fresh)
-            manifest = {**self.facts, **about, **surroundings(), "figures": drawn}
+            manifest = {**self.facts, **about, **surroundings(), "files": hashes, "figures": drawn}
             return RUN.write(fresh, tables, manifest)
 
 
@@ -193,19 +199,21 @@ def add_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
     if (manifest := RUN.description(folder)) is None:
         raise DamagedError(f"{folder / RUN.file} cannot be read any more")
     with replaced(folder) as fresh:
-        for path in sorted(set(folder.rglob("*")) - set((folder / "figures").rglob("*"))):
-            if path.is_file():
+        for path in files_below(folder):
+            if path.is_file() and folder / "figures" not in path.parents:
                 copy = fresh / path.relative_to(folder)
-                copy.parent.mkdir(exist_ok=True)
+                copy.parent.mkdir(exist_ok=True, parents=True)
                 shutil.copyfile(path, copy)
         drawn = _save_figures(figures, fresh)
         RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
+        RUN.read(fresh)
 
 
 def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
     (folder / "figures").mkdir()
     for name, content in figures.items():
         (folder / "figures" / name).write_bytes(content)
+        check_written(folder / "figures" / name, hashlib.sha256(content).hexdigest())
     return [f"figures/{name}" for name in figures]
 
 
@@ -260,11 +268,24 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield folder and manifest of every finished run below `results`."""
-    for path in sorted(results.glob(f"*/*/{RUN.file}")):
-        manifest = None if path.parent.name.startswith(".") else read_manifest(path.parent)
-        if manifest is not None:
-            yield path.parent, manifest
+    """Yield folder and manifest of every finished run below `results`; unreadable ones are said."""
+    for experiment in _listed(results):
+        try:
+            folders = _listed(experiment)
+        except OSError as error:  # of anybody, as lost+found
+            say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
+            continue
+        for folder in folders:
+            if (manifest := read_manifest(folder)) is not None:
+                yield folder, manifest
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder by name, nothing hidden; OSError where `glob` would say nothing."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:

@@ -83,7 +83,7 @@ class Format:
                 "sha256": hashlib.sha256(content).hexdigest(),
             }
         self.describe(folder / self.file, {**about, "tables": entries})
-        return self.tables(folder, {"tables": entries})
+        return self.read(folder)
 
     def describe(self, path: Path, about: Mapping[str, Any]) -> None:
         """Write a description, with the hash of all that it says."""
@@ -110,29 +110,42 @@ class Format:
             raise DamagedError(f"{path} is not what was written")
         return dict(about)
 
+    def read(self, folder: Path) -> dict[str, pd.DataFrame]:
+        """Return the tables of a folder that has to be whole; DamagedError where it is not."""
+        if (about := self.description(folder)) is None:
+            raise DamagedError(f"{folder / self.file} is gone")
+        return self.tables(folder, about)
+
     def tables(self, folder: Path, about: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        """Read the tables of a folder with that description.
+        """Read the tables of a folder with that description, and verify its other files.
 
         An empty cell is a missing value, nothing else is.
 
         Raises:
             DamagedError: one is gone, or is not what was written.
         """
+        for name, written in about.get("files", {}).items():
+            check_written(folder / name, written)
         found = {}
         for name, entry in sorted(about["tables"].items()):
             path = folder / self.inside / f"{name}.csv"
-            try:
-                content = read_regular(path)
-            except OSError as error:
-                raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
-            written = entry if isinstance(entry, str) else entry["sha256"]
-            if hashlib.sha256(content).hexdigest() != written:
-                raise DamagedError(f"{path} is not what was written")
+            content = check_written(path, entry if isinstance(entry, str) else entry["sha256"])
             try:
                 found[name] = _from_csv(content)
             except ValueError as error:
                 raise DamagedError(f"{path} is no table ({error})") from None
         return found
+
+
+def check_written(path: Path, sha256: str) -> bytes:
+    """Return the content of a file with that hash; DamagedError for any other."""
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DamagedError(f"{path} is not what was written")
+    return content
 
 
 def _hash_of(about: Mapping[str, Any]) -> str:
