@@ -65,14 +65,14 @@ def uninterrupted(tmp_path: Path) -> tuple[dict, list[float]]:
 
 
 @contextmanager
-def stop_after(steps: int, how: Callable[[], None], total: float) -> Iterator[Advance]:
-    """Progress that calls `how` when `steps` steps are done."""
+def stop_after(step: int, how: Callable[[], None], total: float) -> Iterator[Advance]:
+    """Progress that calls `how` when so many steps are done."""
     calls = 0
 
     def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
         nonlocal calls
         calls += 1
-        if calls == steps:
+        if calls == step:
             how()
 
     yield advance
