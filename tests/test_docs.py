@@ -32,7 +32,6 @@ CONSTANTS = {
         "0.5 L",
         "0.75 L",
         "1.5 L",
-        "false discovery rate of 5 %",
     ),
 }
 WRITTEN = docs.rendered()
