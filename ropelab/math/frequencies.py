@@ -26,16 +26,11 @@ def check_base(base: float) -> None:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The rotary geometry of a trained model; InputError if it cannot be.
+    """The rotary geometry of a trained model; InputError if it cannot be."""
 
-    rotary_dim: rotated features of a head, two per pair.
-    base: rope_theta.
-    trained_len: tokens; original_max_position_embeddings in configs.
-    """
-
-    rotary_dim: int
-    base: float
-    trained_len: int
+    rotary_dim: int  # rotated features of a head, two per pair
+    base: float  # rope_theta
+    trained_len: int  # tokens; original_max_position_embeddings in configs
 
     def __post_init__(self) -> None:
         check_rotary_dim(self.rotary_dim)

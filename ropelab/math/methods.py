@@ -74,9 +74,9 @@ def scaling_class(name: str) -> "type[Scaling]":
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
-    """Parse a method that changes frequencies; InputError for anything that does not fit.
+    """Parse a method that changes frequencies; InputError if it does not fit.
 
-    factor: test length over trained length, for methods whose factor means that and is not given.
+    ``factor`` (test over trained length) is for methods that are written without one and take it.
 
     >>> parse_scaling("yarn(beta_fast=16)", factor=4).label
     'yarn(factor=4, beta_fast=16)'
@@ -91,11 +91,8 @@ def build_method(
     factor: float | None,
     parse_inner: Callable[[str, float | None], object],
 ) -> Any:
-    """Build a method of a class from arguments such as ``beta_fast=16``.
-
-    method: a dataclass with `name` and `default_factors`, as every method is.
-    parse_inner: parses a parameter that is a method itself.
-    """
+    """Build a method, a dataclass with `name` and `default_factors`, from ``beta_fast=16`` etc."""
+    # A parameter that is a method itself is parsed by `parse_inner`.
     annotations = typing.get_type_hints(method)
     names = [field.name for field in fields(method)]
     values: dict[str, object] = {}

@@ -1,9 +1,8 @@
 """The rotation of queries and keys: its angles, which features form a pair, which axis it reads.
 
-Convention: at position m a pair (x1, x2) becomes
-``(x1 cos(m theta) - x2 sin(m theta), x1 sin(m theta) + x2 cos(m theta))``, which is multiplication
-of x1 + i x2 by exp(+i m theta) (arXiv:2104.09864, eq. 13 and 34). Some codebases rotate in the
-other direction; scores are the same if queries and keys rotate in the same one.
+Convention: at position m a pair (x1, x2) becomes ``(x1 cos(m theta) - x2 sin(m theta), x1 sin(m
+theta) + x2 cos(m theta))``, the product of x1 + i x2 and exp(+i m theta) (arXiv:2104.09864, eq. 13
+and 34). Some codebases rotate the other way; scores are the same if queries and keys do so alike.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The admissible bases for a context: S(m, b) >= 0 for every position m below it.
 
 The set is not an interval, but from the stable base on every base is in it. The stable base is
-sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b through
-slabs and sorts every point into one of three kinds, by proof and not by sampling:
+sought from above (``boxes.threatened``). Below it the search walks upwards in u = ln b and sorts
+every point into one of three kinds, by proof and not by sampling:
 
 * excluded: positions are named whose S is negative in stretches that leave no gap
   (``intervals.excluded_upto``); how they were found does not matter to the proof.
@@ -10,8 +10,7 @@ slabs and sorts every point into one of three kinds, by proof and not by samplin
   could turn negative inside it (|dS/du| <= m sum a_i b^(-a_i)); bisection clears the list.
 * edge: an interval no wider than ``EDGE`` in which a position's sign changes.
 
-So no admissible window wider than ``EDGE`` (relative to the base) can be missed. Above
-``certified_from`` one bound shows all remaining bases to be admissible.
+So no admissible window wider than ``EDGE`` (relative to the base) can be missed.
 """
 
 import math
@@ -72,13 +71,11 @@ def certified_from(similarity: Similarity, context: int) -> float:
 
 @dataclass
 class Walk:
-    """A walk over the bases for one context.
-
-    settled: (u, m): from u on, positions below m are known not to fail, from a shorter context.
-    """
+    """A walk over the bases for one context."""
 
     similarity: Similarity
     context: int
+    # (u, m): from u on, positions below m are known not to fail
     settled: tuple[float, int] = (math.inf, 1)
 
     def windows(self, start: float) -> Iterator[Window]:
@@ -185,10 +182,8 @@ class Walk:
             pace.share = min(1.0, pace.share * 1.2)
 
     def _resolve(self, slabs: "_Slabs", low: float, high: float, pace: "_Pace") -> float:
-        """Add [low, high] to the slabs, in few intervals, each with all that threatens it.
-
-        Returns the width of the intervals whose middle is admissible.
-        """
+        """Add [low, high] to the slabs, in few intervals, each with all that threatens it."""
+        # Returns the width of the intervals whose middle is admissible.
         positions, lowest = self._threats(low, high)
         # Above this many threats, splitting the interval and scanning again is cheaper.
         too_many = 200 + self.context // 100
@@ -210,10 +205,7 @@ class Walk:
         return high - low if lowest >= 0 else 0.0
 
     def _threats(self, low: float, high: float) -> tuple[Floats, float]:
-        """Return every position that could fail in [low, high], lowest S in the middle first.
-
-        Also return that lowest S, 0 if none is negative.
-        """
+        """Return what could fail in [low, high] by S in the middle, and the lowest S there or 0."""
         similarity = self.similarity
         # Within the interval S differs from its value in the middle by at most m * change.
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)

@@ -2,10 +2,8 @@
 
 A box is a run of positions times an interval of u = ln b. In it the angle of a pair stays within r
 of its value phi at the centre, so its cosine is at least cos(min(|phi| + r, pi)), with phi brought
-to [-pi, pi]. A box in which these add up to 0 or more holds no failing base; any other is halved.
-
-In a wide box the fast pairs count as -1, which the sum of the slow ones outweighs nearly everywhere
-where few bases fail: most boxes are dropped while they are wide.
+to [-pi, pi]. A box in which these add up to 0 or more holds no failing base. In a wide box the fast
+pairs count as -1, which the sum of the slow ones mostly outweighs.
 """
 
 import math
@@ -57,10 +55,8 @@ class Boxes:
 def threatened(
     similarity: Similarity, first: int, stop: int, low: float, high: float, most: float = math.inf
 ) -> Boxes | None:
-    """Return the positions in [first, stop), in narrow intervals of [low, high], that could fail.
-
-    None where more than ``most`` boxes would have to be examined together.
-    """
+    """Return the positions in [first, stop), in parts of [low, high], that could fail."""
+    # None where more than ``most`` boxes would have to be examined together.
     length = 1 << max(0, ((stop - first) // RUNS).bit_length() - 1)
     starts = np.arange(first, stop, length, dtype=np.float64)
     boxes = Boxes(starts, np.full(len(starts), low), length, high - low)

@@ -2,9 +2,8 @@
 
 On an interval of half-width h around c (in u = ln b), Taylor's theorem gives for one position m
 |S(m, u) - S(m, c)| <= |S'(m, c)| h + (c1 m + c2 m^2) h^2 / 2. If S(m, c) is below minus that, m
-excludes the whole interval; if it is above that, m threatens no base in it. An interval in which
-some position has S < 0 throughout is excluded; one that no position threatens is admissible; any
-other is halved, with the positions that could still fail in it, down to ``EDGE``.
+excludes the whole interval; if it is above that, m threatens no base in it. What remains is halved,
+with the positions that could still fail in it, down to ``EDGE``.
 """
 
 from collections.abc import Sequence
@@ -26,10 +25,8 @@ Window = tuple[float, float]
 def value_and_slope(
     similarity: Similarity, positions: Floats, inv_freq: Floats, exact: bool
 ) -> tuple[NDArray, NDArray]:
-    """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions.
-
-    ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
-    """
+    """Return S and dS/du = m sum_i a_i b^(-a_i) sin(m b^(-a_i)) of positions."""
+    # ``inv_freq`` has a row per position, or one for all. Not ``exact``: in float32.
     angle: NDArray = positions[:, None] * inv_freq
     if not exact:
         angle = wrapped(angle)
@@ -54,10 +51,8 @@ class Tangents:
 
 
 def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: float) -> float:
-    """Return the largest u' such that every base from u to u' is excluded; u where there is none.
-
-    ``centre`` >= u. Stretches in which a position's S stays negative are joined from u on.
-    """
+    """Return the largest u' such that every base from u to u' is excluded, or u itself."""
+    # Stretches in which a position's S stays negative are joined from u <= ``centre`` on.
     positions = tangents.positions
     c1, c2 = similarity.curvature_bounds(np.array(u))
     # On either side, at distance x from the centre, S is at most c + b x + a x^2: negative between
@@ -89,15 +84,13 @@ def excluded_upto(similarity: Similarity, tangents: Tangents, u: float, centre: 
 class Undecided:
     """Intervals of ln b that are not decided yet, and the positions that could fail in them.
 
-    intervals: [6, intervals]: low, high, the width that counts, the width below which float64
-        decides, and the two curvature bounds that hold there.
-    positions: every position that threatens an interval.
-    owner: for each of these the number of the interval, ascending.
+    The rows of ``intervals`` are low, high, the width that counts, the width below which float64
+    decides, and the two curvature bounds that hold there.
     """
 
     intervals: Floats
     positions: Floats
-    owner: NDArray[np.intp]
+    owner: NDArray[np.intp]  # the number of each position's interval, ascending
 
     @classmethod
     def one(

@@ -1,8 +1,7 @@
-"""The rules by which people choose a base, as their authors state them. All lengths in tokens.
+"""The rules by which people choose a base, as their authors state them; lengths in tokens.
 
-None of these is the exact bound (``Walk``). d is the rotary width, b the trained base, L the
-trained length, L' the wanted one. Critical dimension and base, T_extra and small bases: Liu et al.
-2023, arXiv:2310.05209, theorems 1 to 3.
+d is the rotary width, b the trained base, L the trained length, L' the wanted one. Critical
+dimension and base, T_extra and small bases: Liu et al. 2023, arXiv:2310.05209, theorems 1 to 3.
 """
 
 import math

@@ -1,10 +1,8 @@
-"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)), and how fast it can change.
+"""S(m, b) = unrotated + sum_i cos(m b^(-a_i)), as a function of u = ln b, and its slopes.
 
 Men et al. 2024 (Base of RoPE Bounds Context Length, arXiv:2405.14591) show that a key equal to the
 query is preferred to a random key, m tokens away, by an amount proportional to this sum. Pair i has
 a_i = 2 i / rotary_dim; a feature pair that does not rotate contributes cos 0 = 1.
-
-Everything here is a function of u = ln b, in which pairs move at comparable speeds.
 """
 
 import math
@@ -28,14 +26,10 @@ SINGLE_ERROR = 1e-6
 
 @dataclass(frozen=True)
 class Similarity:
-    """The sum of cosines of one head.
+    """The sum of cosines of one head."""
 
-    exponents: a_i of the pairs that rotate, in [0, 1).
-    unrotated: how many pairs do not.
-    """
-
-    exponents: tuple[float, ...]
-    unrotated: int = 0
+    exponents: tuple[float, ...]  # a_i of the pairs that rotate, in [0, 1)
+    unrotated: int = 0  # pairs
 
     @classmethod
     def of_head(
@@ -47,8 +41,8 @@ class Similarity:
     ) -> "Similarity":
         """Make the sum for a head of ``head_dim`` features of which ``rotary_dim`` rotate.
 
-        ``kept`` < 1 is p-RoPE: only the int(kept * pairs) fastest pairs rotate. ``dropped`` names
-        single pairs that do not. InputError where these contradict each other.
+        Of its pairs only the int(kept * pairs) fastest (p-RoPE) rotate, and not the ``dropped``
+        ones. InputError where these contradict each other.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         if head_dim < 2 or head_dim % 2:

@@ -1,8 +1,7 @@
 """The sums of all positions at once for one base, and the promising positions among them.
 
-cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with every position
-written as p + q on two grids of about sqrt(length) points, the sums over pairs are one matrix
-product, and only 2 sqrt(length) cosines per pair are computed.
+cos((p + q) theta) = cos(p theta) cos(q theta) - sin(p theta) sin(q theta): with positions written
+as p + q on two grids, all sums are one matrix product of 2 sqrt(length) cosines per pair.
 """
 
 import math
@@ -46,10 +45,8 @@ def block_sums(
     step: int = 1,
     first_pair: int = 0,
 ) -> Singles:
-    """Return S at start + step * column in float32, for each start and column: [starts, columns].
-
-    Within ``similarity.single_error``. With ``first_pair`` > 0 the faster pairs are left out.
-    """
+    """Return S at start + step * column in float32, within ``single_error``: [starts, columns]."""
+    # With ``first_pair`` > 0 the faster pairs are left out.
     inv_freq = similarity.inv_freq(u)[first_pair:]
     cos, sin, wide = _grids(starts, step * np.arange(columns, dtype=np.float64), inv_freq)
     sums: Singles = np.concatenate((cos, -sin), axis=1) @ wide
@@ -60,10 +57,8 @@ def block_sums(
 def block_tangents(
     similarity: Similarity, u: float, starts: Floats, columns: int
 ) -> tuple[Singles, Singles]:
-    """Return S and dS/du / position at start + column in float32, for each: [starts, columns].
-
-    S within ``similarity.single_error``, the other within that times ``similarity.slope_bound(u)``.
-    """
+    """Return S and dS/du / position at start + column in float32, for each: [starts, columns]."""
+    # S within ``single_error``, the other within that times ``similarity.slope_bound(u)``.
     inv_freq = similarity.inv_freq(u)
     cos, sin, wide = _grids(starts, np.arange(columns, dtype=np.float64), inv_freq)
     # dS/du = m sum a_i b^(-a_i) sin(m b^(-a_i)), here without its factor m, which the caller knows.

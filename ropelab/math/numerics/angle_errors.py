@@ -2,11 +2,9 @@
 
 The rounding of m * theta_i has no closed form, but a bound that grows with m (half a last place per
 rounding). So blocks of positions are visited from the far end, the pair with the largest bound
-first, and blocks whose bound is below the worst error so far are left out. The result is that of a
-visit to every position and pair, but an error beyond LOST_RAD, nearly half a turn, ends the search.
-
-A cos or sin of an angle that is off by e is off by at most the chord 2 sin(e / 2); rounding to the
-format of the table adds at most half a last place below 1. So tables are searched in the same way.
+first, and blocks whose bound is below the worst error so far are left out. The result is exact, but
+an error beyond LOST_RAD, nearly half a turn, ends the search. A cos or sin of an angle that is off
+by e is off by at most the chord 2 sin(e / 2), and half a last place below 1 by rounding.
 """
 
 import math
@@ -34,14 +32,11 @@ NUMBERS = 1 << 13
 
 @dataclass(frozen=True)
 class Worst:
-    """The largest wrapped angle error in [start, stop).
-
-    error_rad: nan if a stored angle overflowed there; then `position` is the first that did.
-    """
+    """The largest wrapped angle error in [start, stop)."""
 
     start: int
     stop: int
-    error_rad: float
+    error_rad: float  # nan if a stored angle overflowed, first at `position`
     position: int
     pair: int
 

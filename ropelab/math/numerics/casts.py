@@ -1,7 +1,5 @@
 """Cast plans: which number format each stage of a rotary implementation rounds to.
 
-A rotary implementation has six stages, and most reports of lost precision are about one of them:
-
     position   m, as it enters the product
     inv_freq   theta_i, as it is stored
     angle      m * theta_i, as the product returns it
@@ -10,8 +8,7 @@ A rotary implementation has six stages, and most reports of lost precision are a
     score      the rotated query and key as they enter the dot product, and the score itself
                (the sum inside is exact: matrix units accumulate more widely than they store)
 
-Two differences between real implementations are not casts and have fields of their own: how
-frequencies are computed (`frequencies`) and how angles are (`angles`).
+Implementations also differ in how `frequencies` and `angles` are computed, which is no cast.
 """
 
 import tomllib

@@ -41,15 +41,10 @@ def span(start: int, stop: int) -> Positions:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The frequencies of a position encoding, radians per token, and their unscaled spacing.
+    """The frequencies of a position encoding, radians per token, and their unscaled spacing."""
 
-    inv_freq: after any scaling method (float64).
-    base, rotary_dim: of base^(-2i/rotary_dim); None for a single frequency, which both rules of a
-        plan then round once.
-    """
-
-    inv_freq: Float[np.ndarray, "pairs"]
-    base: float | None = None
+    inv_freq: Float[np.ndarray, "pairs"]  # after any scaling method, float64
+    base: float | None = None  # of base^(-2i/rotary_dim); None for one frequency, rounded once
     rotary_dim: int | None = None
 
     @property

@@ -1,8 +1,7 @@
-"""A position encoding: the numbers that represent a position before they are stored.
+"""A position encoding before it is stored, and its repetitions in exact arithmetic.
 
-Also their repetitions in exact arithmetic. A pair whose period is a fraction p/q of tokens is back
-at its start after p tokens. A power of a rational base is an algebraic number, so the period of
-such a frequency equals no fraction (pi would be algebraic otherwise), and its pair never repeats.
+A pair whose period is a fraction p/q of tokens is back at its start after p tokens. A power of a
+rational base is algebraic, so its period is no fraction (else pi were algebraic): no repetition.
 """
 
 import math
@@ -31,12 +30,11 @@ BY_CHANCE = 1e-6
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """The numbers that represent a position.
+    """The numbers that represent a position: those of some pairs of a chain.
 
-    component: cos or sin; both ('pair' with one pair, 'vector' with many); 'score', the mean of cos
-        over the pairs, which is the attention score of aligned unit vectors at that distance;
-        'angle', the stored angles, which tell as much as an unrounded table.
-    pairs: the pairs of the chain that belong to it.
+    A component is cos or sin; both ('pair' with one pair, 'vector' with many); 'score', the mean of
+    cos over the pairs, the attention score of aligned unit vectors at that distance; or 'angle',
+    the stored angles, which tell as much as an unrounded table.
     """
 
     chain: Chain
@@ -80,11 +78,8 @@ class PositionEncoding:
 def neighbour_steps(
     encoding: PositionEncoding, fmt: FloatFormat, positions: Positions
 ) -> Positions:
-    """Return the largest change of a number from m to m+1, in units of the last place of `fmt`.
-
-    The change is before rounding; the spacing is that at the larger of the two. Below one half,
-    neighbours mostly collide.
-    """
+    """Return the largest change of a number from m to m+1, in units of the last place of `fmt`."""
+    # Before rounding, spacing at the larger of the two. Below one half, neighbours mostly collide.
     here, there = (encoding.values(m, encoding.pairs) for m in (positions, positions + 1))
     unit = spacing(np.maximum(np.abs(here), np.abs(there)), fmt)
     return np.max(np.abs(there - here) / unit, axis=0)

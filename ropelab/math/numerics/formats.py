@@ -1,7 +1,4 @@
-"""Floating-point formats as records of independent facts, and exact rounding to them.
-
-Values of every format here are float64 values too, so a rounded array stays a float64 array.
-"""
+"""Floating-point formats, and exact rounding to them; their values are float64 values too."""
 
 import math
 from dataclasses import dataclass, replace
@@ -21,18 +18,15 @@ _HALF = 1 << (_FRACTION_BITS - 1)
 class FloatFormat:
     """A binary floating-point format with IEEE layout: sign, biased exponent, fraction, subnormals.
 
-    precision: significant bits p, the implicit one included.
-    exponent_bits: width of the exponent field; the bias is 2^(exponent_bits-1) - 1.
-    has_infinity: the top exponent is reserved for infinity and NaN (IEEE 754); else only its last
-        code is NaN (the 'fn' of arXiv:2209.05433 and the OCP FP8 specification).
-    saturating: values beyond the largest become the largest, infinity included; else they become
-        infinity, or NaN where there is none.
+    Without infinity only the last code of the top exponent is NaN (the 'fn' of arXiv:2209.05433 and
+    the OCP FP8 specification). Values beyond the largest become the largest where `saturating`,
+    infinity included; else infinity, or NaN where there is none.
     """
 
     name: str
-    precision: int
-    exponent_bits: int
-    has_infinity: bool = True
+    precision: int  # significant bits p, the implicit one included
+    exponent_bits: int  # the bias is 2^(exponent_bits-1) - 1
+    has_infinity: bool = True  # the top exponent is reserved, as in IEEE 754
     saturating: bool = False
 
     @cached_property
@@ -88,11 +82,8 @@ def format_named(name: str) -> FloatFormat:
 
 
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:
-    """Round float64 values to the nearest value of `fmt`, ties to even, once.
-
-    Exact for normals, subnormals, signed zeros, infinities, NaN and overflow. The result may share
-    memory with x.
-    """
+    """Round float64 values to the nearest value of `fmt`, ties to even, once and exactly."""
+    # Also subnormals, signed zeros, infinities, NaN and overflow. May share memory with x.
     if x.dtype != np.float64:
         raise TypeError(f"round_to takes float64 values, not {x.dtype}")
     if fmt.precision == 53:

@@ -4,17 +4,15 @@ Two positions collide when all the stored numbers of their encodings are equal. 
 are counted in one of three ways.
 
 A proof (`proves_distinct`): two positions D apart with the same stored cos and sin in every pair
-would have both points of the circle in one rounding cell, so D * theta_i (theta_i as stored) would
-be nearly a number of whole turns in every pair. If each D is excluded by some pair, no two
-positions collide, whatever the offset.
+would have both points of the circle in one rounding cell, so D * theta_i (as stored) would be
+nearly whole turns in every pair. If some pair excludes each D, no positions collide, whatever the
+offset.
 
 Steps (`count_angles`): a stored angle grows with the position in steps, at the midpoints between
-two values of the format. Coarse formats have few, so the positions next to them are found by
-division; all others store the same as the one before them.
+two values of the format, which are found by division: coarse formats have few.
 
-Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Positions
-with equal hashes are hashed again with more pairs, until they part or no pair is left; the rest is
-compared number by number.
+Hashes (`count_equal_hashes`): the leading pairs of every position are hashed to 64 bits. Equal
+hashes are made again with more pairs, until they part; the rest is compared number by number.
 """
 
 import math
@@ -44,18 +42,13 @@ Integers = Int[np.ndarray, "n"]
 
 @dataclass(frozen=True)
 class Census:
-    """The counts of an encoding in a format over a range of positions.
-
-    adjacent_collisions: positions m that collide with m+1, both in the range.
-    first_collision: the smallest such m, None if there is none.
-    by_octave: (start, stop, collisions) for the octaves of m.
-    """
+    """The counts of an encoding in a format over a range of positions."""
 
     positions: int
     distinct: int
-    adjacent_collisions: int
-    first_collision: int | None
-    by_octave: tuple[tuple[int, int, int], ...]
+    adjacent_collisions: int  # positions m that collide with m+1, both in the range
+    first_collision: int | None  # the smallest such m
+    by_octave: tuple[tuple[int, int, int], ...]  # (start, stop, collisions)
 
 
 def take_census(
@@ -67,11 +60,9 @@ def take_census(
     held: int = HELD,
     neighbours: bool = True,
 ) -> list[Census]:
-    """Count collisions and distinct encodings for every format.
+    """Count collisions (if `neighbours`, slower; else 0) and distinct encodings for every format.
 
-    advance: called with the share of the work done since the last call; they add up to 1.
-    held: at most about this many hashes are held at once, per format.
-    neighbours: if False, collisions are not counted (0), only distinct encodings: quicker.
+    At most about `held` hashes are held at once per format. `advance` gets shares that add up to 1.
     """
     stop = offset + length
     edges = [*(start for start, _ in octaves(offset, stop)), stop]
@@ -123,21 +114,15 @@ def count_distinct(
 
 @dataclass(eq=False)
 class _Counter:
-    """The running counts of one format.
-
-    edges: the bounds of the octaves that the range touches.
-    proved: no two positions collide, so nothing need be counted.
-    hashed: distinct encodings in the shares that are finished.
-    rising, falling: so far, each number was at least, or at most, the one before it.
-    """
+    """The running counts of one format."""
 
     encoding: PositionEncoding
     fmt: FloatFormat
-    edges: Sequence[int]
-    proved: bool
+    edges: Sequence[int]  # of the octaves that the range touches
+    proved: bool  # no two positions collide, so nothing need be counted
     first_collision: int | None = None
-    hashed: int = 0
-    rising: bool = True
+    hashed: int = 0  # distinct encodings in the finished shares
+    rising: bool = True  # no number was below the one before it
     falling: bool = True
     hashes: list[Integers] = field(default_factory=list)
     positions: list[Positions] = field(default_factory=list)
@@ -226,10 +211,8 @@ class _Counter:
 
 
 def proves_distinct(encoding: PositionEncoding, fmt: FloatFormat, offset: int, length: int) -> bool:
-    """Return True if all positions offset .. offset + length - 1 provably differ when stored.
-
-    False proves nothing; it is returned for all encodings that do not store both cos and sin.
-    """
+    """Return True if all positions offset .. offset + length - 1 provably differ when stored."""
+    # False proves nothing; it is returned where cos and sin are not both stored.
     if encoding.component not in ("pair", "vector"):
         return False
     chain, last = encoding.chain, offset + length - 1

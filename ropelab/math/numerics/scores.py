@@ -1,16 +1,14 @@
 """Attention scores: their errors under a cast plan, and how much they change over one token.
 
-Queries and keys are drawn from a standard normal distribution and rounded to bfloat16, as real
-activations are, so that their own rounding is not part of the error; a score of two such vectors
-divided by sqrt(d) has variance 1. `aligned` draws use the same vector for query and key.
-
-A score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot
+Queries and keys are standard normal, rounded to bfloat16, as real activations are, so that their
+own rounding is not part of the error. `aligned` draws use the same vector for query and key. A
+score at distance D is sum_i (a_i cos(D theta_i) + b_i sin(D theta_i)) / sqrt(d), with a_i the dot
 product and b_i the cross product of the features in pair i. One token on it changes by
 
     sum_i 2 sin(theta_i / 2) (b_i cos((D + 1/2) theta_i) - a_i sin((D + 1/2) theta_i)) / sqrt(d),
 
-which is computed so, without cancellation. For vectors of length sqrt(d) it is at most
-sqrt(d) max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
+which is computed so, without cancellation. For vectors of length sqrt(d) it is at most sqrt(d)
+max_i 2 |sin(theta_i / 2)|: both vectors are then in one pair, at right angles.
 """
 
 import math
@@ -65,11 +63,9 @@ def scores(
     query_positions: Positions,
     key_positions: Positions,
 ) -> Float[np.ndarray, "draws n"]:
-    """Rotate every drawn query to the one position and its key to the other, and multiply.
-
-    Every product and sum of the rotation is rounded to the plan's `rotation`; the rotated vectors
-    and the score, divided by sqrt(d), are rounded to its `score`.
-    """
+    """Return the scores of every drawn query at its position and its key at the other."""
+    # Products and sums of the rotation are rounded to the plan's `rotation`; the rotated vectors
+    # and the score, divided by sqrt(d), to its `score`.
     query = _rotated(chain, draws.query, query_positions)
     key = _rotated(chain, draws.key, key_positions)
     product = (query[0] * key[0] + query[1] * key[1]).sum(1)
@@ -98,10 +94,8 @@ def shift_errors(
     deltas: Float[np.ndarray, " deltas"],
     shifts: Float[np.ndarray, " shifts"],
 ) -> Float[np.ndarray, "shifts draws deltas"]:
-    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta.
-
-    Exactly 0 but for rounding. A wrong but consistent frequency is not seen here.
-    """
+    """Return score(m + shift, n + shift) - score(m, n) for n = start and m = start + delta."""
+    # Exactly 0 but for rounding. A wrong but consistent frequency is not seen here.
     keys = np.repeat(start + np.concatenate(([0.0], shifts))[:, None], deltas.size, axis=1)
     table = scores(chain, draws, (keys + deltas).ravel(), keys.ravel())
     table = table.reshape(table.shape[0], *keys.shape).swapaxes(0, 1)
@@ -126,21 +120,17 @@ def rms_error(rounded: Scores, exact: Scores) -> float:
 class ScoreMargin(NamedTuple):
     """The change of a score over one token in one format; medians over draws and distances.
 
-    vectors: `aligned`: the query is the key; `aligned at 0`: so, from distance 0 to 1; `random`:
-        independent; `largest`: the two vectors of length sqrt(d) whose score changes most.
-    score_step: the size of the change, in nats (scores are what softmax exponentiates).
-    rounding: half the spacing of the format at the score; for `largest` at sqrt(d).
-    unchanged_fraction: of draws and distances whose stored score stays the same number.
-    weight_change: exp(score_step) - 1, by which share one of two neighbours outweighs the other.
+    Vectors are `aligned` (the query is the key); `aligned at 0` (so, from distance 0 to 1);
+    `random`; `largest`: the two vectors of length sqrt(d) whose score changes most.
     """
 
     vectors: Vectors
     format: str
-    score_step: float
-    rounding: float
+    score_step: float  # nats
+    rounding: float  # half the format's spacing at the score; for `largest` at sqrt(d)
     step_to_rounding: float
-    unchanged_fraction: float
-    weight_change: float
+    unchanged_fraction: float  # of stored scores
+    weight_change: float  # exp(score_step) - 1, the relative weight of neighbours
     status: str
 
 
@@ -151,11 +141,7 @@ def score_margins(
     count: int,
     seed: int,
 ) -> Iterator[ScoreMargin]:
-    """Yield the margins of some frequencies, by vectors and format.
-
-    distances: whole numbers of tokens, from each of which one more is taken.
-    count: queries and keys that are drawn.
-    """
+    """Yield the margins from each distance (tokens) to the next, over `count` drawn vectors."""
     found: list[tuple[Vectors, Scores, Scores, Scores]] = []
     wanted: dict[Vectors, Float[np.ndarray, distances]]
     wanted = {"aligned at 0": np.zeros(1), "aligned": distances, "random": distances}

@@ -1,7 +1,4 @@
-"""Scaling methods: each makes the frequencies to use from a geometry and a length.
-
-By name: ropelab.math.methods.
-"""
+"""Scaling methods: frequencies from a geometry and a length. By name: ropelab.math.methods."""
 
 from ropelab.math.scaling.by_parts import Llama3, NtkByParts, Yarn, YarnPaper
 from ropelab.math.scaling.pairs import LongRope, Proportional, Resonance, Without

@@ -1,8 +1,8 @@
 """Methods that keep fast pairs, interpolate slow ones, and blend in between.
 
 Two different ramps go by the name of YaRN: linear in rotations r_i = L/lambda_i in the paper
-(``yarn_paper``), linear in the pair index in every runtime (``yarn``). Up to rounding to whole
-pairs they share their ends; single frequencies between these differ by up to 3x.
+(``yarn_paper``), linear in the pair index in every runtime (``yarn``). Their ends agree up to
+rounding to whole pairs; single frequencies between these differ by up to 3x.
 """
 
 import math

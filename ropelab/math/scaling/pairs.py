@@ -181,8 +181,8 @@ class One(Scaling):
 class Spaced(Scaling):
     """``n`` frequencies with periods from ``shortest`` to ``longest``, each in as many pairs.
 
-    Their spacing is geometric, as RoPE's is, or ``uniform``: then equal steps of frequency, so that
-    all periods but one are short. They take the first ``pairs`` pairs (0: all), the others have 0.
+    Their spacing is geometric or, if ``uniform``, in equal steps of frequency, so all periods but
+    one are short. They take the first ``pairs`` pairs (0: all), the others have 0.
     """
 
     n: int

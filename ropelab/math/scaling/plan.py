@@ -1,12 +1,9 @@
 """The base of all scaling methods (Scaling) and their result (RopePlan).
 
-Three factors act on the logits, each with one name throughout:
-
-* ``attention_factor`` multiplies cos and sin, for queries and keys alike, so a logit of rotated
-  features is multiplied by its square.
-* ``softmax_factor`` multiplies whole scores, unrotated features included, beside the plan.
-* ``logit_multiplier`` is their effect on a logit of rotated features: attention_factor^2, times
-  softmax_factor where a runtime has one.
+Three factors act on the logits. ``attention_factor`` multiplies cos and sin, for queries and keys
+alike, so it is squared in a logit of rotated features. ``softmax_factor`` multiplies whole scores,
+unrotated features included, beside the plan. ``logit_multiplier`` is their joint effect on a logit
+of rotated features: attention_factor^2 times softmax_factor.
 """
 
 import math
@@ -27,16 +24,11 @@ ROUNDING = 1e-11
 
 @dataclass(frozen=True)
 class RopePlan:
-    """The whole effect of a scaling method: one frequency per pair and one factor.
+    """The whole effect of a scaling method: one frequency per pair and one factor."""
 
-    inv_freq: radians per token, float64; 0 for a pair that no longer rotates.
-    attention_factor: factor on cos and sin.
-    stretch: divisor of a fully interpolated pair; 1 where no pair is interpolated.
-    """
-
-    inv_freq: Float[np.ndarray, " pairs"]
-    attention_factor: float = 1.0
-    stretch: float = 1.0
+    inv_freq: Float[np.ndarray, " pairs"]  # radians per token; 0: rotates no longer
+    attention_factor: float = 1.0  # on cos and sin
+    stretch: float = 1.0  # divisor of a fully interpolated pair; 1 where none is
 
     @property
     def logit_multiplier(self) -> float:
@@ -47,25 +39,19 @@ class RopePlan:
 class Scaling:
     """A way to run a model beyond its trained length by changing frequencies.
 
-    A subclass holds its own parameters as fields and is checked when built (InputError).
-
-    name: as users type it.
-    source: paper or code that the method comes from.
-    factor_means: the meaning of its ``factor``, empty if it has none.
-    default_factors: multiples of test length over trained length, each a factor where none is
-        given; empty: its own default, as for methods that follow the length.
+    A subclass holds its own parameters as fields and is checked when built (InputError). Each of
+    ``default_factors``, multiples of test length over trained length, is a factor where none is
+    given; empty: its own default, as for methods that follow the length.
     """
 
-    name: ClassVar[str]
-    source: ClassVar[str]
-    factor_means: ClassVar[str] = ""
+    name: ClassVar[str]  # as users type it
+    source: ClassVar[str]  # paper or code
+    factor_means: ClassVar[str] = ""  # empty if it has no factor
     default_factors: ClassVar[tuple[float, ...]] = ()
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
-        """Return the frequencies to use while ``length`` tokens are in the context.
-
-        Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
-        """
+        """Return the frequencies to use while ``length`` tokens are in the context."""
+        # Static methods ignore ``length``; dynamic ones are the identity up to the trained length.
         raise NotImplementedError
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float] | None:
