@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.store import read_manifest
 from ropelab.runs.tables import DamagedError
+from ropelab.show.page.report import write_report
+from ropelab.show.page.shown import find_runs
 from tests.small import as_person
 from tests.toy import Toy, ToyConfig, plan, toy
 
@@ -162,18 +165,44 @@ def test_redraw_makes_only_the_figures_again(lab):
     assert Toy.runs == 1
 
 
-@pytest.mark.parametrize("damage", ["cut short", "a bit", "gone", "a folder"])
-def test_a_damaged_figure_is_drawn_again(lab, damage):
-    run = lab.run(plan())
-    figure = run.folder / "figures/toy.png"
+def _header(side: int) -> bytes:
+    """Make a PNG that claims to have so many pixels across and down, and has none."""
+    about = b"IHDR" + side.to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00"
+    content = about + zlib.crc32(about).to_bytes(4, "big")
+    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\r" + content + b"\x00\x00\x00\x00IEND\xaeB`\x82"
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda whole: whole[:-20],
+    "a bit": lambda whole: whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :],
+    "7000 x 7000": lambda whole: _header(7000),
+    "10000 x 10000": lambda whole: _header(10000),
+    "50000 x 50000": lambda whole: _header(50000),
+    "EPS": lambda whole: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+}
+
+
+@pytest.mark.parametrize("damage", [*SPOILT, "gone", "a folder", "a pipe", "a device"])
+def test_a_damaged_figure_is_drawn_again(
+    lab: Lab, damage: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from PIL import EpsImagePlugin
+
+    folder = folder_of(lab.run(plan()))
+    figure = folder / "figures/toy.png"
     whole = figure.read_bytes()
     figure.unlink()
+    monkeypatch.setattr(EpsImagePlugin, "EpsImageFile", None)  # calls a program
     if damage == "a folder":
         figure.mkdir()
+    elif damage == "a pipe":
+        os.mkfifo(figure)
+    elif damage == "a device":
+        figure.symlink_to("/dev/zero")
     elif damage != "gone":
-        half = len(whole) // 2
-        spoilt = {"cut short": whole[:-20], "a bit": whole[:half] + b"?" + whole[half + 1 :]}
-        figure.write_bytes(spoilt[damage])
+        figure.write_bytes(SPOILT[damage](whole))
+    page = write_report(find_runs([folder]), tmp_path / "page.html", draw=False)
+    assert "<img" not in page.read_text().split("<script")[0]
     assert lab.run(plan()).reused
     assert figure.read_bytes() == whole
     assert Toy.runs == 1

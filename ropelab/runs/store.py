@@ -5,6 +5,7 @@ manifest does not fit any more (another version of the experiment, another corpu
 is not reused.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -14,6 +15,7 @@ import re
 import secrets
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
+from warnings import catch_warnings
 
 import pandas as pd
 import tomli_w
@@ -39,6 +42,8 @@ from ropelab.runs.notices import say_once
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 SCHEMA = 1
+# Bytes and pixels of a figure.
+LARGEST_PICTURE, MOST_PIXELS = 2**25, 2**25
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
@@ -218,17 +223,34 @@ def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
 
 
 def has_whole_figures(folder: Path) -> bool:
-    """Return True if a run has figures and all are whole; a PNG carries checksums of its own."""
+    """Return True if a run has figures and all are whole."""
+    names = (read_manifest(folder) or {}).get("figures")
+    with suppress(OSError):
+        for name in names or ():
+            read_png(folder / name)
+        return names is not None
+    return False
+
+
+def read_png(path: Path) -> bytes:
+    """Return a figure that is whole, by the checksums that a PNG carries.
+
+    Raises:
+        OSError: it is anything else, or larger than figures are.
+    """
     from PIL import Image
 
-    names = (read_manifest(folder) or {}).get("figures")
-    for name in names or ():
-        try:
-            with Image.open(BytesIO(read_regular(folder / name))) as picture:
-                picture.verify()
-        except (OSError, SyntaxError, ValueError):
-            return False
-    return names is not None
+    content = read_regular(path, LARGEST_PICTURE)
+    try:
+        # Pillow knows many formats, and hands some to other programs.
+        with catch_warnings(action="ignore", category=Image.DecompressionBombWarning):
+            picture = Image.open(BytesIO(content), formats=["PNG"])
+        if picture.width * picture.height > MOST_PIXELS:
+            raise ValueError(f"more than {MOST_PIXELS} pixels")
+        picture.verify()
+    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+        raise OSError(errno.EINVAL, f"Not a whole PNG ({error})", str(path)) from None
+    return content
 
 
 def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -281,7 +303,7 @@ def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Return what is in a folder by name, nothing hidden; OSError where `glob` would say nothing."""
+    """Return what is in a folder by name, nothing hidden; OSError where `glob` keeps silent."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

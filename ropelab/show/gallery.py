@@ -9,6 +9,7 @@ import pandas as pd
 
 from ropelab.runs import store
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import read_regular
 from ropelab.runs.folders import replaced_file
 from ropelab.runs.tables import as_markdown
 from ropelab.show.terminal import format_value
@@ -56,14 +57,15 @@ def _lines(results: Path, title: str) -> Iterator[str]:
 def _kept(results: Path) -> set[str] | None:
     """Return the figures that the folder's .gitignore excepts; None without one: all are kept."""
     try:
-        lines = (results / ".gitignore").read_text(encoding="utf-8").splitlines()
-    except OSError:
+        lines = read_regular(results / ".gitignore", 2**20).decode().splitlines()
+    except (OSError, UnicodeDecodeError):
         return None
     return {line.removeprefix("!/") for line in lines if line.startswith("!/")}
 
 
 def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> Iterator[str]:
-    made_by = f"ropelab {manifest['packages']['ropelab']}, torch {manifest['packages']['torch']}"
+    versions = manifest["packages"]
+    made_by = f"ropelab {versions.get('ropelab')}, torch {versions.get('torch')}"
     code = f", commit {manifest['commit'][:10]}" if manifest["commit"] else ""
     yield from (f"## {where.replace('/', ' ')}", "")
     yield from (f"**{manifest['question']}** {manifest['answer']}", "")
@@ -71,8 +73,9 @@ def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> 
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield from ("", f"What it cannot show: {manifest['cannot_show']}", "")
+    threads = manifest.get("threads")
     times = {
-        f"Times of {name} (they differ from run to run; {manifest['threads']} threads):": records
+        f"Times of {name} (they differ from run to run; {threads} threads):": records
         for name, records in manifest.get("times", {}).items()
     }
     for title, records in {"": manifest["summary"], **times}.items():

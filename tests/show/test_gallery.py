@@ -1,5 +1,6 @@
 """The index shows every run: figure, answer, command, and links that exist."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.show.gallery import write_index
-from tests.show.made import accuracies, write_run
+from tests.show.made import accuracies, claims, write_run
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"
@@ -95,3 +96,9 @@ def test_the_figures_in_git_are_those_that_the_texts_show():
 def test_the_index_of_the_reference_links_what_is_there():
     links = re.findall(r"\]\(([^)#]+)\)", (REFERENCE / "README.md").read_text())
     assert all((REFERENCE / link).exists() for link in links)
+
+
+def test_a_pipe_that_is_called_gitignore_is_not_waited_for(tmp_path: Path) -> None:
+    write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/x.png"])
+    os.mkfifo(tmp_path / ".gitignore")
+    assert "](toy/a-1/figures/x.png)" in write_index(tmp_path).read_text()

@@ -26,7 +26,7 @@ def drawn(path: Path, inches: float) -> Path:
 
 
 def shown(path: Path) -> Image.Image:
-    kind, _, data = embedded(path.read_bytes(), path).partition(",")
+    kind, _, data = embedded(path.read_bytes()).partition(",")
     assert kind == "data:image/webp;base64"
     return Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
 

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 from scipy import stats
 
-from ropelab.runs.files import read_regular
+from ropelab.runs import store
 from ropelab.runs.notices import say
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
@@ -86,7 +86,14 @@ def _paths(run: Shown) -> list[Path]:
 def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
     """Return the run's figures by name, stored or drawn again from its tables."""
     paths = _paths(run)
-    files = {path.name: read_regular(path) for path in paths if path.is_file()}
+    files = {}
+    for path in paths:
+        try:
+            files[path.name] = store.read_png(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            say(f"left out: {path}: {error.strerror}")
     if draw and len(files) < len(paths):
         try:
             figures = finished(draw_of(run.manifest["experiment"]), run.tables)
@@ -95,21 +102,13 @@ def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
         except (ImportError, KeyError, ValueError, IndexError) as error:
             say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
     found = {path.stem.replace("_", " "): path for path in paths if path.name in files}
-    pictures = ((name, embedded(files[path.name], path)) for name, path in found.items())
-    return [(name, picture) for name, picture in pictures if picture]
+    return [(name, embedded(files[path.name])) for name, path in found.items()]
 
 
-def embedded(content: bytes, path: Path) -> str:
-    """Return a picture as a data address, lossless but as narrow as the page shows it.
-
-    Empty for content that is no picture, with a notice that names `path`.
-    """
-    try:
-        with Image.open(io.BytesIO(content)) as picture:
-            plain = picture.convert("RGB")
-    except (OSError, ValueError, SyntaxError) as error:
-        say(f"left out: {path}: {error}")
-        return ""
+def embedded(content: bytes) -> str:
+    """Return a PNG as a data address, lossless but as narrow as the page shows it."""
+    with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+        plain = picture.convert("RGB")
     if plain.width > WIDTH:
         height = round(plain.height * WIDTH / plain.width)
         plain = plain.resize((WIDTH, height), Image.Resampling.LANCZOS)
