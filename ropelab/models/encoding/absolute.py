@@ -10,10 +10,8 @@ BASE = 10000.0
 
 
 def sinusoid(positions: Shaped[Tensor, " tokens"], width: int) -> Float[Tensor, "tokens width"]:
-    """PE[p, 2i] = sin(p / 10000^(2i/width)) and PE[p, 2i+1] = cos of the same, in float64.
-
-    Section 3.5 of arXiv:1706.03762. Negative positions are allowed; `width` must be even.
-    """
+    """PE[p, 2i] = sin(p / 10000^(2i/width)), PE[p, 2i+1] = cos of it (arXiv:1706.03762, 3.5)."""
+    # In float64. Negative positions are allowed; `width` must be even.
     exponent = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
     angle = positions.double()[:, None] * BASE**-exponent
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)

@@ -1,8 +1,7 @@
-"""The interface of every position encoding.
+"""The interface of every position encoding, which a transformer calls at all three places.
 
-Positions can enter a transformer at the embeddings, at the queries and keys, and at the scores. The
-model calls an `Encoding` at all three. The base class acts nowhere, which is itself an encoding:
-NoPE, a causal transformer without positions (arXiv:2305.19466).
+Positions can enter at the embeddings, at the queries and keys, and at the scores. The base class
+acts nowhere: NoPE, a causal transformer without positions (arXiv:2305.19466).
 """
 
 from collections.abc import Iterable
@@ -22,17 +21,13 @@ class Encoding(nn.Module):
 
     One object serves the whole model unless `for_layer` returns others. Positions are whole numbers
     from 0, counted from the start of the context, also with a key-value cache: keys are cached
-    after `key()`.
-
-    Attributes:
-        max_position: the largest position for which it is defined; None: any. The caller checks.
-        fused: True promises that softmax(q k^T / sqrt(head_dim)) is the whole attention after
-            `query()` and `key()`, so a fused kernel may be used. False: the model calls `scores()`
-            and `mix()` for a block of queries at a time; in one call the positions of the queries
-            are consecutive, and so are those of the keys.
+    after `key()`. `fused` promises that softmax(q k^T / sqrt(head_dim)) is the whole attention
+    after `query()` and `key()`. Otherwise the model calls `scores()` and `mix()` for a block of
+    queries at a time; in one call the positions of the queries are consecutive, and so are those of
+    the keys.
     """
 
-    max_position: int | None = None
+    max_position: int | None = None  # the largest defined; None: any. The caller checks.
     fused: bool = True
 
     @property
@@ -57,10 +52,8 @@ class Encoding(nn.Module):
         return k
 
     def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
-        """Return the attention scores of the results of `query` and `key`, before the mask.
-
-        A division by sqrt(head_dim) is included. At later keys any finite value will do.
-        """
+        """Return the scores, over sqrt(head_dim), of what `query` and `key` gave, unmasked."""
+        # At later keys any finite value will do.
         return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
 
     def mix(self, weights: Scores, v: Heads, at_q: Positions, at_k: Positions) -> Heads:

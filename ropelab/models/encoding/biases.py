@@ -80,9 +80,9 @@ class Alibi(DistanceBias):
 class T5(DistanceBias):
     """bias[head, bucket(distance)], one table for all layers (Raffel et al., arXiv:1910.10683).
 
-    T5 does not divide by sqrt(head_dim) and starts its query weights smaller by that factor
-    instead. Here all encodings share the initial weights, so the division stays: without it a
-    softmax over random keys starts out nearly one-hot, and the model does not learn.
+    T5 starts its query weights smaller by sqrt(head_dim) instead of dividing by it. Here all
+    encodings share the initial weights: undivided, a softmax over random keys is nearly one-hot and
+    learns nothing.
     """
 
     BUCKETS = 32
@@ -142,8 +142,8 @@ class KerplePower(DistanceBias):
 class Fire(AdditiveBias):
     """bias(i, j) = f(psi(i - j) / psi(max(L, i))), psi(x) = ln(c x + 1), f a network 1-32-heads.
 
-    Beyond the threshold L distances are a share of the tokens before the query, so that f sees no
-    new argument at any length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
+    Beyond L distances are a share of the tokens before the query: f sees no new argument at any
+    length. c, L and f are learned. Li et al. 2023, arXiv:2310.04418.
     """
 
     HIDDEN = 32
@@ -175,9 +175,8 @@ class Fire(AdditiveBias):
 class Tupe(AdditiveBias):
     """scores = (q_i k_j + (p_i U_q)(p_j U_k)) / sqrt(2 head_dim) + b[head, bucket(i - j)].
 
-    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with projections of
-    their own, shared by all layers, and T5's bias; a causal model has no token [CLS] to free of its
-    position. Past the table it is undefined, and an `IndexError`.
+    TUPE-R (Ke et al. 2020, arXiv:2006.15595): learned absolute positions p with projections shared
+    by all layers, and T5's bias; no token [CLS] to free. An `IndexError` past the table.
     """
 
     def __init__(self, trained_len: int, width: int, heads: int, head_dim: int) -> None:

@@ -16,8 +16,8 @@ from ropelab.models.encoding.rope import Rope
 class LogN(Encoding):
     """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
 
-    Keeps the entropy of attention from growing with the context (Su 2021, kexue.fm/archives/8823;
-    SSMax learns the same form, arXiv:2501.19399).
+    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; SSMax,
+    arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -54,8 +54,8 @@ class Dropped(Encoding):
 class SelfExtend(Encoding):
     """Exact distances below `window`; beyond it those of positions divided by `group`.
 
-    A far pair (i, j) gets the distance floor(i/g) + w - floor(w/g) - floor(j/g), which continues
-    the near ones (arXiv:2401.01325, section 3.2). That of T tokens is about w + (T - w)/g.
+    A far pair (i, j) has the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325,
+    3.2).
     """
 
     fused = False

@@ -1,7 +1,6 @@
 """Every encoding by name, without importing torch.
 
-To add one: a subclass of `Encoding` in one of the files beside this one, a record here, and its
-formula in tests/models/encoding/test_encoding_formulas.py.
+To add one: a subclass of `Encoding`, a record here, and its formula in test_encoding_formulas.py.
 """
 
 import inspect
@@ -260,10 +259,7 @@ ENCODINGS = STANDARD | FURTHER
 
 
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
-    """Return the encoding of that name with parameters drawn from `seed` and nothing else.
-
-    An unknown name is an InputError.
-    """
+    """Return an encoding by name with parameters drawn from `seed` only; InputError if unknown."""
     import torch
 
     from ropelab.models.encoding.base import PerLayer

@@ -1,9 +1,8 @@
 """Scores that depend on a query and a distance: Shaw, Transformer-XL, DeBERTa.
 
-For n consecutive queries and m consecutive keys only n + m distances occur, so one product of the
-queries with n + m rows of a table of distances holds every score, and row i only has to move left
-by n - 1 - i. That relative shift is a slice and a change of strides (Transformer-XL,
-arXiv:1901.02860, appendix B; here for blocks of queries and for caches).
+For n consecutive queries and m consecutive keys only n + m distances occur, so one product with n +
+m rows of a table holds every score, and row i only has to move left by n - 1 - i. That relative
+shift is a slice and a change of strides (arXiv:1901.02860, appendix B; here also for caches).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,11 +25,8 @@ Rows = Float[Tensor, "heads rows head_dim"]
 
 
 def distances(at_q: Positions, at_k: Positions) -> Falling:
-    """Return the queries + keys distances that `relative_shift` expects.
-
-    The first is from the last query to the first key; those below 0 belong to later keys, which are
-    masked, and the very last is not used.
-    """
+    """Return the queries + keys distances that `relative_shift` expects, falling."""
+    # From the last query to the first key on; those below 0 are masked, the very last is not used.
     columns = torch.arange(len(at_q) + len(at_k), device=at_q.device)
     return at_q[-1] - at_k[0] - columns
 
@@ -91,8 +87,8 @@ class DistanceTable:
 class Shaw(Encoding):
     """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j + a^V_ij).
 
-    Equations 3 and 4 of Shaw et al. 2018, arXiv:1803.02155. a_ij is row min(i - j, CLIP) of a
-    learned table that the heads share (section 3.3).
+    Shaw et al. 2018, arXiv:1803.02155, 3.3: a_ij is row min(i - j, CLIP) of a table all heads
+    share.
     """
 
     # The paper's k. Of its 2 CLIP + 1 rows those of later keys are left out.
@@ -140,9 +136,9 @@ class Shaw(Encoding):
 class TransformerXL(Encoding):
     """scores = ((q_i + u) k_j + (q_i + v) W R_(i-j)) / sqrt(head_dim).
 
-    Section 3.3 of Dai et al. 2019, arXiv:1901.02860, with W, u and v of their own for every layer
-    (`untie_r`): R is the fixed sinusoid of the distance; W, and u and v per head, are learned. The
-    recurrence over segments is left out.
+    Dai et al. 2019, arXiv:1901.02860, section 3.3, without the recurrence over segments. R is the
+    fixed sinusoid of the distance; W, and u and v per head, are learned for every layer
+    (`untie_r`).
     """
 
     fused: bool = False
@@ -171,8 +167,8 @@ class TransformerXL(Encoding):
 class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
 
-    Equation 4 of the paper, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] of
-    distances that all layers share.
+    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] that all layers
+    share.
     """
 
     fused: bool = False
@@ -206,10 +202,8 @@ class DebertaLayer(Encoding):
 def position_to_content(
     k: Heads, rows: Float[Tensor, "heads columns head_dim"], queries: int
 ) -> Scores:
-    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`.
-
-    Here the keys are the rows of a `relative_shift`, and the distances rise.
-    """
+    """k_j . rows[i - j] for every query i and key j, where `rows` belong to falling `distances`."""
+    # Here the keys are the rows of a `relative_shift`, and the distances rise.
     # Keys are taken in chunks, each with the distances that it meets; a quarter as long as the
     # queries, they need little more memory than the scores themselves.
     keys, size = k.shape[2], max(1, queries // 4)
@@ -228,8 +222,7 @@ def position_to_content(
 class Deberta(Encoding):
     """Disentangled attention for a whole causal model: the table P once, projections per layer.
 
-    He et al. 2020, arXiv:2006.03654, without distances to later keys and without the enhanced mask
-    decoder (absolute positions before the last layer).
+    He et al. 2020, arXiv:2006.03654, without later keys and the enhanced mask decoder.
     """
 
     fused: bool = False

@@ -32,10 +32,8 @@ def rotate(
     *,
     pairing: Pairing = "half",
 ) -> Float[Tensor, "*batch tokens rotary_dim"]:
-    """Rotate every feature pair of `x` by its angle; with -sin, back.
-
-    Nothing is cast: float64 tables make a float64 result of a float32 `x`.
-    """
+    """Rotate every feature pair of `x` by its angle; with -sin, back."""
+    # Nothing is cast: float64 tables make a float64 result of a float32 `x`.
     if pairing == "half":
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
@@ -74,9 +72,9 @@ class Rotation(Function):
 class Rope(Encoding):
     """Rotates queries and keys by their positions.
 
-    A head wider than the pairs of `plan` keeps its remaining features (partial rotary). Features i
-    and i + d/2 form a pair where `pairing` is `half`. `softmax_factor` multiplies scores beside the
-    plan in DeepSeek's code; the models trained here ignore it.
+    A head wider than the pairs of `plan` keeps its remaining features (partial rotary). `half`
+    pairs features i and i + d/2. `softmax_factor` is for DeepSeek's code; models trained here
+    ignore it.
     """
 
     def __init__(
@@ -124,8 +122,7 @@ class Rope(Encoding):
 class Decoupled(Encoding):
     """scores = (q^C k^C + q^R k^R) / sqrt(head_dim): only the last `share` of a head is rotated.
 
-    DeepSeek's separate rotary key, equations 14 to 19 of arXiv:2405.04434, without its compression
-    of keys and values.
+    DeepSeek's rotary key (arXiv:2405.04434, eq. 14 to 19) without compressed keys and values.
     """
 
     def __init__(self, head_dim: int, share: float) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints of a training run: one safetensors file, written whole or not at all.
 
-It holds weights, optimizer state and the losses so far, whose number is the step. Batches and
-learning rates are functions of the step: a killed run continues to the same weights, bit for bit.
+It holds weights, optimizer state and one loss per step. Batches and learning rates are functions of
+the step: a killed run continues to the same weights, bit for bit.
 """
 
 import hashlib
@@ -45,8 +45,7 @@ def save_checkpoint(
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
     """Restore the last checkpoint in place and return the losses so far, none without one.
 
-    A damaged one is removed with a notice. MachineError: it belongs to another model, or the file
-    cannot be read.
+    A damaged one is removed with a notice. MachineError: another model's, or unreadable.
     """
     path = folder / FILE
     if not os.path.lexists(path):

@@ -1,8 +1,8 @@
 """Real text as bytes: the running Python's standard library, or your own files.
 
-Documents are whole files. A hash of its content decides which half a file belongs to, and of
-near-duplicates only one is kept, so no document is in both halves, nor most of it under another
-name. A single file is cut: its beginning is for training, its end for evaluation.
+Documents are whole files; a hash of the content decides which half one belongs to, and of
+near-duplicates only one is kept. A single file is cut: its beginning is for training, its end for
+evaluation.
 """
 
 import errno
@@ -83,10 +83,8 @@ class Corpus:
     fingerprint: str  # sha256 over both halves
 
     def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """Return the training batch of one step: windows at equally likely places in documents.
-
-        A pure function of its arguments. Everything but the first byte is scored.
-        """
+        """Return the training batch of one step: windows at equally likely places in documents."""
+        # A pure function of its arguments. Everything but the first byte is scored.
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
         places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
@@ -97,10 +95,7 @@ class Corpus:
         return Batch(_cut(texts, draws - places[documents], window), scored)
 
     def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
-        """Return a window of each of the first held-out documents of at least `length` bytes.
-
-        InputError if there are fewer than `documents`.
-        """
+        """Return a window of each of the first held-out documents; InputError if too few fit."""
         texts = [text for text in self.held_out if len(text) >= length]
         if len(texts) < documents:
             raise InputError(
@@ -142,9 +137,8 @@ def read_corpus(path: Path | None, piece: int) -> Corpus:
 
 
 def read_documents(path: Path | None) -> tuple[str, list[Document]]:
-    """Return a corpus's name in messages, and all of its documents.
+    """Return a corpus's name and documents: of a file, a folder or Python's standard library.
 
-    The path of a text file, of a folder of them, or None for the standard library of this Python.
     InputError: nothing there, nothing readable, or no text in it.
     """
     if path is None:

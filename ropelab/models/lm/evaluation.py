@@ -1,8 +1,7 @@
 """Measuring a model: losses of every position in one pass, and exact copies by distance.
 
-One causal pass over a long text gives the loss at every position with all of its context; only the
-sliding-window baseline slides. Results are on the CPU. Products are in the number format of the
-weights, or of the autocast that the caller has opened (`ropelab.runs.machine.computing_in`).
+Only the sliding-window baseline slides. Results are on the CPU. Products are in the format of the
+weights, or of the caller's autocast (`ropelab.runs.machine.computing_in`).
 """
 
 from collections.abc import Callable
@@ -87,12 +86,9 @@ def correct(model: Readable, batch: Batch) -> Bool[Tensor, "rows scored"]:
 def sliding_losses(
     model: Readable, tokens: Int[Tensor, "rows tokens"], window: int, stride: int
 ) -> Float[Tensor, "rows predictions"]:
-    """Return the loss of each token given at most `window` tokens before it, in nats.
-
-    The window moves on by `stride` and its last `stride` predictions count, so each has at least
-    window - stride + 1 tokens of context. Tokens before the window are not seen at all, not even
-    through lower layers.
-    """
+    """Return the loss of each token given at most `window` tokens before it, in nats."""
+    # The window moves on by `stride` and its last `stride` predictions count, so each has at least
+    # window - stride + 1 tokens of context and none beyond, not even through lower layers.
     return _sliding(partial(token_losses, model), tokens, window, stride)
 
 

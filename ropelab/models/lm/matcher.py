@@ -1,7 +1,6 @@
 """A baseline without a model: the continuation of the last n tokens at their latest occurrence.
 
-Where it answers everything, a model shows that it finds an earlier passage, not that it knows its
-position.
+A model that only matches it finds an earlier passage, but need not know its position.
 """
 
 import torch
@@ -17,10 +16,8 @@ BITS = 62
 def ngram_predictions(
     tokens: Int[Tensor, "rows tokens"], n: int, vocabulary: int = 256
 ) -> Int[Tensor, "rows tokens"]:
-    """Predict every token by the most recent earlier occurrence of the n before it.
-
-    Occurrences may overlap; NOTHING where there is none.
-    """
+    """Predict every token by the latest earlier occurrence of the n before it, else NOTHING."""
+    # Occurrences may overlap.
     if n < 1 or len(tokens) * vocabulary**n >= 2**BITS:
         raise ValueError(f"{n}-grams of {vocabulary} tokens cannot be matched")
     predictions = torch.full_like(tokens, NOTHING)

@@ -8,8 +8,6 @@ A decoder-only transformer. Unusual about it:
   the head and should stay as in real models when the rest is small;
 - norms without parameters, relu(x)^2 in the feed-forward part, untied embedding and output;
 - parameters are float32; callers open `torch.autocast` for bfloat16.
-
-Sizes in shapes: batch, tokens, width, heads, head_dim, vocabulary.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Muon (Jordan et al. 2024): an orthogonal step for every matrix, all matrices of a shape at once.
 
-torch's Muon works through the matrices one by one, always in bfloat16: on a CPU that emulates
-bfloat16 this costs more than the forward and backward pass together. Here the number format is
-given, and matrices of one shape (up to transposition) share a few batched products.
+torch's Muon takes matrices one by one, always in bfloat16: on a CPU that emulates it this costs
+more than the forward and backward pass. Here matrices of one shape (up to transposition) share
+products.
 """
 
 from collections import defaultdict
@@ -39,8 +39,8 @@ def orthogonalised(
 class Muon(Optimizer):
     """Steps of lr * sqrt(max(1, rows / columns)) along the orthogonalised Nesterov momentum.
 
-    `weight_decay` is decoupled, a share of lr (arXiv:1711.05101); `dtype` is the number format of
-    the Newton-Schulz products.
+    `weight_decay` is a share of lr (arXiv:1711.05101); `dtype` is that of the Newton-Schulz
+    products.
     """
 
     def __init__(

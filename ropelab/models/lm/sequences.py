@@ -1,9 +1,8 @@
 """Sequences with exact answers at exact distances, in contexts that are full of something else.
 
-Each is a pure function of its arguments. The questions end the row; before them are random symbols,
-or given tokens (real text) with the symbols among them. The answer occurs once more, `distance`
-tokens before the question; in `recall_trials` its key may occur a third time, further back, with
-another value.
+Each is a pure function of its arguments. Before the questions at its end are random symbols, or
+given tokens (real text) with the symbols among them. The answer occurs once more, `distance` tokens
+before; in `recall_trials` its key may occur a third time, further back, with another value.
 """
 
 import numpy as np
@@ -27,8 +26,8 @@ def copy_trials(
 ) -> Batch:
     """Ask for a stretch of symbols whose only other occurrence is exactly `distance` back.
 
-    Its first CUE tokens are not scored: they identify the stretch. Without a background the tokens
-    around both are random symbols. ValueError: a row or the distance is too short.
+    Its first CUE tokens, which identify it, are not scored. ValueError: a row or distance is too
+    short.
     """
     size = min(distance, length - distance, QUESTIONS if background is None else HIDDEN)
     if size <= CUE:
@@ -53,11 +52,8 @@ def recall_trials(
 ) -> Batch:
     """Ask for records, a key and a value, exactly `distance` back; the value is scored.
 
-    Args:
-        further: a greater distance, at which the key occurs as well. The value there, at
-            `tokens[:, t - further]`, is always another, and the nearer one's is right.
-    Raises:
-        ValueError: a row is too short, or too little is between the records.
+    The key may occur at a `further` distance too, always with another value: the nearer one's is
+    right. ValueError: a row is too short, or too little is between the records.
     """
     furthest = distance if further is None else further
     between = distance if further is None else min(distance, further - distance)

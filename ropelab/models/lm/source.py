@@ -2,8 +2,7 @@
 
 A window of text is interrupted by stretches of log-uniform length of three other kinds: a quotation
 copies an earlier stretch of the same window, symbols are random, and look-ups ask for the values of
-records among the symbols before. So one model learns to read, to copy and to look up, at every
-distance; text alone does not teach a model of this size to look far back.
+records among the symbols before. Text alone does not teach a model of this size to look far back.
 
 Training begins with short periodic rows of symbols: copying is found there in 60 to 160 steps, and
 in the mixture only with luck. Everything is a pure function of (seed, step, window, rows).
@@ -73,10 +72,8 @@ def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def periodic_batch(random: np.random.Generator, window: int, rows: int) -> Batch:
-    """Return rows that repeat a segment of their own to the end; only the repeats are scored.
-
-    Lengths of segments are log-uniform from a record to three quarters of the window.
-    """
+    """Return rows that repeat a segment of their own to the end; only the repeats are scored."""
+    # Lengths of segments are log-uniform from a record to three quarters of the window.
     periods = log_uniform(random.random((rows, 1)), RECORD, max(RECORD, 3 * window // 4))
     places = np.arange(window)
     tokens = np.take_along_axis(random_symbols(random, rows, window), places % periods, axis=1)
@@ -180,10 +177,7 @@ def followed(origin: np.ndarray) -> np.ndarray:
 def add_look_ups(
     mixture: Mixture, random: np.random.Generator, stretches: Stretches, origin: np.ndarray
 ) -> np.ndarray:
-    """Take look-ups from records among the symbols before them, by changing `origin` in place.
-
-    Return True at the values of look-ups [rows, window].
-    """
+    """Add look-ups of earlier records to `origin`; return True at their values [rows, window]."""
     # The records of a row go in pairs. The second of a pair may be asked for, and where its key is
     # contested, the first of the same or of an earlier pair gets that key too.
     rows, window = stretches.kind.shape

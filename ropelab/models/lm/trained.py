@@ -1,7 +1,6 @@
 """A trained model by its description, and its memory.
 
-Its folder among the cells is named by a hash of everything the weights depend on (shape, recipe,
-seed, encoding, data), so it is trained once for all experiments.
+Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained only once.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,9 @@
 """Training a small model so that it can be trusted: seeded, resumable, and loud when it diverges.
 
-Unusual about it:
-
-- The window grows by doubling to the trained length over the first half of the steps, at a constant
-  number of tokens a step: a model that is shown 2048 tokens from the start does not learn to copy
-  in the same time, and short windows cost little attention.
-- Batches and learning rates are functions of (seed, step) alone, so a checkpoint needs no random
-  state, and a continued run ends in the same weights as an uninterrupted one.
+The window grows by doubling to the trained length over the first half of the steps, at a constant
+number of tokens a step: a model that is shown 2048 tokens from the start does not learn to copy in
+the same time, and short windows cost little attention. Batches and learning rates are functions of
+(seed, step) alone, so a continued run ends in the same weights as an uninterrupted one.
 """
 
 import math
@@ -129,11 +126,8 @@ def train(
 ) -> list[float]:
     """Train `model` in place from the checkpoint in `folder`, and return the loss of every step.
 
-    Args:
-        progress: opens a progress line for an amount of work, in steps of average length.
-        dtype: of matrix products; the weights are float32.
-    Raises:
-        MachineError: the loss is no longer finite, or the disk is full.
+    `dtype` is of matrix products; weights are float32. `progress` counts steps of average length.
+    MachineError: the loss is no longer finite, or the disk is full.
     """
     optimizers = make_optimizers(model, recipe, dtype)
     losses = load_checkpoint(folder, model, optimizers)

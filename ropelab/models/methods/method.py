@@ -1,8 +1,7 @@
 """Methods: ways to evaluate a model at a longer context than it was trained at.
 
-A method that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as a
-prompt of that length is evaluated: all of its tokens under the plan of its full length, in a pass
-of its own where the plans of two lengths differ.
+One that depends on the length of the context (dynamic NTK, dynamic YaRN) is measured as a prompt of
+that length is evaluated: all tokens under the plan of the full length, in a pass of its own.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Every method that can be typed: one list, one parser, one table; without importing torch.
 
-``yarn(factor=4)``, ``log_n(inner=ntk)``, ``rerope(window=512)``, ``longrope_search(budget=48)``.
-
 To add one that acts on a model: a `Method` that declares `name`, `source` and its parameters as
 fields, a line below, its name in `ropelab.math.methods.ON_MODELS`, and a row in a test table.
 """
@@ -66,10 +64,8 @@ def parse_method(text: str, factor: float | None = None) -> "Method":
 def parse_methods(
     texts: Iterable[str], geometry: "Geometry", test_len: int
 ) -> "tuple[Method, ...]":
-    """Parse methods, each once, with open parameters set for that model and length.
-
-    A factor that is not given is each of `default_factors` times test_len / trained length.
-    """
+    """Parse methods, each once, with open parameters set for that model and length."""
+    # A factor that is not given is each of `default_factors` times test_len / trained length.
     times = test_len / geometry.trained_len
     methods: dict[tuple[str, float], Method] = {}
     for text in texts:

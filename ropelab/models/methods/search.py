@@ -1,8 +1,8 @@
 """Parameters of methods searched on a trained model, by mutating and crossing the best so far.
 
-LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising with the pair;
-the search starts from known methods. And the parameters of any published formula: they were chosen
-for other models, so every method with parameters can be given as many evaluations.
+LongRoPE's factors (arXiv:2402.13753, section 3.2): every pair gets a divisor, rising with the pair,
+from known methods on. And the parameters of any published formula, chosen for other models: every
+method gets as many evaluations.
 """
 
 import math
@@ -103,11 +103,10 @@ def has_parameters(scaling: Scaling) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Searched(Method):
-    """A method with parameters chosen on the model itself, in `budget` evaluations of its loss.
+    """A method with parameters chosen on the model itself, in `budget` evaluations of its loss."""
 
-    The published setting is tried first, then a third at random around it, then children of the
-    best.
-    """
+    # The published setting is tried first, then a third at random around it, then children of the
+    # best.
 
     inner: Scaling
     budget: int

@@ -1,7 +1,6 @@
 """Facts about positions in a model's configuration, in the one form of transformers' classes.
 
-Keys in the files differ between architectures and years (`rotary_pct`, `rope_theta` beside or
-inside `rope_scaling`, layer types with a base each). The loaded model is compared with them later.
+Keys in files differ between architectures and years; the loaded model is compared with them later.
 """
 
 from dataclasses import dataclass
@@ -28,23 +27,15 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One model's positions.
-
-    Attributes:
-        train_len: tokens, before any scaling in the checkpoint.
-        claimed_len: tokens; the length in the configuration.
-        base, rotary_dim: unscaled, of the layers that attend to the whole context.
-        rope_type: the scaling in the checkpoint, `default` for none.
-        windows: tokens, of the layers that do not attend to the whole context.
-    """
+    """One model's positions."""
 
     model_type: str
-    train_len: int
-    claimed_len: int
-    base: float
-    rotary_dim: int
-    rope_type: str
-    windows: tuple[int, ...]
+    train_len: int  # tokens, before any scaling in the checkpoint
+    claimed_len: int  # tokens; the length in the configuration
+    base: float  # unscaled, of the layers that attend to the whole context
+    rotary_dim: int  # likewise
+    rope_type: str  # the scaling in the checkpoint, `default` for none
+    windows: tuple[int, ...]  # tokens, of layers that do not attend to the whole context
     windowed_layers: int
     layers: int
     vocabulary: int

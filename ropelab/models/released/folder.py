@@ -1,7 +1,7 @@
 """A model's folder before transformers opens it, and the hash that identifies it.
 
-A folder comes from somewhere else. Anything in it that is not a plain file could be read forever
-(a pipe, a device), and a configuration may ask for more than any machine has.
+It comes from elsewhere: a file that is not plain (a pipe, a device) could be read forever, and a
+configuration may ask for more than any machine has.
 """
 
 import hashlib

@@ -22,23 +22,16 @@ SCORES_AT_ONCE = 2**28
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes that the memory and the time of a pass follow from.
-
-    Attributes:
-        inner: the width inside of a layer's feed-forward part.
-        kept: numbers of a token's keys and values in a layer.
-        element: bytes of a number.
-        fused: attention never holds all its scores at once.
-    """
+    """The sizes that the memory and the time of a pass follow from."""
 
     layers: int
     width: int
-    inner: int
+    inner: int  # of a layer's feed-forward part
     heads: int
     head_dim: int
-    kept: int
-    element: int
-    fused: bool = True
+    kept: int  # numbers of a token's keys and values in a layer
+    element: int  # bytes of a number
+    fused: bool = True  # attention never holds all its scores at once
 
     @classmethod
     def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":

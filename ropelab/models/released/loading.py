@@ -1,7 +1,7 @@
 """A causal language model and its tokenizer, loaded by transformers: whole, unchanged, quietly.
 
-Weights that are missing would be drawn at random and measured like trained ones, and weights left
-over mean that the folder holds another model than it says: both are refused.
+Missing weights would be drawn at random and measured like trained ones, and weights left over mean
+that the folder holds another model than it says: both are refused.
 """
 
 import warnings
@@ -128,9 +128,7 @@ def checkpoint_dtype(folder: Path) -> str:
 def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
     """Return the model in evaluation mode, without gradients, on a device or spread by a map.
 
-    Raises:
-        InputError: the folder cannot be read as a causal language model, its weights are not all
-            there or not all used, or it asks for more than they are.
+    InputError: the folder is no causal language model, or its weights do not match it.
     """
     transformers, config = import_transformers(), configuration(folder)
     weights = weight_bytes(folder)

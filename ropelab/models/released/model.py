@@ -142,15 +142,11 @@ class ReleasedModel:
 
     `model.encoding = Rope(...)` patches the frequencies, the attention factor and the softmax
     factor, `LogN`, `ReRope` and `SelfExtend` change attention as well; `UNMODIFIED`, which a model
-    begins with, restores the checkpoint. Weights and the windows of layers never change, and
-    rotary angles are float32 in any number format.
-
-    Attributes:
-        closed: the reason why no method can be patched in; empty where one can.
-        in_parts: long contexts are read in parts; not before that is known to work.
-    Raises:
-        InputError: transformers is missing, the folder cannot be read, or the architecture has no
-            rotary frequencies or cannot be taken apart.
+    begins with, restores the checkpoint. Weights and the windows of layers never change, and rotary
+    angles are float32 in any number format. `closed` is the reason why no method can be patched in,
+    if there is one; `in_parts` is True once reading long contexts in parts is known to work.
+    InputError: transformers is missing, the folder cannot be read, or the architecture has no
+    rotary frequencies or cannot be taken apart.
     """
 
     def __init__(
@@ -219,10 +215,9 @@ class ReleasedModel:
         return self.read(tokens, self._patch)
 
     def read(self, tokens: Tensor, patch: Patch = UNPATCHED, longest: int | None = None) -> Tensor:
-        """Return the last hidden states under a patch, `longest` tokens at once if that is given.
+        """Return the last hidden states under a patch, at most `longest` tokens at once.
 
-        Raises:
-            RuntimeError: the patch changes attention, and the layers do not call the interface.
+        RuntimeError: the patch changes attention, and the layers do not call the interface.
         """
         rows, length = tokens.shape
         most = longest or self.shape.longest(rows)

@@ -1,15 +1,14 @@
 """The parts of a model that make its positions: patched for an encoding, and restored.
 
-A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of layers
-that attend to the whole context is patched: a layer with a window never sees a distance that was
-not trained. GPT-J and CodeGen keep a table of sines and cosines in each layer instead. DeepSeek's
-YaRN also has a factor on whole scores, which goes when its frequencies go.
+A rotary module has a buffer `inv_freq`, or one per layer type, of which only the one of layers that
+attend to the whole context is patched: a window never sees an untrained distance. GPT-J and CodeGen
+keep a table of sines and cosines in each layer instead. DeepSeek's YaRN also has a factor on whole
+scores, which goes when its frequencies go.
 
 Attention is patched through transformers' own interface. Sharper logits (log n) need queries
-multiplied by their position's factor, which holds for any architecture that calls it. Other
-distances for far keys (ReRoPE, Self-Extend) need queries and keys that are not rotated yet: the
-model's own rotation is made the identity, and ours takes its place, for which it must be known
-which features form a pair (`Capabilities`).
+multiplied by their position's factor, which any architecture that calls it allows. Other distances
+for far keys (ReRoPE, Self-Extend) need queries and keys not rotated yet: the model's own rotation
+is made the identity and replaced, if it is known which features form a pair (`Capabilities`).
 """
 
 import copy
@@ -51,14 +50,10 @@ UNMODIFIED = Unmodified()
 
 @dataclass(frozen=True)
 class Layout:
-    """The features of queries and keys that rotate, as a model's layers hand them to attention.
-
-    Attributes:
-        last: they are the last features of a head (latent attention), not the first.
-    """
+    """The features of queries and keys that rotate, as a model's layers hand them to attention."""
 
     pairing: Pairing = "half"
-    last: bool = False
+    last: bool = False  # of a head (latent attention); else the first
 
     def __str__(self) -> str:
         return f"{self.pairing}, last" if self.last else self.pairing
@@ -66,20 +61,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Patch:
-    """An encoding as changes of a model.
+    """An encoding as changes of a model."""
 
-    Attributes:
-        plan: frequencies; None: those of the checkpoint.
-        softmax: factor on scores where the model's code has one.
-        sharpened_from: logits grow with ln n / ln L beyond this length L; None: they do not.
-        far: makes the distances; None: the model's own rotation does.
-        layout: of the model, if `far` is there.
-    """
-
-    plan: RopePlan | None = None
-    softmax: float = 1.0
-    sharpened_from: int | None = None
-    far: SelfExtend | None = None
+    plan: RopePlan | None = None  # None: the checkpoint's frequencies
+    softmax: float = 1.0  # factor on scores where the model's code has one
+    sharpened_from: int | None = None  # logits grow with ln n / ln L beyond L
+    far: SelfExtend | None = None  # distances; None: by the model's own rotation
     layout: Layout = Layout()
 
     @property
@@ -191,12 +178,10 @@ class SineTables:
 
 
 class Positions:
-    """The rotary modules of a model, unmodified unless a patch is applied.
+    """The rotary modules of a model (none if it does not rotate), unmodified unless patched.
 
-    Attributes:
-        modules: none in a model that does not rotate.
-        longest: tokens for which they are defined unmodified; None: any number.
-        by_layer_type: True if layers with a window have frequencies of their own.
+    Unmodified they are defined for `longest` tokens, None for any number. `by_layer_type`: layers
+    with a window have frequencies of their own.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
@@ -294,12 +279,10 @@ def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
 
 
 class Attention:
-    """Attention of a model's layers under a patch.
+    """Attention of a model's layers under a patch, from position `first` of a context on.
 
-    Attributes:
-        by_layer_type: layers with a window keep the model's own rotation.
-        first: the position of the first query; above 0 in later parts of a context.
-        called: True once a layer has attended by it.
+    `by_layer_type`: layers with a window keep the model's own rotation. `called` once a layer
+    attended.
     """
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
@@ -315,12 +298,8 @@ class Attention:
     def __call__(
         self, original: Any, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any, **more: Any
     ) -> Any:
-        """Return the attention of one layer.
-
-        Args:
-            q: [batch, heads, queries, head_dim], and keys and values perhaps of fewer heads.
-            mask: [batch, 1, queries, keys], True or 0 where a query may look; None: at all before.
-        """
+        """Return the attention of one layer; keys and values may have fewer heads than queries."""
+        # `mask` [batch, 1, queries, keys] is True or 0 where a query may look; None: at all before.
         self.called = True
         window = more.get("sliding_window") or getattr(module, "sliding_window", None)
         window = window if isinstance(window, int) and window > 0 else None
@@ -366,11 +345,7 @@ class _Masked(Encoding):
 
 @contextmanager
 def attending(model: Any, attention: Attention) -> Iterator[None]:
-    """Let a model's layers attend by `attention` while the block runs.
-
-    Raises:
-        RuntimeError: no layer did.
-    """
+    """Let a model's layers attend by `attention` in the block; RuntimeError if none did."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 

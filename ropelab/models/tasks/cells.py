@@ -1,6 +1,6 @@
-"""The cells of a run that evaluates models: trainings, and tasks done by a model in some mode.
+"""The cells of a run that evaluates models: trainings, and tasks of trained or released models.
 
-A model trained here and a released one do the same tasks. Tables come last, from all values.
+Tables come last, from all values.
 """
 
 from collections import defaultdict
@@ -102,8 +102,7 @@ class Checked:
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `model`: True if long contexts are read in parts.
 
-        Raises:
-            InputError: a method does not fit, or the longest context needs too much memory.
+        InputError: a method does not fit, or the longest context needs too much memory.
         """
         with context.progress(self.title, 1) as advance:
             model = self.subject.model()
@@ -208,10 +207,7 @@ def is_found(values: Mapping[str, pd.DataFrame]) -> bool:
 def collected(
     cells: Iterable[Evaluation | NgramBaseline], values: Values
 ) -> dict[str, dict[str, pd.DataFrame]]:
-    """Return the values of all tasks: by the name of the task and of the table.
-
-    In a table the values of all models follow one another, under their labels.
-    """
+    """Return the values of all tasks, one model after the other: by task and by table."""
     found: dict[str, dict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         for name, table in values[cell].items():

@@ -85,11 +85,7 @@ class TaskConfig(Config):
         return self.test_len
 
     def inputs(self) -> dict[str, str]:
-        """Return the fingerprint of the corpus, and its source, if its folder names one.
-
-        Raises:
-            InputError: as `text`.
-        """
+        """Return the fingerprint of the corpus, and its source if named; InputError as `text`."""
         from ropelab.models.lm.corpus import source_of
 
         source = source_of(Path(self.corpus)) if self.corpus else ""
@@ -97,10 +93,9 @@ class TaskConfig(Config):
 
     @cached_property
     def text(self) -> "CorpusRef":
-        """The corpus, read once, so that all cells of a run refer to the text that was checked.
+        """The corpus, read once: all cells of a run refer to the text that was checked.
 
-        Raises:
-            InputError: there is none, or it is too short for these lengths and documents.
+        InputError: there is none, or it is too short for these lengths and documents.
         """
         from ropelab.models.tasks import corpora
 

@@ -1,8 +1,7 @@
 """Text to evaluate on, described so that another process can read it there, once.
 
-A corpus gives documents, stretches to hide something in, and tokens that serve as symbols.
-`CorpusRef` has bytes as tokens and a half that models learn from; `TokenText` is a whole corpus in
-the tokens of a released model. Both have the same methods, described at `TokenText`.
+A corpus gives documents, stretches to hide something in, and tokens that serve as symbols: as
+bytes, half of them to learn from (`CorpusRef`), or in a released model's tokens (`TokenText`).
 """
 
 from dataclasses import asdict, dataclass

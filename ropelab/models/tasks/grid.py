@@ -1,7 +1,6 @@
 """Grids of places: buckets of positions, growing contexts, distances of retrieved tokens.
 
-All of them follow from the trained length L and the tested length T, so that runs at different
-lengths are measured the same way.
+All follow from the trained length L and the tested length T, so runs of any length are alike.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,10 +25,8 @@ def _upto(train_len: int, limit: float) -> list[int]:
 
 
 def buckets(train_len: int, test_len: int) -> list[tuple[int, int]]:
-    """Return ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... up to T.
-
-    Position p is the prediction after p + 1 tokens: `end` is the longest context in a bucket.
-    """
+    """Return ranges [start, end) of positions: halves of L, then 1.5 L, 2 L, 3 L, 4 L ... to T."""
+    # Position p is the prediction after p + 1 tokens: `end` is the longest context in a bucket.
     edges = [0, train_len // 2, *_upto(train_len, test_len)]
     return list(pairwise(edges if edges[-1] == test_len else [*edges, test_len]))
 

@@ -27,10 +27,8 @@ class Mode(ABC):
 
     @abstractmethod
     def passes(self, model: Any, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Make the model ready for a pass that serves all lengths yielded, until none is left.
-
-        Lengths rise; those for which the encoding is not defined are left out.
-        """
+        """Make the model ready for a pass that serves all lengths yielded, until none is left."""
+        # Lengths rise; those for which the encoding is not defined are left out.
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
         """Return the loss of each token given those before it in its row; of the `last` ones."""

@@ -1,11 +1,10 @@
 """Pass keys in natural text, asked for at its end: by depth and length of the context.
 
 passkey     one key (Mohtashami and Jaggi 2023, arXiv:2305.16300)
-multiquery  a key at every depth, each with a name, all asked for one after another, as in the
-            needles with several queries of RULER (Hsieh et al. 2024, arXiv:2404.06654)
+multiquery  a named key at every depth, all asked for in turn, each after the right answers to the
+            earlier ones, as in RULER (Hsieh et al. 2024, arXiv:2404.06654)
 
-The haystack is the corpus, the wording is ours. Whole answers are scored: whether greedy decoding
-gives them, and their log-probability. Earlier questions are followed by their right answers.
+The wording is ours. Scored are greedy decoding of the whole answer and its log-probability.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
-"""Finding again an earlier part of a context full of something else.
+"""Finding again an earlier part of a context full of random symbols or real text.
 
-Accuracy is a surface over the distance and the length of the context. Contexts are full: before,
-between and after the question are random symbols or real text. Another task is a row in `TASKS`.
 Symbols are bytes for a model trained here, and ordinary tokens for a released one.
 
 copy                256 random symbols, repeated at the end of a context of random symbols
@@ -137,9 +135,9 @@ class Retrieval(EvaluationTask):
 
 @dataclass(frozen=True, kw_only=True)
 class NgramBaseline:
-    """A cell: the task done without a model, by predicting what followed the last n tokens before.
+    """A cell: the task done without a model, by predicting what followed the last n tokens.
 
-    A task that this solves shows if a model finds earlier tokens, not that it knows their distance.
+    Where this solves a task, a model shows that it finds tokens, not that it knows their distance.
     """
 
     task: Retrieval

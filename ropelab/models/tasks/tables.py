@@ -4,17 +4,13 @@ text_nll         loss by bucket of positions, mean over documents: one causal pa
 last_window      loss of the same final tokens after growing contexts, mean over documents
 text_by_kind     loss after the longest context, a row per kind of document
 text_by_document the same for every document, mean over the seeds
-context_by_kind  loss of the same final tokens after the contexts inside the trained length, by
-                 kind, of the model as it was trained
-copy_accuracy, copy_in_text_accuracy, associative_recall_accuracy, most_recent_accuracy
-                 share of the tokens that were found, by distance and length of context
-passkey_accuracy, multiquery_accuracy
-                 share of keys found and log-probability of the answer, by depth and context
+context_by_kind  loss of the same final tokens inside the trained length, by kind, unmodified model
+<task>_accuracy  share of tokens found by distance and length of context; or of keys found and
+                 log-probability of the answer, by depth and context
 comparisons      every pair of rows under every metric
 
 `losses` and `accuracies` are of one training seed: documents (sequences) are drawn anew, the model
-is given; `over_seeds` is of all. A copied sequence is a unit, not a token: tokens of one sequence
-succeed or fail together.
+is given; `over_seeds` is of all. Units are sequences: tokens of one succeed or fail together.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -72,10 +68,8 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
-    """Return seeds, units, value, both ends of its interval over both.
-
-    `rows` has seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
-    """
+    """Return seeds, units, value, both ends of its interval over both."""
+    # `rows` has seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.
     wide = rows.pivot(index="seed", columns="unit", values="value").to_numpy()
     trials = int(rows["trials"].iloc[0])
     found = crossed_proportion(wide, trials) if trials else crossed_mean(wide).interval()
@@ -89,14 +83,10 @@ def tables_of_tasks(
     short: Sequence[int],
     status: Mapping[str, str],
 ) -> dict[str, pd.DataFrame]:
-    """Make the tables that the head of this file describes.
+    """Make the tables that the head of this file describes; only tasks that are OK are compared.
 
-    Args:
-        measured: the values of all rows of each task.
-        plain: the method that leaves the model as it was trained.
-        short: contexts inside the trained length, where the loss of a method is its cost: none was
-            needed there.
-        status: a column of a task's tables; only a task that is OK is compared.
+    `plain` leaves the model as it was trained. In the `short` contexts, inside the trained length,
+    the loss of a method is its cost. `status` becomes a column of each task's tables.
     """
     found: dict[str, pd.DataFrame] = {}
     for task, values in measured.items():

@@ -1,8 +1,8 @@
 """Text in the tokens of a released model: all of a corpus, since nothing learns from it.
 
-Documents are whole files, ordered by their content, one kind of text after the other; of
-near-duplicates the first is kept. A single file is cut into pieces by tokens, and so are documents
-that are packed: one after another with an end-of-sequence token between, as in pretraining.
+Documents are whole files, ordered by their content, one kind after the other, without
+near-duplicates. A single file is cut into pieces by tokens, and so are documents that are packed:
+one after another with an end-of-sequence token between, as in pretraining.
 """
 
 import hashlib
@@ -179,10 +179,8 @@ def _rows(text: TokenText, length: int, count: int) -> tuple[Tensor, Tensor, tup
 
 
 def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
-    """Return the first tokens of documents that are long enough: one kind after the other, in turn.
-
-    The kind with most text comes first, so that a few documents are of several kinds.
-    """
+    """Return the first tokens of long enough documents: one kind after the other, in turn."""
+    # The kind with most text comes first, so that a few documents are of several kinds.
     by_kind: dict[str, list[Document]] = defaultdict(list)
     for document in _whole(text).documents:
         by_kind[document.kind].append(document)
