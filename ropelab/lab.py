@@ -1,10 +1,12 @@
 """Make runs: validate configs, compute the union of their cells, store tables, hand them over."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
+from math import inf
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,6 @@ from ropelab.runs.cell import (
     Progress,
     Stored,
     Values,
-    estimate_of,
     name_of,
     silent,
     with_starts,
@@ -29,12 +30,11 @@ from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
-from ropelab.runs.errors import InputError, RopelabError, naming
+from ropelab.runs.errors import RopelabError, naming
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
-from ropelab.runs.folders import Waiting, locked, say_nothing
+from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
-from ropelab.runs.notices import say
-from ropelab.runs.tables import DamagedError, Tables, as_stored, sha256_of
+from ropelab.runs.tables import Tables, as_stored, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,6 +102,22 @@ class Plan:
     config: Config
     label: Label = field(default_factory=Label)
 
+    def tables(self, values: Values) -> Tables:
+        """Make the tables; those of experiments that the ledger judges end in `literature`."""
+        tables = dict(self.experiment.tables(self.config, values))
+        if self.experiment.name in JUDGED:
+            # Imported here: the mathematics answers without torch, and the ledger is above them.
+            from ropelab.claims.ledger import judged
+
+            config = self.config.model_dump(mode="json")
+            tables["literature"] = judged(self.experiment.name, config, tables)
+        return tables
+
+    def finished(self, tables: Tables, folder: Path | None = None, reused: bool = False) -> Run:
+        """Return the run with those tables."""
+        answer = self.experiment.answer(tables)
+        return Run(self.experiment, self.config, tables, answer, folder, reused)
+
 
 @dataclass(frozen=True)
 class Work:
@@ -113,7 +129,11 @@ class Work:
     @property
     def estimate(self) -> Estimate:
         """The cost of what is to be computed."""
-        return estimate_of(self.left.values())
+        return sum((cell.needs.estimate() for cell in self.left.values()), Estimate())
+
+    def workers(self, asked: int | None) -> int:
+        """Return the number of processes that compute side by side, as the engine will decide."""
+        return machine_for(asked, [cell.needs for cell in self.left.values()]).workers
 
     @property
     def counts(self) -> dict[str, int]:
@@ -198,24 +218,29 @@ class Lab:
 
     def work(self, plan: Plan, context: Context) -> Work:
         """Return the cells of a run, and those that are left to compute."""
-        cells = with_starts(plan.experiment.cells(plan.config))
+        with naming(plan.label.origin):
+            cells = with_starts(plan.experiment.cells(plan.config))
         left = {name: cell for name, cell in cells.items() if not context.cells.finished(cell)}
         return Work(cells, left)
 
     def is_finished(self, plan: Plan) -> bool:
         """Return True if a run is there and will be used."""
         place = self._folder(plan)
-        return place is not None and not self.force and place.is_finished()
+        return place is not None and not self.force and place.find() is not None
 
-    def announce(self, cells: Sequence[Cell]) -> None:
-        """Say the cost of computing cells if it takes more than a minute.
+    def announce(self, work: Work) -> None:
+        """Say the cost of what is left if it takes more than a minute.
 
         Raises:
             InputError: it takes more than a day, or more memory than is free.
         """
-        estimate, workers = estimate_of(cells), workers_for(self.workers, cells)
+        if not work.left:
+            return
+        estimate, workers = work.estimate, work.workers(self.workers)
         if self.limits:
-            refuse_beyond(estimate, workers, _room_for(estimate))
+            # An ordinary cell is tried, however little is free.
+            some = estimate.bytes <= Needs().memory_bytes
+            refuse_beyond(estimate, workers, inf if some else available_memory())
         if self.notice and estimate.on(workers) >= MINUTE:
             self.notice(estimate.text(workers))
 
@@ -232,17 +257,19 @@ class Lab:
     ) -> Iterator[tuple[Plan, Run]]:
         """Make runs that do not read each other; errors of runs that fail go to `failures`."""
         context, start = self.context(), datetime.now(UTC)
+        places = {plan: self._folder(plan) for plan in plans}
         found: dict[Plan, Run] = {}
-        works: dict[Plan, Work] = {}
-        for plan in plans:
+        for plan, place in places.items():
+            if place and not self.force and (tables := place.find()) is not None:
+                found[plan] = run = plan.finished(tables, place.path, reused=True)
+                if self.redraw or self.figures:
+                    place.draw(run.pictures, self.redraw, self.waiting)
+        works = {plan: self.work(plan, context) for plan in plans if plan not in found}
+        for plan, work in works.items():
             with naming(plan.label.origin):
-                if run := self._found(plan):
-                    found[plan] = run
-                    continue
-                works[plan] = self.work(plan, context)
-                replace(self, notice=None).announce(list(works[plan].left.values()))
-        left = list(united(works.values()).left.values())
-        self.announce(left)
+                replace(self, notice=None).announce(work)
+        every = united(works.values())
+        self.announce(every)
         if self.notice:
             # So that a slow machine is no surprise.
             configs = [plan.config.model_dump() for plan in works]
@@ -253,39 +280,24 @@ class Lab:
         if works and self.results is not None:
             store.check_writable(self.results)
         yield from found.items()
-        with closing(self.engine.compute(left, context)) as finished:
+        with closing(self.engine.compute(list(every.left.values()), context)) as finished:
             for plan, errors in _completed(works, finished):
                 try:
                     with naming(plan.label.origin):
                         if errors:
                             raise _one_error(errors)
-                        run = self._make(plan, works[plan], context, start)
+                        values = Values(context, self._stored_runs)
+                        made = partial(self._made, plan, values, works[plan], start)
+                        if place := places[plan]:
+                            tables, reused = place.kept(made, self.waiting, self.force)
+                            run = plan.finished(tables, place.path, reused)
+                        else:
+                            # The same values, and so the same answer, as if read back.
+                            run = plan.finished(as_stored(plan.tables(values)))
                 except RopelabError as error:
                     failures.append(error)
                 else:
                     yield plan, run
-
-    def _found(self, plan: Plan) -> Run | None:
-        """Return the finished run of a plan, its figures drawn; None where it is to be made."""
-        place = self._folder(plan)
-        if place is None or self.force:
-            return None
-        try:
-            run = _stored(plan, place)
-        except DamagedError as error:
-            say(f"{error}: the run is made again")
-            return None
-        if run and (self.redraw or (self.figures and not store.has_whole_figures(place.path))):
-            try:
-                store.check_writable(place.results)
-            except InputError as error:
-                if self.redraw:
-                    raise
-                say(f"figures are not drawn: {error}")
-                return run
-            with locked(place.path, self.waiting):
-                store.add_figures(place.path, run.pictures())
-        return run
 
     def _folder(self, plan: Plan) -> store.RunFolder | None:
         """Return the place of a run, named also by the stored runs that it reads."""
@@ -305,38 +317,23 @@ class Lab:
             return []
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
-    def _make(self, plan: Plan, work: Work, context: Context, start: datetime) -> Run:
-        """Make the tables of a run whose cells are finished, and store them."""
-        experiment, config = plan.experiment, plan.config
-        values = Values(context, self._stored_runs)
-        place = self._folder(plan)
-        if place is None:
-            # The same values, and so the same answer, as if it had been stored and read back.
-            tables = as_stored(_tables(plan, values))
-            return Run(experiment, config, tables, experiment.answer(tables))
-        with locked(place.path, self.waiting):
-            # Another process may have made it meanwhile.
-            with suppress(DamagedError):
-                if not self.force and (found := _stored(plan, place)):
-                    return found
-            made = _tables(plan, values)
-            run = Run(experiment, config, made, experiment.answer(made), place.path)
-            times = experiment.times(config, values)
-            about = {
-                "title": plan.label.title,
-                "question": config.asks(experiment.question),
-                "cannot_show": experiment.cannot_show,
-                "answer": run.answer,
-                "summary": store.to_records(run.summary()),
-                "command": place.command,
-                "start": start.isoformat(timespec="seconds"),
-                "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
-                "measurements": work.counts,
-                "times": {name: store.to_records(table) for name, table in times.items()},
-            }
-            pictures = run.pictures() if self.figures else None
-            tables = place.save(made, pictures, about)
-        return replace(run, tables=tables, answer=experiment.answer(tables))
+    def _made(self, plan: Plan, values: Values, work: Work, start: datetime) -> store.Made:
+        """Make what is stored of a run whose cells are finished."""
+        experiment, config, tables = plan.experiment, plan.config, plan.tables(values)
+        run, times = plan.finished(tables), experiment.times(config, values)
+        about = {
+            "title": plan.label.title,
+            "question": config.asks(experiment.question),
+            "cannot_show": experiment.cannot_show,
+            "answer": run.answer,
+            "summary": store.to_records(run.summary()),
+            "command": config.command(experiment.name),
+            "start": start.isoformat(timespec="seconds"),
+            "seconds": round((datetime.now(UTC) - start).total_seconds(), 3),
+            "measurements": work.counts,
+            "times": {name: store.to_records(table) for name, table in times.items()},
+        }
+        return store.Made(tables, run.pictures() if self.figures else None, about)
 
 
 def _completed(
@@ -363,42 +360,6 @@ def _one_error(errors: Sequence[Exception]) -> Exception:
     if len(errors) == 1 or not isinstance(first, RopelabError):
         return first
     return type(first)(f"{first} (and {len(errors) - 1} more failed)")
-
-
-def _stored(plan: Plan, place: store.RunFolder) -> Run | None:
-    """Return a stored run; DamagedError where it was changed."""
-    if (found := place.find()) is None:
-        return None
-    answer = plan.experiment.answer(found[1])
-    return Run(plan.experiment, plan.config, found[1], answer, place.path, reused=True)
-
-
-def _tables(plan: Plan, values: Values) -> Tables:
-    """Make the tables of a run; those of experiments that the ledger judges end in `literature`."""
-    tables = dict(plan.experiment.tables(plan.config, values))
-    if plan.experiment.name in JUDGED:
-        # Imported here: the mathematics answers without torch, and the ledger is above them.
-        from ropelab.claims.ledger import judged
-
-        config = plan.config.model_dump(mode="json")
-        tables["literature"] = judged(plan.experiment.name, config, tables)
-    return tables
-
-
-def workers_for(asked: int | None, cells: Sequence[Cell]) -> int:
-    """Return the number of processes that compute cells side by side, as the engine will decide."""
-    if asked == 1 or not cells:
-        return 1
-    return machine_for(asked, [cell.needs for cell in cells]).workers
-
-
-def _room_for(estimate: Estimate) -> float:
-    """Return the bytes that work may need; this machine is asked only if it could be too much."""
-    # With less memory free than an ordinary cell needs, one is tried anyway.
-    ordinary = Needs().memory_bytes
-    if estimate.bytes <= ordinary:
-        return ordinary
-    return available_memory()
 
 
 def run(

@@ -360,8 +360,7 @@ def test_the_hash_of_a_manifest_is_of_what_it_says_not_of_how_it_is_spaced(lab):
 
 def test_the_command_can_be_pasted_into_a_shell(lab, tmp_path):
     text = f"x'; touch {tmp_path}/pasted; echo 'y $(touch {tmp_path}/pasted)"
-    place = store.RunFolder(tmp_path, "toy", 1, NamedConfig(name=text), {}, Label())
-    command = place.command.replace("ropelab", "printf '%s\n'", 1)
+    command = NamedConfig(name=text).command("toy").replace("ropelab", "printf '%s\n'", 1)
     told = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert told.stdout.splitlines() == ["toy", "--name", text]
     assert not (tmp_path / "pasted").exists()

@@ -167,11 +167,6 @@ def name_of(cell: Cell) -> str:
     return fingerprint({"kind": cell.kind, "version": cell.version, **cell.key})
 
 
-def estimate_of(cells: Iterable[Cell]) -> Estimate:
-    """Add up the cost of cells."""
-    return sum((cell.needs.estimate() for cell in cells), Estimate())
-
-
 def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
     """Return cells and all they start from, each once, by name; starts come before."""
     found: dict[str, Cell] = {}

@@ -6,6 +6,7 @@ Python keywords all pass through `build`, so they are read, checked and refused 
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -183,6 +184,20 @@ class Config(BaseModel):
         default = type(self)().model_dump(mode="json")
         mine = self.model_dump(mode="json")
         return {name: value for name, value in mine.items() if value != default[name]}
+
+    def command(self, experiment: str) -> str:
+        """Return the command that makes the run of this config again, quoted for a shell."""
+        words = ["ropelab", experiment]
+        for name, value in self.changed().items():
+            flag = name.replace("_", "-")
+            if name == self.argument:
+                words.append(str(value))
+            elif isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                words += [f"--{flag}", text]
+        return shlex.join(words)
 
     def replace(self, **changes: Any) -> Self:
         """Change some fields, and check the config again as a whole."""

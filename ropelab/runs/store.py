@@ -13,12 +13,11 @@ import os
 import platform
 import re
 import secrets
-import shlex
 import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -26,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from warnings import catch_warnings
 
 import pandas as pd
@@ -37,8 +36,15 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
-from ropelab.runs.folders import files_below, fingerprint, replaced
-from ropelab.runs.notices import say_once
+from ropelab.runs.folders import (
+    Waiting,
+    files_below,
+    fingerprint,
+    locked,
+    replaced,
+    say_nothing,
+)
+from ropelab.runs.notices import say, say_once
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
 SCHEMA = 1
@@ -76,6 +82,14 @@ class Manifest:
 
 
 RUN = Format("manifest.json", "tables", TypeAdapter(Manifest))
+
+
+class Made(NamedTuple):
+    """A run to be stored: tables, figures as files (None: drawn later), entries of the manifest."""
+
+    tables: Tables
+    figures: Mapping[str, bytes] | None
+    about: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -117,60 +131,64 @@ class RunFolder:
             "inputs": dict(self.inputs),
         }
 
-    @property
-    def command(self) -> str:
-        """The command that makes this run again, quoted for a shell."""
-        words = ["ropelab", self.experiment]
-        for name, value in self.config.changed().items():
-            flag = name.replace("_", "-")
-            if name == self.config.argument:
-                words.append(str(value))
-            elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                words += [f"--{flag}", text]
-        return shlex.join(words)
-
-    def find(self) -> tuple[dict[str, Any], dict[str, pd.DataFrame]] | None:
-        """Return manifest and tables of the finished run, None without one that fits.
-
-        Raises:
-            DamagedError: there is one, but its tables are not as they were written.
-        """
+    def find(self) -> dict[str, pd.DataFrame] | None:
+        """Return the tables of the finished run, None without one that fits; damage is said."""
         manifest = read_manifest(self.path)
         if manifest is None or any(manifest.get(k) != fact for k, fact in self.facts.items()):
             return None
-        return manifest, RUN.tables(self.path, manifest)
+        try:
+            return RUN.tables(self.path, manifest)
+        except DamagedError as error:
+            say_once(f"{error}: the run is made again")
+            return None
 
-    def is_finished(self) -> bool:
-        """Return True if there is an undamaged run that fits."""
-        with suppress(DamagedError):
-            return self.find() is not None
-        return False
+    def kept(
+        self, make: Callable[[], Made], waiting: Waiting = say_nothing, again: bool = False
+    ) -> tuple[dict[str, pd.DataFrame], bool]:
+        """Return the tables of the run as read back, and True if they were there.
 
-    def save(
-        self, tables: Tables, figures: Mapping[str, bytes] | None, about: Mapping[str, Any]
-    ) -> dict[str, pd.DataFrame]:
-        """Write a run, whole or not at all; return its tables as read back.
-
-        The caller holds the folder's lock.
-
-        Args:
-            figures: files by name; None where nobody asked for them, `add_figures` adds them later.
-            about: further entries of the manifest.
+        One process makes and writes it, whole or not at all; others wait for it.
         """
-        values = self.config.model_dump(mode="json", exclude_none=True)
-        with replaced(self.path) as fresh:
+        with locked(self.path, waiting):
+            if not again and (found := self.find()) is not None:
+                return found, True
+            made = make()
+            values = self.config.model_dump(mode="json", exclude_none=True)
             toml = tomli_w.dumps({"experiment": self.experiment, **values})
-            numbers = json.dumps(metrics_of(about["summary"]), indent=2, ensure_ascii=False)
+            numbers = json.dumps(metrics_of(made.about["summary"]), indent=2, ensure_ascii=False)
             files = {"config.toml": toml.encode(), "metrics.json": f"{numbers}\n".encode()}
-            for name, content in files.items():
-                (fresh / name).write_bytes(content)
             hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-            drawn = None if figures is None else _save_figures(figures, fresh)
-            manifest = {**self.facts, **about, **surroundings(), "files": hashes, "figures": drawn}
-            return RUN.write(fresh, tables, manifest)
+            about = {**self.facts, **made.about, **surroundings(), "files": hashes}
+            with replaced(self.path) as fresh:
+                for name, content in files.items():
+                    (fresh / name).write_bytes(content)
+                drawn = None if made.figures is None else _save_figures(made.figures, fresh)
+                return RUN.write(fresh, made.tables, {**about, "figures": drawn}), False
+
+    def draw(
+        self, pictures: Callable[[], Mapping[str, bytes]], again: bool, waiting: Waiting
+    ) -> None:
+        """Put figures into the finished run, in the place of those it has, unless all are whole."""
+        if not again and has_whole_figures(self.path):
+            return
+        try:
+            check_writable(self.results)
+        except InputError as error:
+            if again:
+                raise
+            say(f"figures are not drawn: {error}")
+            return
+        with locked(self.path, waiting), replaced(self.path) as fresh:
+            if (manifest := RUN.description(self.path)) is None:
+                raise DamagedError(f"{self.path / RUN.file} cannot be read any more")
+            for path in files_below(self.path):
+                if path.is_file() and self.path / "figures" not in path.parents:
+                    copy = fresh / path.relative_to(self.path)
+                    copy.parent.mkdir(exist_ok=True, parents=True)
+                    shutil.copyfile(path, copy)
+            drawn = _save_figures(pictures(), fresh)
+            RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
+            RUN.read(fresh)
 
 
 def _readable(text: str, longest: int = 48) -> str:
@@ -197,21 +215,6 @@ def check_writable(results: Path) -> None:
         raise InputError(
             f"cannot write to the results folder {results}: {reason}; choose another --results"
         ) from None
-
-
-def add_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
-    """Put figures into a finished run, in the place of those it has, whole or not at all."""
-    if (manifest := RUN.description(folder)) is None:
-        raise DamagedError(f"{folder / RUN.file} cannot be read any more")
-    with replaced(folder) as fresh:
-        for path in files_below(folder):
-            if path.is_file() and folder / "figures" not in path.parents:
-                copy = fresh / path.relative_to(folder)
-                copy.parent.mkdir(exist_ok=True, parents=True)
-                shutil.copyfile(path, copy)
-        drawn = _save_figures(figures, fresh)
-        RUN.describe(fresh / RUN.file, {**manifest, "figures": drawn})
-        RUN.read(fresh)
 
 
 def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:

@@ -16,7 +16,6 @@ import pandas as pd
 from ropelab.lab import Lab, Run
 from ropelab.runs import store
 from ropelab.runs.config import Config, Label
-from ropelab.runs.folders import locked
 from ropelab.runs.tables import Tables, sha256_of
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import draw, parts_of
@@ -51,13 +50,15 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     inputs = dict(zip(names, hashes, strict=True))
     label = Label(sweep.path.stem)
     place = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
-    with locked(place.path, lab.waiting):
-        if lab.redraw or not place.is_finished():
-            tables = combined(sweep, runs, names)
-            manifests = [store.read_manifest(folder) for folder in folders]
-            seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
-            about = {**_about(sweep, runs, tables), "seconds": seconds}
-            place.save(tables, as_files(finished(draw, tables)), about)
+
+    def make() -> store.Made:
+        tables = combined(sweep, runs, names)
+        manifests = [store.read_manifest(folder) for folder in folders]
+        seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
+        about = {**_about(sweep, runs, tables), "seconds": seconds}
+        return store.Made(tables, as_files(finished(draw, tables)), about)
+
+    place.kept(make, lab.waiting, lab.redraw)
     return place.path
 
 

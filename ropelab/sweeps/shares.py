@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ropelab.lab import Lab, Plan, Work, united, workers_for
+from ropelab.lab import Lab, Plan, Work, united
 from ropelab.runs.cell import Cell, name_of
-from ropelab.runs.errors import InputError, naming
+from ropelab.runs.errors import InputError
 from ropelab.runs.folders import fingerprint
 from ropelab.sweeps.cases import Sweep
 
@@ -17,12 +17,8 @@ Ahead = Sequence[tuple[Plan, Work]]
 
 def look_ahead(sweeps: Sequence[Sweep], lab: Lab) -> Ahead:
     """Find the cells of all runs of all files; nothing is computed and nothing written."""
-    found = []
     context = lab.context()
-    for plan in (plan for sweep in sweeps for plan in sweep.plans):
-        with naming(plan.label.origin):
-            found.append((plan, lab.work(plan, context)))
-    return found
+    return [(plan, lab.work(plan, context)) for sweep in sweeps for plan in sweep.plans]
 
 
 def lines(runs: Ahead, lab: Lab) -> Iterator[str]:
@@ -68,7 +64,7 @@ def _finished(work: Work) -> str:
 
 
 def _cost(work: Work, lab: Lab) -> str:
-    return work.estimate.text(workers_for(lab.workers, list(work.left.values())))
+    return work.estimate.text(work.workers(lab.workers))
 
 
 def count_of(number: int, what: str) -> str:
@@ -126,8 +122,8 @@ def _unit(cell: Cell) -> str:
 
 def compute(share: Work, lab: Lab) -> None:
     """Compute a share on the lab's engine."""
-    left = list(share.left.values())
-    lab.announce(left)
-    errors = [error for _, error in lab.engine.compute(left, lab.context()) if error]
+    lab.announce(share)
+    finished = lab.engine.compute(list(share.left.values()), lab.context())
+    errors = [error for _, error in finished if error]
     if errors:
         raise errors[0]
