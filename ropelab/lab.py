@@ -46,20 +46,13 @@ JUDGED = ("extrapolate", "encodings", "spectrum")
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One finished run.
-
-    Attributes:
-        tables: table name to DataFrame, full precision.
-        answer: the finding in one or two sentences, computed from the tables.
-        folder: where it is stored; None if it was kept in memory.
-        reused: True if it had been made before.
-    """
+    """One finished run."""
 
     experiment: Experiment
     config: Config
     tables: Tables
-    answer: str
-    folder: Path | None = None
+    answer: str  # the finding in one or two sentences, computed from the tables
+    folder: Path | None = None  # None: kept in memory
     reused: bool = False
 
     def __repr__(self) -> str:
@@ -128,7 +121,6 @@ class Work:
 
     @property
     def estimate(self) -> Estimate:
-        """The cost of what is to be computed."""
         return sum((cell.needs.estimate() for cell in self.left.values()), Estimate())
 
     def workers(self, asked: int | None) -> int:
@@ -153,29 +145,18 @@ def united(works: Iterable[Work]) -> Work:
 
 @dataclass(frozen=True)
 class Lab:
-    """A place for runs, and the means to make them.
+    """A place for runs, and the means to make them."""
 
-    Args:
-        results: the folder of results; None keeps everything in memory.
-        force: make finished runs again.
-        redraw: draw the figures of finished runs again.
-        figures: draw figures where there are none yet.
-        waiting: called with a folder when another process holds it.
-        notice: called with a sentence that the user should see before a long computation.
-        workers: how many processes the engine has, for estimates; None: as many as fit.
-        limits: refuse work that takes more than a day, or more memory than is free.
-    """
-
-    results: Path | None = None
-    force: bool = False
-    redraw: bool = False
-    figures: bool = True
+    results: Path | None = None  # None keeps everything in memory
+    force: bool = False  # make finished runs again
+    redraw: bool = False  # draw the figures of finished runs again
+    figures: bool = True  # draw figures where there are none yet
     progress: Progress = silent
-    waiting: Waiting = say_nothing
-    notice: Callable[[str], None] | None = None
+    waiting: Waiting = say_nothing  # called with a folder when another process holds it
+    notice: Callable[[str], None] | None = None  # says what is to be seen before long work
     engine: Engine = field(default_factory=Here)
-    workers: int | None = 1
-    limits: bool = True
+    workers: int | None = 1  # processes of the engine, for estimates; None: as many as fit
+    limits: bool = True  # refuse work of more than a day, or of more memory than is free
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str
@@ -229,11 +210,7 @@ class Lab:
         return place is not None and not self.force and place.find() is not None
 
     def announce(self, work: Work) -> None:
-        """Say the cost of what is left if it takes more than a minute.
-
-        Raises:
-            InputError: it takes more than a day, or more memory than is free.
-        """
+        """Say the cost of what is left if it takes more than a minute; refuse it beyond limits."""
         if not work.left:
             return
         estimate, workers = work.estimate, work.workers(self.workers)
@@ -372,13 +349,8 @@ def run(
 ) -> Run:
     """Run an experiment from Python: `run("precision", base=1e6).tables["resolution"]`.
 
-    Args:
-        results: a results folder in which the run is kept and found again; None: in memory.
-        force: run again what is finished.
-        limits: refuse what takes more than a day, or more memory than there is.
-        values: the fields of the experiment's config, as on the command line.
-    Raises:
-        InputError: a value that is not allowed, or work beyond the limits.
+    Values are fields of its config, as on the command line; the other parameters are those of
+    `Lab`. Raises InputError for a value that is not allowed, and for work beyond the limits.
     """
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)

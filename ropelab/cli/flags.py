@@ -73,11 +73,9 @@ ALSO = {"methods": ("--method",)}
 def taking_options(
     command: Callable[..., None], without: Set[str], own: Sequence[Parameter] = ()
 ) -> Callable[..., None]:
-    """Return a command for Typer: its own parameters, then those of `Options` as one argument.
+    """Return a command for Typer: `own` parameters, else those of its signature, then options.
 
-    Args:
-        without: names of options that the command does not take.
-        own: made parameters, else those of its signature.
+    It is called with one argument `options`; it takes none of those `without`.
     """
     if not own:
         written = signature(command).parameters.values()

@@ -20,9 +20,6 @@ def resolved(path: Path) -> Path:
     """Return a path that exists, else the config or folder of configs of that name.
 
     `configs` are all at the top, `precision` is one of them, `smoke` a folder.
-
-    Raises:
-        InputError: there is none; the nearest name is in the message.
     """
     parts = path.parts
     named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))

@@ -19,10 +19,7 @@ from ropelab.runs.machine import RATES, rate
 
 
 class Advance(Protocol):
-    """Report progress: `advance(1, note="loss 2.31")`.
-
-    `left` is the time left in seconds, where the caller knows it better than the steps do.
-    """
+    """Report progress: `advance(1, note="loss 2.31")`; `left`: seconds, if known better so."""
 
     def __call__(self, steps: float = 1, *, note: str = "", left: float | None = None) -> None: ...
 
@@ -39,47 +36,32 @@ class Progress(Protocol):
 def silent(description: str, total: float | None = None) -> Iterator[Advance]:
     """Show no progress, as in tests and notebooks."""
 
-    def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
-        """Report nothing."""
-
-    yield advance
+    yield lambda steps=1, *, note="", left=None: None
 
 
 class Supply(Protocol):
     """An input of a cell besides other cells, such as a corpus; its repr identifies it."""
 
-    def content(self) -> Any:
-        """Return the input, where it can be read."""
-        ...
+    def content(self) -> Any: ...
 
-    def provide(self, content: Any) -> None:
-        """Make a process on another machine read this instead."""
-        ...
+    # Makes a process on another machine read this instead.
+    def provide(self, content: Any) -> None: ...
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The resources of a cell, as far as they can be estimated.
+    """The resources of a cell, as far as they can be estimated."""
 
-    Attributes:
-        operations: of its matrix products.
-        seconds: of everything else, on one core of the machine whose rates are known.
-        memory_bytes: at its peak, the libraries included.
-        dtype: the number format of those products; empty where torch is not used.
-        alone: computed by the process that asked, on all of its threads, with nothing beside it:
-            a clock is read, or a model is loaded once for many cells.
-        folders: those of other cells that are read, or left behind for others.
-        supplies: other inputs on disk.
-    """
-
-    operations: float = 0.0
-    seconds: float = 0.0
-    # Training the small model at 2048 tokens took 2.9 GB at most.
+    operations: float = 0.0  # of its matrix products
+    seconds: float = 0.0  # of everything else, on one core of the machine whose rates are known
+    # At its peak, libraries included: training the small model at 2048 tokens took 2.9 GB at most.
     memory_bytes: int = 3_000_000_000
-    dtype: str = ""
+    dtype: str = ""  # of its matrix products; empty where torch is not used
     gpu: bool = False
+    # Computed by the process that asked, on all of its threads, with nothing beside it: a clock is
+    # read, or a model is loaded once for many cells.
     alone: bool = False
-    folders: tuple[CellName, ...] = ()
+    folders: tuple[CellName, ...] = ()  # of other cells, that are read or left behind for others
     supplies: tuple[Supply, ...] = ()
 
     @property
@@ -105,23 +87,15 @@ class Cell(Named, Protocol):
     """
 
     @property
-    def title(self) -> str:
-        """A short description, shown while it is computed."""
-        ...
+    def title(self) -> str: ...  # shown while it is computed
 
     @property
-    def needs(self) -> Needs:
-        """Its resources, for the schedule and the estimate."""
-        ...
+    def needs(self) -> Needs: ...
 
     @property
-    def starts(self) -> "Sequence[Cell]":
-        """The cells that must be finished before this one begins."""
-        ...
+    def starts(self) -> "Sequence[Cell]": ...  # to be finished before this one begins
 
-    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]:
-        """Compute."""
-        ...
+    def tables(self, context: "Context") -> Mapping[str, pd.DataFrame]: ...
 
 
 @dataclass(frozen=True)
@@ -136,15 +110,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a cell; without arguments everything stays in a temporary folder.
-
-    Attributes:
-        limits: refuse what needs more memory than is free, where only the cell can tell.
-    """
+    """The surroundings of a cell; without arguments everything stays in a temporary folder."""
 
     progress: Progress = silent
     cells: Cells = field(default_factory=Cells)
-    limits: bool = True
+    limits: bool = True  # refuse more memory than is free, where only the cell can tell
 
     def compute(self, cell: Cell) -> dict[str, pd.DataFrame]:
         """Return the tables of a cell, computed here if they are not there yet."""
@@ -186,10 +156,8 @@ def with_starts(cells: Iterable[Cell]) -> dict[str, Cell]:
 class Computation:
     """A piece of arithmetic: a function of the module level, applied to json-able inputs.
 
-    Attributes:
-        function: gives tables from `inputs`, and from `starts` (their tables, one after another)
-            where there are some. Tables are read back from CSV: whole numbers with missing values
-            come back as floats.
+    Where there are `starts`, it takes a list of their tables too; read back from CSV, in which
+    whole numbers with gaps are floats.
     """
 
     kind: str
@@ -202,12 +170,10 @@ class Computation:
 
     @property
     def key(self) -> Mapping[str, Any]:
-        """The inputs, and the names of the cells it starts from."""
         starts = {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
         return {**self.inputs, **starts}
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        """Apply the function."""
         with context.progress(self.title, 1) as advance:
             starts = [context.compute(start) for start in self.starts]
             found = self.function(**self.inputs, **({"starts": starts} if starts else {}))

@@ -34,19 +34,13 @@ class Named(Protocol):
     """The part of a cell that identifies it."""
 
     @property
-    def kind(self) -> str:
-        """A name such as `extrapolate-text`; cells of a kind are kept together."""
-        ...
+    def kind(self) -> str: ...  # as `extrapolate-text`; cells of a kind are kept together
 
     @property
-    def version(self) -> int:
-        """Raised when the numbers change their meaning."""
-        ...
+    def version(self) -> int: ...  # raised when the numbers change their meaning
 
     @property
-    def key(self) -> Mapping[str, Any]:
-        """Everything its tables depend on, json-able."""
-        ...
+    def key(self) -> Mapping[str, Any]: ...  # all that its tables depend on, json-able
 
 
 @dataclass(frozen=True)
@@ -78,12 +72,9 @@ class Parcel:
 
 
 class Cells:
-    """A cache of cells in a folder.
+    """A cache of cells in the folder `root`; without one, for the life of this object only.
 
-    Args:
-        root: where cells are kept; None keeps them for the life of this object only.
-        again: the name of a run that makes every cell anew, once; all its processes share it.
-        waiting: called with a cell's folder when another process holds it.
+    `again` names a run that makes every cell anew, once; all its processes share it.
     """
 
     def __init__(
@@ -123,10 +114,8 @@ class Cells:
 
     @contextmanager
     def directory(self, name: Named) -> Iterator[Path]:
-        """Yield a locked folder that keeps other files, such as training checkpoints.
-
-        These carry no hashes: their writer checks that they are read back unchanged.
-        """
+        """Yield a locked folder that keeps other files, such as training checkpoints."""
+        # These carry no hashes: their writer checks that they are read back unchanged.
         folder = self._folder(name)
         with locked(folder, self._waiting):
             if not self._may_be_used(folder):
@@ -162,13 +151,7 @@ class Cells:
         return {"kind": name.kind, "version": name.version, "key": name.key, "again": self.again}
 
     def _description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a cell that may be used, None where there is none.
-
-        Any may, unless this run makes all of them anew.
-
-        Raises:
-            DamagedError: it is not the one that was written for this folder.
-        """
+        """Return the description of a cell that may be used; DamagedError if it is another's."""
         if not os.path.lexists(folder):
             return None
         about = CELL.description(folder)

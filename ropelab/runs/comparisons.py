@@ -52,30 +52,18 @@ TESTED, FAILING, SAME, MIXED = "ok", "a row fails", "same values", "seeds of two
 
 @dataclass(frozen=True)
 class Pair:
-    """Two rows to be compared.
+    """Two rows to be compared."""
 
-    Attributes:
-        about: identifies the comparison, the first columns of the table.
-        a, b: their values by (seed, unit).
-        names: the verdicts where a is better, and where b is.
-        measure: of the values; losses (nats per byte) are better where they are smaller.
-        family: the question that it helps to answer.
-    """
-
-    about: tuple[Hashable, ...]
-    a: pd.Series
+    about: tuple[Hashable, ...]  # identifies the comparison: the first columns of the table
+    a: pd.Series  # values by (seed, unit)
     b: pd.Series
-    names: tuple[str, str]
-    measure: Measure
-    family: Hashable = ""
+    names: tuple[str, str]  # the verdicts where a is better, and where b is
+    measure: Measure  # losses (nats per byte) are better where they are smaller
+    family: Hashable = ""  # the question that it helps to answer
 
 
 def difference(a: pd.Series, b: pd.Series) -> Mean:
-    """Return the mean of a - b, both with the index (seed, unit), in any order.
-
-    Raises:
-        ValueError: they are not about the same seeds and units.
-    """
+    """Return the mean of a - b, both with the index (seed, unit), in any order."""
     if len(a) != len(b) or not a.index.isin(b.index).all():
         raise ValueError("only what was measured with the same seeds and units can be compared")
     return crossed_mean((a - b).unstack(level=-1).to_numpy())
@@ -148,12 +136,7 @@ def _values(row: pd.Series) -> bytes:
 
 
 def indistinguishable(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
-    """Return the methods that are statistically indistinguishable from one of them.
-
-    Args:
-        table: comparisons of `method_a` with `method_b`.
-        about: which of them, by column.
-    """
+    """Return the methods that are indistinguishable from one of them, where columns are `about`."""
     pair = ["method_a", "method_b"]
     chosen = (table[pair] == best).any(axis=1) & (table["verdict"] == "~")
     for column, value in about.items():

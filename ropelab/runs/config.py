@@ -210,10 +210,7 @@ C = TypeVar("C", bound=Config)
 def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str], str] = str) -> C:
     """Validate `values`, text or already typed, into a config.
 
-    Args:
-        name: gives the name of a field where the values came from (`head_dim` or `--head-dim`).
-    Raises:
-        InputError: one line that names every field that is wrong, and its allowed values.
+    InputError names every field that is wrong, as `name` calls it (`head_dim` or `--head-dim`).
     """
     try:
         return config_class.model_validate(_ours(config_class, values, name))
@@ -228,7 +225,6 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 def _ours(
     config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
 ) -> dict[str, Any]:
-    """Return the values under our spellings."""
     found = dict(values)
     for ours, theirs in spellings(config_class).items():
         if theirs in found:
@@ -255,7 +251,6 @@ PLAIN_WORDS = (
 
 
 def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
-    """Describe one problem in plain words."""
     location = problem["loc"]
     if problem["type"] == "literal_error":
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
@@ -270,17 +265,11 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
 
 @dataclass(frozen=True)
 class Label:
-    """The names of a run; numbers do not depend on them, so all labels are equal.
+    """The names of a run; numbers do not depend on them, so all labels are equal."""
 
-    Attributes:
-        name: of its config file, for the run's folder.
-        title: of its entry in the gallery.
-        origin: the file, and the case in it, that asked for the run, for errors.
-    """
-
-    name: str = field(default="", compare=False)
-    title: str = field(default="", compare=False)
-    origin: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)  # of its config file, for the run's folder
+    title: str = field(default="", compare=False)  # of its entry in the gallery
+    origin: str = field(default="", compare=False)  # the file, and the case in it, for errors
 
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
@@ -292,11 +281,7 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Read a config file: the `experiment` it names, and its other keys.
-
-    Raises:
-        InputError: the file is missing, is not TOML, or names no experiment.
-    """
+    """Read a config file: the `experiment` it names, and its other keys."""
     try:
         values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
     except FileNotFoundError:

@@ -86,11 +86,7 @@ def slowness() -> float:
 
 
 def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str = "this") -> None:
-    """Raise InputError where the work takes more than a day, or more memory than is free.
-
-    Args:
-        what: the work, as the subject of a sentence.
-    """
+    """Raise InputError where the work takes more than a day, or more memory than is free."""
     if estimate.bytes > free_bytes:
         raise InputError(
             f"{what} needs about {size(estimate.bytes)} of memory, and {size(free_bytes)} are "

@@ -15,11 +15,7 @@ DEEPEST = 64  # dicts and lists inside each other; real files have fewer than te
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file of at most so many bytes.
-
-    Raises:
-        OSError: it is missing, not a regular file, too large, or cannot be read.
-    """
+    """Return the content of a regular file of at most so many bytes; OSError for anything else."""
     # A pipe would be waited for and a device such as /dev/zero read without end.
     check_regular(path)
     if most is not None and path.stat().st_size > most:

@@ -38,11 +38,7 @@ def fingerprint(value: Mapping[str, Any]) -> str:
 
 @contextmanager
 def locked(folder: Path, waiting: Waiting = say_nothing) -> Iterator[None]:
-    """Hold `folder` for this process and remove what a dead one left.
-
-    Args:
-        waiting: called once if another process holds the folder.
-    """
+    """Hold `folder` for this process (`waiting` if another one does); remove a dead one's rest."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder.with_name(f".{folder.name}.lock"), lambda: waiting(folder)):
         _recover(folder)
@@ -90,11 +86,9 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return all files below a folder, links and pipes among them; OSError if it cannot be listed.
+    """Return all files below a folder, links and pipes among them; OSError if that fails."""
 
-    `rglob` leaves out what it may not list, in silence.
-    """
-
+    # `rglob` leaves out what it may not list, in silence.
     def fail(error: OSError) -> NoReturn:
         raise error
 
@@ -130,11 +124,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield the name of a sibling file that takes the place of `path` when the block succeeds.
-
-    Raises:
-        OSError: it cannot be written, or something other than a file is there.
-    """
+    """Yield the name of a sibling file that takes the place of `path` when the block succeeds."""
     if os.path.lexists(path):
         check_regular(path, follow_links=False)
     code = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]

@@ -47,19 +47,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds and documents (or sequences) with what is known of its error.
-
-    Attributes:
-        variance: of the mean; nan where there is a single value.
-        freedom: degrees of freedom of the variance.
-        seeds, units: how many seeds, and documents or sequences.
-    """
+    """A mean over seeds and documents (or sequences) with what is known of its error."""
 
     value: float
-    variance: float
-    freedom: float
+    variance: float  # of the mean; nan where there is a single value
+    freedom: float  # degrees of freedom of the variance
     seeds: int
-    units: int
+    units: int  # documents, or sequences
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the value with Student's t interval."""

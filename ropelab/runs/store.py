@@ -96,9 +96,8 @@ class Made(NamedTuple):
 class RunFolder:
     """The folder of a run, from everything that its tables follow from.
 
-    Attributes:
-        inputs: fingerprints of what the run reads besides its config.
-        label: names the folder; without a name it is called after what differs from the defaults.
+    `inputs` are fingerprints of what the run reads besides its config. The label names the folder;
+    one without a name is called after what differs from the defaults.
     """
 
     results: Path

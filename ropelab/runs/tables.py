@@ -58,17 +58,11 @@ Entries = dict[Annotated[str, StringConstraints(pattern=r"^\w[\w-]*$")], Table |
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of stored folder.
+    """A kind of stored folder."""
 
-    Attributes:
-        file: the name of its description.
-        inside: its folder of tables, "." for tables beside the description.
-        shape: the entries that a description has at least, `tables` among them.
-    """
-
-    file: str
-    inside: str
-    shape: TypeAdapter[Any]
+    file: str  # the name of its description
+    inside: str  # its folder of tables, "." for tables beside the description
+    shape: TypeAdapter[Any]  # the entries that a description has at least, `tables` among them
 
     def write(self, folder: Path, tables: Tables, about: Mapping[str, Any]) -> dict[str, Any]:
         """Write tables and description into a fresh folder; return the tables as read back."""
@@ -92,11 +86,7 @@ class Format:
         path.write_text(text + "\n", encoding="utf-8")
 
     def description(self, folder: Path) -> dict[str, Any] | None:
-        """Return the description of a folder, None where there is none.
-
-        Raises:
-            DamagedError: it is another file, or was changed since it was written.
-        """
+        """Return the description of a folder, None without one; DamagedError if it was changed."""
         path = folder / self.file
         try:
             about = json.loads(read_regular(path, LARGEST))
@@ -117,12 +107,9 @@ class Format:
         return self.tables(folder, about)
 
     def tables(self, folder: Path, about: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-        """Read the tables of a folder with that description, and verify its other files.
+        """Read the tables of a folder with that description; all files are verified.
 
-        An empty cell is a missing value, nothing else is.
-
-        Raises:
-            DamagedError: one is gone, or is not what was written.
+        An empty cell is a missing value, nothing else is. Raises DamagedError.
         """
         for name, written in about.get("files", {}).items():
             check_written(folder / name, written)

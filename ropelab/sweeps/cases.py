@@ -24,24 +24,16 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one file, in its order.
-
-    Attributes:
-        keys: the fields in which they differ, as far as the file says; none for a single run.
-    """
+    """The runs of one file, in its order."""
 
     path: Path
     title: str
     plans: tuple[Plan, ...]
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # the fields in which they differ; none for a single run
 
 
 def read_sweeps(paths: Sequence[Path], lab: Lab) -> list[Sweep]:
-    """Read the runs that files, and folders of them, ask for.
-
-    Raises:
-        InputError: one line that names the file, the case and the key.
-    """
+    """Read the runs that files, and folders of them, ask for."""
     files: list[Path] = []
     for path in paths:
         found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
@@ -72,11 +64,7 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
 
 def _cases(values: Values) -> Iterator[Values]:
-    """Yield the values that each run of a file has of its own.
-
-    Raises:
-        InputError: `grid` or `case` is malformed, or asks for too many runs.
-    """
+    """Yield the values that each run of a file has of its own."""
     if "grid" not in values:
         tables = values.get("case", [{}])
         if not (isinstance(tables, list) and tables and all(isinstance(t, dict) for t in tables)):

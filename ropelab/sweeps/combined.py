@@ -35,11 +35,7 @@ class SweepConfig(Config):
 
 
 def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
-    """Write the table and the figure of a sweep, unless they are there; return its folder.
-
-    Args:
-        runs: all runs of the sweep, in its order.
-    """
+    """Write the table and the figure of a sweep, unless they are there; return its folder."""
     results = lab.results
     assert results is not None
     folders = [run.folder for run in runs if run.folder]

@@ -52,9 +52,7 @@ class Engine:
     def compute(self, cells: Sequence[Cell], context: Context) -> Finished:
         """Compute cells and yield each when it is finished; one that fails stops no other.
 
-        Args:
-            cells: each once, and behind the cells that it starts from. A cell whose start failed
-                ends with the same error.
+        Cells come after those that they start from; if a start fails, they end with its error.
         """
         if not cells:
             return

@@ -21,14 +21,11 @@ SECONDS_OF_FILES = 0.1
 
 
 class Message(NamedTuple):
-    """News of a cell.
-
-    Attributes:
-        kind: `started` (process id), `open` (description, total), `advance` (steps, note, left),
-            `close`, `ended`.
-    """
+    """News of a cell."""
 
     number: int
+    # `started` (process id), `open` (description, total), `advance` (steps, note, left), `close`,
+    # `ended`.
     kind: str
     content: tuple[Any, ...] = ()
 

@@ -60,14 +60,10 @@ JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_leve
 
 
 class OnRay(Engine):
-    """An engine of Ray tasks.
+    """An engine of Ray tasks, at most `count` at once.
 
-    Args:
-        address: of a cluster, `auto` or HOST:PORT; None: RAY_ADDRESS, and if that is not set, one
-            of this machine alone, which ends with this engine.
-        count: how many cells are computed at once, None: as many as there are cores.
-    Raises:
-        InputError: Ray is not installed, or there is no cluster at the address.
+    Without an address (`auto` or HOST:PORT) it is RAY_ADDRESS, and without that a cluster of this
+    machine alone, which ends with this engine.
     """
 
     def __init__(self, address: str | None = None, count: int | None = None) -> None:
@@ -173,11 +169,9 @@ class OnRay(Engine):
 def computed(
     version: str, number: int, cell: Cell, again: str, folder: str, queue: Any, *objects: Any
 ) -> tuple[Parcel, ...]:
-    """On a worker: compute one cell from what came with it; return what it left in its folders.
+    """On a worker: compute one cell from `objects`; return what it left in its folders.
 
-    Args:
-        again: as in `Cells`.
-        objects: the contents of its supplies, then parcels of other cells.
+    Objects are the contents of its supplies, then parcels of other cells.
     """
     if version != VERSION:
         raise MachineError(
