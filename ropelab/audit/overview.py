@@ -16,8 +16,9 @@ from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import ABSENT, language_part, value_in
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
+from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
-from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.runs.errors import unknown_name
@@ -29,6 +30,8 @@ TOLERANCE = 0.01
 
 # The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
 MODEL_FORMAT = "transformers_llama"
+# Positions beyond are not searched: all float32 angles are lost by then.
+LONGEST = 2**26
 # Runtimes whose cos and sin stay in float32, in a table or in the kernel.
 _FLOAT32 = ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm")
 PRESET_OF = {"llama.cpp": "ggml", "ollama": "ggml", **dict.fromkeys(_FLOAT32, "float32")}
@@ -180,7 +183,8 @@ def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
 
 
 def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> Rows:
-    """Return a row per cast chain: its errors at the length, and the first position beyond."""
+    """Return a row per cast chain: its worst errors over all positions, and the first beyond."""
+    last = min(length, LONGEST)
     chains: dict[str, list[tuple[str, RopeSpec]]] = {}
     for reading in readings:
         if reading.main is not None:
@@ -189,29 +193,27 @@ def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> R
             own = name == "sglang" and isinstance(reading.main.scaling, LongRope)
             preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
             chains.setdefault(preset, []).append((name, reading.main))
-    positions = np.unique(np.concatenate([[length - 1], 2.0 ** np.arange(0, 41)]))
-    positions = positions[positions < length]
     rows: Rows = []
     for preset, found in chains.items():
         _, spec = found[0]  # of one chain, the frequencies of its first runtime
         spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
         chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
-        errors = np.abs(np.asarray(chain.angle_errors(positions), dtype=np.float64)).max(axis=0)
-        beyond = np.flatnonzero(~(errors <= TOLERANCE))  # not >, because nan is beyond too
-        angles = spectrum.inv_freq[:, None] * positions
-        cos, sin = chain.table(positions)
-        table_error = max(np.abs(cos - np.cos(angles)).max(), np.abs(sin - np.sin(angles)).max())
+        # Every position is searched, as in `precision`, in the order of the bounds on its error.
+        whole = worst(chain, 0, last)
+        by_octave = (worst(chain, start, stop - start) for start, stop in octaves(0, last))
+        within = whole.error_rad <= TOLERANCE
+        beyond = None if within else first_beyond(chain, by_octave, TOLERANCE)
         rows.append(
             {
                 "chain": preset,
                 "runtimes": ", ".join(name for name, _ in found),
-                "length_tokens": length,
-                "angle_error_rad": float(errors[-1]),
+                "length_tokens": last,
+                "angle_error_rad": whole.error_rad,
                 "tolerance_rad": TOLERANCE,
-                "beyond_from_tokens": int(positions[beyond[0]]) if beyond.size else None,
+                "beyond_from_tokens": beyond,
                 "table_format": chain.plan.table.name,
-                "table_error": float(table_error),
+                "table_error": worst_table_error(chain, [whole]),
             }
         )
     return rows

@@ -9,7 +9,7 @@ by e is off by at most the chord 2 sin(e / 2), and half a last place below 1 by 
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,7 @@ def worst(chain: Chain, offset: int, length: int) -> Worst:
     return _searched(chain, offset, offset + length)
 
 
-def first_beyond(chain: Chain, found: Sequence[Worst], tolerance_rad: float) -> int | None:
+def first_beyond(chain: Chain, found: Iterable[Worst], tolerance_rad: float) -> int | None:
     """Return the first position of some ranges with an error beyond the tolerance, or overflow."""
     for octave in found:
         if octave.error_rad <= tolerance_rad:

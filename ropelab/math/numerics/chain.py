@@ -93,31 +93,58 @@ class Chain:
         """Return the angles as stored, in radians, not reduced to a turn."""
         stored = self.positions(positions)
         if self.recurrent:
-            return self._recurrence(stored)[pairs]
+            chosen = np.arange(self.spectrum.pairs)[pairs]
+            return self._recurrence(stored, int(chosen.max(initial=0)) + 1)[chosen]
         return round_to(self.inv_freq[pairs, None] * stored, self.plan.angle)
 
-    def _recurrence(self, stored: Positions) -> PerPair:
+    @cached_property
+    def _ratio(self) -> tuple[float, np.ndarray]:
+        """The ratio of neighbouring unscaled frequencies, exact and as stored."""
         spectrum = self.spectrum
         assert spectrum.base is not None and spectrum.rotary_dim is not None
-        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method comes last.
         exact = spectrum.base ** (-2 / spectrum.rotary_dim)
-        scale = round_to(np.array(exact), self.plan.inv_freq)
+        return exact, round_to(np.array(exact), self.plan.inv_freq)
+
+    @cached_property
+    def _factors(self) -> Float[np.ndarray, "pairs 1"]:
+        """The scaling method's share of each frequency; 1 up to the noise of two powers is 1."""
+        assert self.spectrum.base is not None
+        unscaled = np.power(self.spectrum.base, self.spectrum.exponents)
+        factors = (self.spectrum.inv_freq * unscaled)[:, None]
+        return np.where(np.abs(factors - 1) < 1e-14, 1.0, factors)
+
+    def _recurrence(self, stored: Positions, count: int) -> PerPair:
+        # angle_0 = m, angle_i = angle_(i-1) * scale, each rounded; the scaling method comes last.
+        _, scale = self._ratio
         angles = [round_to(stored, self.plan.angle)]
-        for _ in range(spectrum.pairs - 1):
+        for _ in range(count - 1):
             angles.append(round_to(angles[-1] * scale, self.plan.angle))
-        unscaled = np.stack(angles)
-        factor = (spectrum.inv_freq * np.power(spectrum.base, spectrum.exponents))[:, None]
-        # A factor of 1 is not applied; it comes out as 1 up to the noise of two powers.
-        return np.where(
-            np.abs(factor - 1) < 1e-14, unscaled, round_to(unscaled * factor, self.plan.angle)
-        )
+        return round_to(np.stack(angles) * self._factors[:count], self.plan.angle)
+
+    def _recurrence_bounds(self, positions: Positions) -> PerPair:
+        exact, scale = self._ratio
+        angle, true = self.plan.angle, positions
+        slip = _half_step(positions, self.plan.position, whole=True)
+        slip = slip + _half_step(positions + slip, angle, whole=True)
+        trues, slips = [true], [slip]
+        for _ in range(self.spectrum.pairs - 1):
+            slip = scale * slip + abs(scale - exact) * true
+            true = exact * true
+            slip = slip + _half_step(true + slip, angle)
+            trues.append(true)
+            slips.append(slip)
+        factors, scaled = self._factors, self._factors * np.stack(trues)
+        moved = factors * np.stack(slips)
+        last = np.where(factors == 1, 0.0, _half_step(scaled + moved, angle))
+        # What float64 loses on the way, in products of up to 2^9 numbers.
+        return moved + last + 1e-13 * scaled
 
     @np.errstate(invalid="ignore", over="ignore")
     def angle_errors(self, positions: Positions, pairs: Chosen = ALL) -> PerPair:
         """Return stored angle minus m * theta_i in radians, not wrapped; not finite: overflow."""
         exact = self.spectrum.inv_freq[pairs, None]
         if self.recurrent:
-            return self.angles(positions)[pairs] - exact * positions
+            return self.angles(positions, pairs) - exact * positions
         theta = self.inv_freq[pairs, None]
         stored = self.positions(positions)
         # Assembled from the error of each stage, so that nothing is lost to cancellation.
@@ -140,12 +167,14 @@ class Chain:
         """Bound the angle errors of each pair at all positions up to m; infinite: unknown."""
         skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
         # The margin covers what float64 loses in computing the bound itself.
+        if self.recurrent:
+            return self._recurrence_bounds(positions) * (1 + 1e-9)
         return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
 
     @np.errstate(invalid="ignore", over="ignore")
     def rounding_bounds(self, positions: Positions) -> PerPair:
         """Bound the distance from m times the stored frequency in the same way."""
-        # Half a last place for every rounding; for the recurrence no bound is known.
+        # Half a last place for every rounding. The recurrence has no stored frequency.
         theta = self.inv_freq[:, None]
         if self.recurrent:
             return np.full((theta.size, positions.size), math.inf)

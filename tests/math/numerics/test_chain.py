@@ -104,6 +104,15 @@ def test_no_error_exceeds_its_bound_and_bounds_grow(preset):
     assert (bounds[:, 1:] >= bounds[:, :-1]).all()
 
 
+def test_the_bound_of_the_recurrence_follows_a_scaling_method():
+    plan = parse_scaling("yarn(factor=4)").plan(Geometry(64, 1e4, 4096), 16384)
+    chain = Chain(PRESETS["ggml"].plan, Spectrum(plan.inv_freq, 1e4, 64))
+    positions = span(2**20, 2**20 + 3000)
+    errors, bounds = np.abs(chain.angle_errors(positions)), chain.error_bounds(positions)
+    assert (errors <= bounds).all()
+    assert (errors.max(1)[1:] > bounds.max(1)[1:] / 50).all()
+
+
 def test_the_pair_of_frequency_one_has_no_error_in_float32():
     chain = Chain(parse_cast("all=float32"), rope(128, 1e4))
     assert chain.angle_errors(span(2**24 - 1000, 2**24 + 1))[0].any() == 0
