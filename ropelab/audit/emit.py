@@ -5,18 +5,20 @@ Every text is read back by the runtime's own reader; every difference is named a
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ropelab.audit.document import load
+from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.reader import BANDS, MAXIMUM, ORIGINAL, longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import BLOCKS, language_part
+from ropelab.audit.runtimes.transformers5 import SCALED
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
@@ -27,9 +29,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Fragment = dict[str, Any]  # keys of a configuration
+MAIN = "full_attention"
 
-# Keys that an emission sets, so that the file's own are left out.
-ROTATING = frozenset({*BLOCKS, "rope_theta", MAXIMUM, ORIGINAL, "partial_rotary_factor"})
+# Types of a file whose factor can be raised for a longer context than the file reaches.
+RAISED = ("linear", "yarn", "llama3")
+# Keys of a block that are written anew.
+WRITTEN = ("type", "rope_type", "rope_theta", "partial_rotary_factor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted(RopeSpec):
+    """A rotation to be written into a file, and what that file has already."""
+
+    context: int  # as asked; the file itself may allow more
+    own: Fragment | None = None  # the file's own block, which stays
+    raised: bool = False  # but for its factor
+    layers: Fragment = field(default_factory=dict)  # blocks of other layer types
+    present: tuple[str, ...] = ()  # names of blocks that the file has
+
+    @classmethod
+    def of(cls, spec: RopeSpec) -> "Wanted":
+        return spec if isinstance(spec, cls) else cls(**vars(spec), context=spec.length)
 
 
 @dataclass(frozen=True)
@@ -45,8 +65,10 @@ class Emission:
 class Emissions:
     """The wanted spec as text for several targets; ``tables["targets"]`` has a row for each."""
 
-    wanted: RopeSpec
+    wanted: Wanted
     targets: tuple[Emission, ...]
+    note: str = ""  # a factor that was raised
+    replaced: str = ""  # the file's own scaling that --method replaced
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -68,40 +90,79 @@ def emit(
         file: a config.json or model folder, unless `model` is given.
         context: the wanted length in tokens, at least the trained length.
         model: the name of a known model.
-        method: a scaling method; YaRN if the context exceeds the trained length.
+        method: a scaling method in place of the file's own; for an unscaled file or a known model
+            it is YaRN if the context exceeds the trained length.
         target: names of targets with commas between them, or `all`.
     """
     if bool(file) == bool(model):
         raise InputError("give either --from FILE or --model NAME")
-    spec, kept = from_file(file) if file else from_name(model)
+    spec, text, nest = from_file(file) if file else (*from_name(model), ())
     if context < spec.trained_len:
         raise InputError(
             f"--context {context} is below the trained length of {spec.trained_len} tokens"
         )
-    factor = context / spec.trained_len
-    scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
-    attention = scaling.plan(spec.geometry, context).attention_factor
-    if isinstance(scaling, scalings.LongRope):
-        attention = scaling.attention(spec.trained_len)
-    wanted = replace(
-        spec,
-        scaling=scaling,
-        attention_factor=attention,
-        softmax_factor=1.0,
-        claimed_len=context,
-    )
+    name, block, layers = own_block(text)
+    about: dict[str, Any] = {"context": context, "layers": layers}
+    about["present"] = tuple(name for name in BLOCKS if text.get(name))
+    scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
+    if scaled and not method:
+        own, note = raised(spec, block, context)
+        # Dynamic scaling starts at this length, and longrope's factor comes from it.
+        fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
+        longest = spec.length if fixed else max(spec.length, context)
+        kept = {**own, "rope_theta": spec.base}
+        patched = {**text, MAXIMUM: longest, name: {**layers, MAIN: kept} if layers else kept}
+        read = registry.reference(file, patched)
+        about |= {"own": own, "raised": bool(note), "claimed_len": longest}
+        wanted = Wanted(**{**vars(read), **about})
+    else:
+        factor = context / spec.trained_len
+        scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
+        attention = scaling.plan(spec.geometry, context).attention_factor
+        if isinstance(scaling, scalings.LongRope):
+            attention = scaling.attention(spec.trained_len)
+        about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
+        wanted = Wanted(**{**vars(spec), **about, "claimed_len": context})
+        if scaled and scaling != spec.scaling:
+            replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
     names = list(TARGETS) if target == "all" else split_list(target)
-    return Emissions(wanted, tuple(emitted(name, wanted, kept) for name in names))
+    done = tuple(emitted(name, wanted, text, nest) for name in names)
+    return Emissions(wanted, done, note, replaced)
 
 
-def from_file(path: str) -> tuple[RopeSpec, Fragment]:
-    """Return the reference's reading of a configuration, and the keys that stay as they are."""
+def from_file(path: str) -> tuple[RopeSpec, Fragment, tuple[str, ...]]:
+    """Return the reference's reading, the language part of a file, and its place in the file."""
     document = load(path)
     if document.kind == "gguf":
         raise InputError("--from wants a config.json: a GGUF file is scaled by flags, see audit")
     spec = registry.reference(path, document.config)
-    _, text = language_part(document.config)
-    return spec, {name: value for name, value in text.items() if name not in ROTATING}
+    prefix, text = language_part(document.config)
+    return spec, dict(text), tuple(prefix.split(".")[:-1])
+
+
+def own_block(text: Fragment) -> tuple[str, Fragment, Fragment]:
+    """Return the name of a file's block, the block of full attention, and all by layer type."""
+    name = next((name for name in BLOCKS if text.get(name)), "rope_parameters")
+    block = text.get(name) or {}
+    layers = {key: value for key, value in block.items() if isinstance(value, dict)}
+    return name, layers.get(MAIN, dict(block)), layers
+
+
+def raised(spec: RopeSpec, block: Fragment, context: int) -> tuple[Fragment, str]:
+    """Return the file's own block, its factor raised if the context needs it, and a note then."""
+    own = {key: value for key, value in block.items() if key not in WRITTEN}
+    kind = block.get("rope_type") or block.get("type")
+    own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
+    factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
+    if spec.scaling.name in ("yarn", "llama3"):
+        limit = max(limit, round(factor * spec.trained_len))
+    if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
+        return own, ""
+    reach = f"the file's own {kind} reaches {limit} tokens"
+    if kind not in RAISED:
+        raise InputError(f"{reach}: give a shorter --context, or --method to replace it")
+    own["factor"] = factor * context / limit
+    return own, f"{reach}: its factor is raised from {factor:g} to {own['factor']:g}"
 
 
 def from_name(name: str) -> tuple[RopeSpec, Fragment]:
@@ -119,11 +180,14 @@ def from_name(name: str) -> tuple[RopeSpec, Fragment]:
     return spec, {"model_type": kind, **sizes}
 
 
-def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission:
-    """Return the text for a target; ``model`` has the keys that do not concern rotation."""
+def emitted(
+    target: str, wanted: RopeSpec, model: Mapping[str, Any], nest: Sequence[str] = ()
+) -> Emission:
+    """Return the text for a target, to be laid over a model's file or its part ``nest``."""
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
-    chosen, written = TARGETS[target], wanted
+    chosen, wanted = TARGETS[target], Wanted.of(wanted)
+    written = wanted
     if isinstance(wanted.scaling, scalings.NtkAware) and not isinstance(
         wanted.scaling, scalings.DynamicNtk
     ):
@@ -133,9 +197,11 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
     fragment, flags = chosen.config(written), chosen.flags(written)
     if flags and written.base != wanted.base:
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
-    config = {**model, **fragment}
     lost = []
     for name in chosen.runtimes:
+        config = Flags(overrides={name: fragment}).applied(name, model)
+        if "{json}" not in chosen.text:
+            config = {**model, **fragment}
         reading = registry.read(registry.RUNTIMES[name], config, flags)
         if reading.main is None:
             lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
@@ -143,15 +209,17 @@ def emitted(target: str, wanted: RopeSpec, model: Mapping[str, Any]) -> Emission
             lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
 
     # A flag at its default is left out; -c has a place of its own in the text.
-    usual = {"ctx_size": wanted.length, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
+    usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: plain_number(value) for name, value in flags.items()}
     words = (
         f" --{name.replace('_', '-')} {plain[name]}"
         for name, value in flags.items()
         if usual.get(name) != value
     )
+    for part in reversed(nest):
+        fragment = {part: fragment}
     forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
-    text = chosen.text.format(length=wanted.length, flags="".join(words), **forms, **plain)
+    text = chosen.text.format(length=wanted.context, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost))
 
 
@@ -179,8 +247,10 @@ def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:
     return words
 
 
-def block_of(spec: RopeSpec) -> Fragment:
+def block_of(spec: Wanted) -> Fragment:
     """Return the scaling block under the one name of the type that all runtimes know."""
+    if own := spec.own:
+        return {**own, ORIGINAL: spec.trained_len} if own["rope_type"] in SCALED else dict(own)
     scaling, original = spec.scaling, {ORIGINAL: spec.trained_len}
     if isinstance(scaling, scalings.Unscaled):
         return {}
@@ -214,7 +284,7 @@ def usual_attention(spec: RopeSpec) -> float:
     return longrope_attention(factor, spec.trained_len) if longrope else magnitude(factor)
 
 
-def start_and_share(spec: RopeSpec) -> tuple[Fragment, Fragment]:
+def start_and_share(spec: Wanted) -> tuple[Fragment, Fragment]:
     """Return the length, and partial_rotary_factor unless the whole head rotates."""
     # Dynamic scaling starts at max_position_embeddings, so that it has to be the trained length.
     start = spec.trained_len if isinstance(spec.scaling, scalings.DynamicNtk) else spec.length
@@ -223,30 +293,38 @@ def start_and_share(spec: RopeSpec) -> tuple[Fragment, Fragment]:
     return {MAXIMUM: start}, share
 
 
-def version4(spec: RopeSpec) -> Fragment:
+def version4(spec: Wanted) -> Fragment:
     """Return rope_theta and rope_scaling, the type under both of its names."""
     block, (start, share) = block_of(spec), start_and_share(spec)
     if block:
         block = {"rope_type": block["rope_type"], "type": block["rope_type"], **block}
     # Of longrope, transformers 4 reads the original length at top level only.
     original = {ORIGINAL: spec.trained_len} if isinstance(spec.scaling, scalings.LongRope) else {}
-    return {**start, "rope_theta": spec.base, **original, **share, "rope_scaling": block or None}
+    emptied = {"rope_parameters": None} if "rope_parameters" in spec.present else {}
+    head = {**start, "rope_theta": spec.base, **original, **share, **emptied}
+    return {**head, "rope_scaling": block or None}
 
 
-def version5(spec: RopeSpec) -> Fragment:
+def version5(spec: Wanted) -> Fragment:
     block, (start, share) = block_of(spec) or {"rope_type": "default"}, start_and_share(spec)
-    return {**start, "rope_parameters": {"rope_theta": spec.base, **block, **share}}
+    block = {"rope_theta": spec.base, **block, **share}
+    if spec.layers:
+        block = {**spec.layers, MAIN: block}
+    # A file's rope_scaling would replace rope_parameters.
+    emptied = {"rope_scaling": None} if "rope_scaling" in spec.present else {}
+    return {**start, **emptied, "rope_parameters": block}
 
 
-def vllm(spec: RopeSpec) -> Fragment:
+def vllm(spec: Wanted) -> Fragment:
     """Return version 5 with the length before the factor where the server multiplies by it."""
     fragment = version5(spec)
+    fragment.pop("rope_scaling", None)  # the override comes after the file was read
     if isinstance(spec.scaling, scalings.PositionInterpolation | scalings.DynamicNtk):
         fragment[MAXIMUM] = round(spec.length / spec.scaling.factor)
     return fragment
 
 
-def sglang(spec: RopeSpec) -> Fragment:
+def sglang(spec: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
     fragment = vllm(spec)
     block = fragment.pop("rope_parameters")
@@ -256,17 +334,22 @@ def sglang(spec: RopeSpec) -> Fragment:
     return {**fragment, "rope_scaling": block}
 
 
-def unscaled_file(spec: RopeSpec) -> Fragment:
+def unscaled_file(spec: Wanted) -> Fragment:
     """Return the file of the unscaled model, on top of which flags are given."""
-    return version4(replace(spec.unscaled(spec.base), claimed_len=spec.trained_len))
+    if spec.own:
+        return {}  # it is scaled already
+    plain = replace(spec, scaling=scalings.Unscaled(), attention_factor=1.0, softmax_factor=1.0)
+    return version4(replace(plain, claimed_len=spec.trained_len))
 
 
-def length_only(spec: RopeSpec) -> dict[str, Any]:
-    return {"ctx_size": spec.length}
+def length_only(spec: Wanted) -> dict[str, Any]:
+    return {"ctx_size": spec.context}
 
 
-def llamacpp(spec: RopeSpec) -> dict[str, Any]:
+def llamacpp(spec: Wanted) -> dict[str, Any]:
     flags, scaling = length_only(spec), spec.scaling
+    if spec.own and not spec.raised:
+        return flags  # the converter writes the file's own scaling
     if isinstance(scaling, scalings.PositionInterpolation):
         return flags | {"rope_scaling": "linear", "rope_scale": scaling.factor}
     if isinstance(scaling, scalings.Yarn):
@@ -276,7 +359,7 @@ def llamacpp(spec: RopeSpec) -> dict[str, Any]:
     return flags
 
 
-def koboldcpp(spec: RopeSpec) -> dict[str, Any]:
+def koboldcpp(spec: Wanted) -> dict[str, Any]:
     flags = length_only(spec)  # with one of the two, koboldcpp picks by a rule of its own
     flags |= {"rope_freq_scale": 1.0, "rope_freq_base": spec.base}
     if isinstance(spec.scaling, scalings.PositionInterpolation):
@@ -290,9 +373,9 @@ class Target:
 
     name: str
     runtimes: tuple[str, ...]
-    config: Callable[[RopeSpec], Fragment]
+    config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
-    flags: Callable[[RopeSpec], dict[str, Any]] = lambda spec: {}
+    flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
 
 
 # All but the oldest transformers, and ollama's converter, which writes no yarn at all.

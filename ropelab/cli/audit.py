@@ -21,7 +21,10 @@ def register(app: Typer) -> None:
     """Add the commands to the application, their docstrings as help."""
     for command, status in (
         (audit, "0 clean, 3 findings at or above --fail-on, 2 no RoPE configuration"),
-        (emit, "0 fine, 3 a target cannot hold everything, 2 invalid input"),
+        (
+            emit,
+            "0 fine, 3 a target loses something, or --method replaces the file's, 2 invalid input",
+        ),
         (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
     ):
         summary = (command.__doc__ or "").partition("\n")[0]
@@ -102,14 +105,15 @@ def emit(
     context: Annotated[str, Option(metavar="N", help="Wanted length, in tokens.")],
     from_: Annotated[str, Option("--from", metavar="FILE", help="config.json or folder.")] = "",
     model: Annotated[str, Option(metavar="NAME", help="Known model, see ropelab freqs.")] = "",
-    method: Annotated[str, Option(metavar="NAME", help="Scaling method  [default: yarn]")] = "",
+    method: Annotated[str, Option(metavar="NAME", help="Scaling  [default: the file's own]")] = "",
     target: Annotated[str, Option(metavar="NAMES", help="hf5, vllm, ..., or all.")] = "portable",
     json: Json = False,
 ) -> int:
     """Write the config or flags that give a scaling in vLLM, llama.cpp and other runtimes.
 
-    Only the text to paste goes to stdout, notes to stderr. The text is read back by the model of
-    the runtime, and every difference from the wanted scaling is named.
+    A scaled file keeps its own method and parameters unless --method replaces them; any other model
+    gets YaRN. Only the text to paste goes to stdout, notes to stderr. The text is read back by the
+    model of the runtime, and every difference from the wanted scaling is named.
     """
     from ropelab.audit.emit import emit as emit_targets
 
@@ -117,7 +121,8 @@ def emit(
     done = emit_targets(from_, context=length, model=model, method=method, target=target)
     if json:
         method = done.wanted.scaling.label
-        print_document({"experiment": "emit", "method": method, "targets": done.rows})
+        about = {"method": method, "note": done.note, "replaced": done.replaced}
+        print_document({"experiment": "emit", **about, "targets": done.rows})
     else:
         for emission in done.targets:
             if len(done.targets) > 1:
@@ -125,7 +130,10 @@ def emit(
             print_line(emission.text)
             for loss in emission.lost:
                 say(f"ropelab: {emission.target} cannot hold {loss}")
-    return FOUND if any(emission.lost for emission in done.targets) else 0
+        for note in filter(None, (done.note, done.replaced)):
+            say(f"ropelab: {note}")
+    lost = any(emission.lost for emission in done.targets)
+    return FOUND if lost or done.replaced else 0
 
 
 def check(

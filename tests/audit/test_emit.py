@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from ropelab.audit.emit import TARGETS, differences, emit, emitted, usual_attent
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.cli import audit as commands
 from ropelab.math.scaling import (
     DynamicNtk,
     Llama3,
@@ -169,3 +172,117 @@ def test_emissions_are_tables_in_python():
     done = ropelab.emit(model="llama-3-8b", context=32768, target="hf5,mlx")
     assert list(done.tables["targets"].target) == ["hf5", "mlx"]
     assert list(done.tables["targets"].columns) == ["target", "text", "lost"]
+
+
+LLAMA31 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+MSCALES = {"mscale": 1.0, "mscale_all_dim": 1.0}
+LATENT = {"qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
+OWN: dict[str, dict[str, Any]] = {
+    "llama-3.1": {
+        "model_type": "llama",
+        "head_dim": 128,
+        "rope_theta": 500000.0,
+        "rope_scaling": {**LLAMA31, "original_max_position_embeddings": 8192},
+    },
+    "gpt-oss": {
+        "model_type": "gpt_oss",
+        "head_dim": 64,
+        "rope_theta": 150000,
+        "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": False},
+    },
+    "deepseek-v3": {
+        "model_type": "deepseek_v3",
+        "rope_theta": 10000,
+        **LATENT,
+        "rope_scaling": {"type": "yarn", "factor": 40, **MSCALES},
+    },
+    "kimi-k2": {
+        "model_type": "kimi_k2",
+        "rope_theta": 50000.0,
+        **LATENT,
+        "rope_scaling": {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, **MSCALES},
+    },
+    "nested": {
+        "model_type": "qwen3_vl_text",
+        "head_dim": 128,
+        "rope_theta": 5000000,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "mrope_section": [24, 20, 20]},
+    },
+}
+SHAPE = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 131072}
+
+
+def own_file(tmp_path: Path, name: str) -> Path:
+    config = {**SHAPE, **OWN[name]}
+    config["rope_scaling"] = {"original_max_position_embeddings": 4096, **config["rope_scaling"]}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"text_config": config} if name == "nested" else config))
+    return path
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("target", ["hf5", "vllm", "sglang"])
+def test_a_files_own_method_is_kept_with_its_parameters(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    path = own_file(tmp_path, name)
+    done = emit(str(path), context=65536, target=target)
+    (emission,) = done.targets
+    assert (done.note, done.replaced, emission.lost) == ("", "", ())
+    assert done.wanted.context == 65536
+    text = emission.text if target == "hf5" else shlex.split(emission.text)[1]
+    written = json.loads(text)
+    written = written["text_config"] if name == "nested" else written
+    block = written.get("rope_parameters") or written["rope_scaling"]
+    own = {key: value for key, value in OWN[name]["rope_scaling"].items() if key != "type"}
+    assert own.items() <= block.items()
+    if target == "hf5":  # beside rope_parameters, a block under the older name would win
+        assert written["rope_scaling"] is None
+
+
+def test_linear_keeps_its_factor(tmp_path: Path) -> None:
+    """deepseek-coder: base 100000, linear by 4 up to 16384."""
+    path = tmp_path / "config.json"
+    block = {"type": "linear", "factor": 4.0}
+    shape = {**SHAPE, "model_type": "llama", "max_position_embeddings": 16384}
+    path.write_text(json.dumps({**shape, "rope_theta": 100000, "rope_scaling": block}))
+    done = emit(str(path), context=16384, target="hf5,vllm,llama.cpp")
+    assert all(emission.lost == () for emission in done.targets)
+    assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 4.0
+    assert done.targets[2].text == "-c 16384"
+    more = emit(str(path), context=32768, target="llama.cpp")
+    assert more.targets[0].text == "-c 32768 --rope-scaling linear --rope-scale 8"
+    assert "factor is raised from 4 to 8" in more.note
+
+
+def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
+    done = emit(str(own_file(tmp_path, "llama-3.1")), context=262144, target="hf5")
+    assert json.loads(done.targets[0].text)["rope_parameters"]["factor"] == 16.0
+    assert done.note == (
+        "the file's own llama3 reaches 131072 tokens: its factor is raised from 8 to 16"
+    )
+    lists = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [4.0] * 64}
+    lists["original_max_position_embeddings"] = 4096
+    path = tmp_path / "phi.json"
+    path.write_text(json.dumps({**SHAPE, "model_type": "llama", "rope_scaling": lists}))
+    with pytest.raises(InputError, match="own longrope reaches 131072 tokens"):
+        emit(str(path), context=262144)
+
+
+def test_a_method_that_replaces_the_files_own_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = own_file(tmp_path, "llama-3.1")
+    done = emit(str(path), context=131072, method="yarn", target="hf5")
+    assert done.replaced == "the file's own llama3(factor=8) is replaced by yarn(factor=16)"
+    command = {"context": "128k", "from_": str(path)}
+    assert commands.emit(**command, method="yarn") == 3
+    assert "replaced by yarn(factor=16)" in capsys.readouterr().err
+    assert commands.emit(**command) == 0
+
+
+def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> None:
+    path = own_file(tmp_path, "llama-3.1")
+    (emission,) = emit(str(path), context=131072, target="llama.cpp").targets
+    assert emission.text == "-c 131072"
+    assert ropelab.audit(str(path), flags=emission.text).worst() == ""
