@@ -118,6 +118,8 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if observed.partner not in ("unknown", wanted):
         fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
         return Check(f"{observed.partner} pairing instead of {wanted}", True, fix)
+    if wrong := wrong_start(observed, expected.inv_freq):
+        return Check(wrong[0], True, wrong[1])
     found = frequencies(observed)
     rows = casts(observed, expected) if len(found) == spec.rotary_dim // 2 else []
     # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
@@ -166,8 +168,31 @@ def wrong_frequencies(found: Pairs, expected: Expected) -> tuple[str, str] | Non
                 return answer, f"divide by the rotated width, {spec.rotary_dim}"
             base = float(f"{math.exp(-slope * spec.rotary_dim / 2):.4g}")
             return f"base {base:g} instead of {spec.base:g}", f"base {spec.base:g}"
-    answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
-    return answer, "build inv_freq after the weights are on their device"
+    # Memory that nobody wrote is mostly zeros, or in no order.
+    if (np.abs(found) < 1e-30).mean() > 0.5 or (np.diff(found) > 0).mean() > 0.25:
+        answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
+        return answer, "build inv_freq after the weights are on their device"
+    off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
+    ratio = np.abs(found[off] / np.where(right[off] == 0, np.nan, right[off]))
+    times = f", by factors from {np.nanmin(ratio):.4g} to {np.nanmax(ratio):.4g}"
+    which = f"{len(off)} of {len(right)} frequencies are wrong, pairs {off[0]} to {off[-1]}"
+    return f"{which}{times}; no known mistake explains them", "compare inv_freq pair by pair"
+
+
+def wrong_start(observed: Observed, right: Pairs) -> tuple[str, str] | None:
+    """Name what rotates position 0, which should stay: swapped tables, or shifted positions."""
+    first = int(observed.positions.argmin())
+    angles = np.arctan2(observed.sin[first], observed.cos[first])
+    if observed.positions[first] != 0 or np.abs(angles).max() < CLOSE or len(angles) != len(right):
+        return None
+    if np.allclose(angles, np.pi / 2, atol=CLOSE):
+        return "cos and sin are swapped", "return cos, then sin"
+    # Pairs that are slow enough show the shift before a whole rotation.
+    shift = round(float(np.median(angles[right > 0] / right[right > 0])))
+    apart = np.angle(np.exp(1j * (angles - shift * right)))
+    if shift and np.abs(apart).max() < CLOSE:
+        return f"positions are shifted by {shift}", "count positions from 0"
+    return None
 
 
 def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
@@ -181,6 +206,7 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
     if spec.scaling.name != "unscaled":
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
+    yield "the rotation has the wrong sign", -right
     yield "rotated twice: every angle is doubled", 2 * right
     for trained in LENGTHS:
         if trained != spec.trained_len:

@@ -103,7 +103,8 @@ def errors(case: Case) -> Found:
             sources = [spec.sources.get("rope_theta", "") for _, spec in case.read]
             source = sources[[spec.base for _, spec in case.read].index(base)]
             says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
-            yield "E03", says, f'write "rope_theta": {right.base!r} at top level'
+            instead = f'write "rope_theta": {right.base!r} at top level'
+            yield "E03", says, f"leave {source} off" if source.startswith("--") else instead
 
     if isinstance(case.kind, str) and case.kind not in ("default", "mrope"):
         without = [name for name, spec in case.read if _plain(spec)]

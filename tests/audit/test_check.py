@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +78,30 @@ def test_wrong_frequencies_are_named(tmp_path, inv_freq, says):
     done = checked(tmp_path, inv_freq)
     assert done.wrong
     assert says in done.answer
+
+
+def test_numbers_in_order_are_not_taken_for_uninitialised_memory(tmp_path: Path) -> None:
+    """An inverted ramp is a mistake in a formula; random numbers and zeros are not."""
+    ramp = np.clip((np.arange(PAIRS) - 8) / 8, 0, 1)
+    done = checked(tmp_path, ladder() * (1 - 0.4 * ramp))
+    assert done.wrong
+    assert "uninitialised" not in done.answer
+    assert "23 of 32 frequencies are wrong, pairs 9 to 31, by factors from 0.6 to" in done.answer
+    assert "uninitialised" in checked(tmp_path, np.zeros(PAIRS)).answer
+    assert "wrong sign" in checked(tmp_path, -ladder()).answer
+
+
+def test_shifted_positions_and_swapped_tables_are_named(tmp_path: Path) -> None:
+    def says(cos: np.ndarray, sin: np.ndarray) -> str:
+        np.savez(tmp_path / "tables.npz", positions=POSITIONS, cos=cos, sin=sin)
+        (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+        return check(str(tmp_path / "tables.npz"), config=str(tmp_path / "config.json")).answer
+
+    angles = POSITIONS[:, None] * ladder()
+    assert says(np.sin(angles), np.cos(angles)) == "cos and sin are swapped"
+    for shift in (1, -1, 2):
+        moved = angles + shift * ladder()
+        assert says(np.cos(moved), np.sin(moved)) == f"positions are shifted by {shift}"
 
 
 def test_wrong_yarn_is_named(tmp_path):

@@ -59,6 +59,8 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     width = whole(fields.get("rope.dimension_count", head_dim), "rope.dimension_count")
     if width % 2 or width > head_dim:
         raise NotModelledError(f"{width} rotated of {head_dim} features")
+    source = "rope.freq_base" if "rope.freq_base" in fields else "default of llama.cpp"
+    source = "--rope-freq-base" if flags.get("rope_freq_base") else source
     base = number(flags.get("rope_freq_base") or fields.get("rope.freq_base", 10000.0), "base")
 
     kind = flags.get("rope_scaling") or fields.get("rope.scaling.type", "linear")
@@ -88,6 +90,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         attention_factor=attention,
         softmax_factor=softmax,
         pairing=trace.family.pairing,
+        sources={"rope_theta": source},
     ).checked()
     local = fields.get("rope.freq_base_swa")
     if local is None:
