@@ -1,10 +1,7 @@
 """Configurations of models: read as runtimes read them, written, and code checked against them.
 
-document, gguf   a configuration from disk, within bounds
-runtimes/        one reader per runtime: configuration to `RopeSpec` per layer type
-audited          all readers side by side, with tables (overview) and findings
-emit             the inverse of the readers
-check            a rotary code against a configuration (observed: the code's answers)
+A `document` is read by one reader per runtime to a `RopeSpec` per layer type; `audited` sets them
+side by side, `emit` is their inverse, and `check` compares a rotary code's answers (`observed`).
 
 `ropelab.audit(...)` is a call. This room has the name of that function, so it answers the call
 itself: a function beside it would be replaced as soon as anything imports the room.

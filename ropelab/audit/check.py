@@ -1,7 +1,7 @@
 """Compare a rotary code with its configuration, and explain the difference.
 
-The stages of the code are looked at in their order: numbers, pairing, frequencies, the factor on
-cos and sin, casts. The first that is wrong is the answer.
+The first wrong stage is the answer: numbers, pairing, frequencies, the factor on cos and sin,
+casts.
 """
 
 import math

@@ -1,7 +1,6 @@
 """A model's configuration from disk or from standard input, read within bounds.
 
-Nothing here runs anybody's code: a configuration is JSON of at most 16 MB, of a GGUF only the
-header is read.
+Nobody's code is run: a configuration is JSON of at most 16 MB; of a GGUF only the header is read.
 """
 
 import sys

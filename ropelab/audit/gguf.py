@@ -1,7 +1,6 @@
 """The header of a GGUF file, read within bounds: scalars, sizes of arrays, and the rope tensors.
 
-Vocabularies are stepped over, so that a file of any size is read as fast as its header. Source:
-docs/gguf.md in ggml (versions 2 and 3, little-endian).
+Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
 """
 
 import os

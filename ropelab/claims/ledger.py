@@ -103,10 +103,8 @@ def cited(passage: Passage) -> str:
 def judged(
     experiment: str, config: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
 ) -> pd.DataFrame:
-    """Return the ledger's verdicts on one run: a row per claim that it can decide.
-
-    `claims.stored` lists the columns that are used.
-    """
+    """Return the ledger's verdicts on one run: a row per claim that it can decide."""
+    # `claims.stored` lists the columns that are used.
     # A run that was just made is judged before it is written, so it has no path.
     run = Stored(experiment, dict(config), dict(tables), "")
     rows = []

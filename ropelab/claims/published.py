@@ -328,10 +328,8 @@ def bases_are_least(
     runs: Sequence[Stored] = (),
     step: float = 4e-3,
 ) -> None:
-    """Look for bases below the printed ones with no negative sum of cosines.
-
-    A stored exact bound decides; a grid can only refute, as windows may be between its points.
-    """
+    """Look for bases below the printed ones with no negative sum of cosines."""
+    # A stored exact bound decides; a grid can only refute, as windows may be between its points.
     printed, exact = printed or PRINTED[by], _exact(runs)
     similarity, loose = Similarity.of_head(HEAD), {}
     for context, base in printed:

@@ -1,10 +1,8 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A claim is a TOML record beside its check, a function that adds to the `Findings` that it is given.
-Each finding either belongs to the claim (`part`) or asks where the claim ends (`limit`).
-
-Two kinds of evidence are never mixed. What a computation, program code or a dated document refutes
-is wrong. What small trained models do not show is not reproduced here, and may well hold elsewhere.
+A check adds to the `Findings` that it is given; each belongs to the claim (`part`) or asks where it
+ends (`limit`). Two kinds of evidence are never mixed. What a computation, program code or a dated
+document refutes is wrong; what small trained models do not show may well hold elsewhere.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Stored runs of the labs that train models: which run decides, and its result for a pair.
 
-Nothing is compared here anew: the labs store paired differences with 95 % intervals in their tables
-`comparisons` (and `extrapolation`), whose `verdict` names the better one or is `~`.
+Nothing is compared anew: the tables `comparisons` (and `extrapolation`) have paired differences
+with 95 % intervals, and a `verdict` that names the better one or is `~`.
 """
 
 import math
@@ -126,10 +126,8 @@ class Trained:
         return table
 
     def copies_within(self, name: str = "") -> float:
-        """Return the copy accuracy of a row (the plain one) inside the trained length, or nan.
-
-        Of the seed that copies least, where seeds are listed: all models must have learned.
-        """
+        """Return the copy accuracy of a row (the plain one) inside the trained length, or nan."""
+        # Of the seed that copies least, where seeds are listed: all models must have learned.
         raise NotImplementedError
 
 
@@ -293,7 +291,7 @@ class Frequencies(Trained):
         return [] if schemes.empty else list(schemes["scheme"])
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Compare the copying of a scheme (`comparisons`) or band (`removed`) with the plain one.
+        """Compare the copying of a scheme (`comparisons`) or band (`removed`) with the plain one's.
 
         ``far``: at the farthest distance only, or the nearest only; None: at all distances.
         """
@@ -341,11 +339,9 @@ def guard(found: Findings, run: Trained, *names: str) -> None:
 
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
-    """Make a check of stored runs from one that adds the findings of a single run.
-
-    The largest run that can answer decides. A run whose models did not all learn the task is asked
-    only if there is no other.
-    """
+    """Make a check of stored runs from one that adds the findings of a single run."""
+    # The largest run that can answer decides; one whose models did not all learn the task only if
+    # there is no other.
 
     def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)

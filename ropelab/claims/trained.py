@@ -1,10 +1,8 @@
 """Checks of statements about trained methods, bases, encodings and frequencies, by stored runs.
 
 Text is judged on the same final tokens after the longest context, where the sliding window is the
-unscaled model with no more context than it was trained on; copying at distances beyond that.
-
-A published ordering is a list of groups, the best first. Methods of one group were published as
-equal, those of different groups as different. Every pair of methods is a part of the claim.
+unscaled model with no more context than it was trained on; copying at distances beyond that. A
+published ordering lists groups of equals, the best first; every pair is a part of the claim.
 """
 
 import math
@@ -197,11 +195,8 @@ def reappears(
 ) -> None:
     """Compare the ordering with the largest run that measured all of it and learned the task.
 
-    Args:
-        groups: the best first; equals together.
-        factors: least and largest test_len / train_len it was claimed for.
-        equal: the methods of one group were published as equal; else nothing was said.
-        outside: just beyond the length of fine-tuning, not at it.
+    It was claimed for test_len / train_len from the least to the largest of `factors`; with
+    `outside` just beyond the length of fine-tuning. Not `equal`: nothing was said within groups.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
     between = " ~ " if equal else ", "

@@ -1,6 +1,6 @@
-"""The tables of the ledger, and its answer: every claim checked, findings and figures' data kept.
+"""The tables of the ledger, and its answer: claims checked, findings and figures' data kept.
 
-What arithmetic decides is a cell per claim; stored runs are asked when the tables are made.
+Arithmetic is a cell per claim; stored runs are asked when the tables are made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,10 @@ def cells(config: ClaimsConfig) -> list[Cell]:
 
 
 def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables of the ledger.
+    """Make the tables of the ledger: claims, findings, passages, questions, and figures' series.
 
-    Returns:
-        claims: a row per claim; the verdict rests on the finding `decided_by`, `decided_at`.
-        findings: a row per finding, with the deciding number at full precision.
-        passages: the places where each claim is said.
-        questions: asked by the notes, with answers from this run.
-        further tables: the series behind the figures.
+    A claim's verdict rests on the finding `decided_by`, `decided_at`. Findings have the deciding
+    number at full precision.
     """
     # Many claims read the same runs, which are files.
     stored = cache(values.stored)

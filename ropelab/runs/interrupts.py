@@ -1,7 +1,6 @@
 """Ctrl-C and terminations: the first ends the work in good order, the second at once.
 
-Nothing needs an orderly end: what is stored is there whole or not at all. It saves time, since a
-training step is completed and kept.
+An orderly end only saves time, as a training step is kept: what is stored is whole or not there.
 """
 
 import os
@@ -40,10 +39,8 @@ def leave_at_once() -> None:
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """While the block runs, a first signal is a KeyboardInterrupt, a second one ends the process.
-
-    What is ignored (Ctrl-C under nohup) stays ignored.
-    """
+    """While the block runs, a first signal is a KeyboardInterrupt, a second ends the process."""
+    # An ignored signal (Ctrl-C under nohup) stays ignored.
     received.clear()
     # The second signal is seen by a thread of its own: the main thread may be inside one long
     # product of matrices, where Python calls no handler. Windows takes no pipe for this.
@@ -82,11 +79,9 @@ def _watch(end: socket.socket) -> None:
 
 @contextmanager
 def held() -> Iterator[Callable[[], bool]]:
-    """Hold a first signal back while the block runs; the yielded function returns True if it came.
-
-    A second Ctrl-C is let through. Only the main thread receives signals; elsewhere nothing is
-    held. A termination that nobody handles ends the process as ever.
-    """
+    """Hold a first signal back in the block; the yielded function returns True if it came."""
+    # A second Ctrl-C is let through. Only the main thread receives signals; elsewhere nothing is
+    # held. A termination that nobody handles ends the process as ever.
     # Interrupted inside a training step, weights would be half updated and the run could not be
     # continued exactly.
     arrived = threading.Event()

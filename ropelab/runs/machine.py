@@ -1,10 +1,9 @@
 """This machine: its cores, memory and GPUs, and the number format of training and evaluation.
 
 bfloat16 pays where a processor multiplies it in hardware: on a GPU, and on a CPU with matrix units
-for it (Intel's AMX). Training steps of two small models, one thread, against float32: 1.4 to 2.3
-times as fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth and less where it is emulated
-(docs/log.md). The weights are float32 in either format; bfloat16 means torch's autocast, which
-casts the operands of matrix products.
+(Intel's AMX). Training steps of two small models, one thread, against float32: 1.4 to 2.3 times as
+fast with AMX, 0.6 to 0.8 with AVX512-BF16 alone, a tenth and less where it is emulated
+(docs/log.md). Weights are float32; bfloat16 means torch's autocast of matrix products.
 """
 
 # The rule asks the processor, not a clock: a probe would answer differently on a busy machine, and

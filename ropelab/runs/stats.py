@@ -98,12 +98,10 @@ def _variance_of_mean(samples: NDArray[np.float64]) -> float:
 
 
 def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials: int) -> Interval:
-    """Return a proportion over seeds and sequences, each a share of the same number of trials.
-
-    Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which independent
-    trials would vary as much as these do (Korn and Graubard 1998), with the t quantile in place of
-    the normal one. Where nothing varies every trial counts.
-    """
+    """Return a proportion over seeds and sequences, each a share of the same number of trials."""
+    # Wilson's interval (1927) for the effective number of trials m (1 - m) / V, at which
+    # independent trials would vary as much as these do (Korn and Graubard 1998), with the t
+    # quantile in place of the normal one. Where nothing varies every trial counts.
     mean = crossed_mean(shares)
     n = float(trials * mean.seeds * mean.units)
     t = None
@@ -140,11 +138,9 @@ def proportion_interval(successes: int, trials: int) -> Interval:
 
 
 def discovery_rates(p_values: Sequence[float]) -> list[float]:
-    """Return for each p-value the false discovery rate from which on it is a discovery.
-
-    Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing p-value is no
-    test and stays missing.
-    """
+    """Return for each p-value the false discovery rate from which on it is a discovery."""
+    # Benjamini and Hochberg 1995: the least over all larger p of p n / rank. A missing p-value is
+    # no test and stays missing.
     p = np.asarray(p_values, dtype=np.float64)
     rates = np.full(p.shape, math.nan)
     tested = np.flatnonzero(~np.isnan(p))

@@ -147,10 +147,8 @@ def scaling_of(
 
 
 def converted(trace: Trace) -> Fields:
-    """Return what the converter writes: rope_parameters if the key is there, else rope_scaling.
-
-    It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
-    """
+    """Return what the converter writes: rope_parameters if the key is there, else rope_scaling."""
+    # It loads files with transformers 4.57.6, where `type` wins and the class fills in a base.
     family = trace.family
     name = "rope_parameters" if "rope_parameters" in trace.text else "rope_scaling"
     block = dict(trace.block(name) or {})

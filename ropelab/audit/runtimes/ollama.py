@@ -1,8 +1,8 @@
 """ollama: what its converter makes of a configuration; the file is then read by llama.cpp.
 
-Read from convert/convert.go, convert_llama.go, convert_mixtral.go, convert_qwen2.go,
+Read, not run, from convert/convert.go, convert_llama.go, convert_mixtral.go, convert_qwen2.go,
 convert_phi3.go, convert_gptoss.go, fs/ggml/gguf.go and llm/llama_server.go of ollama fb30760
-(2026-08-21). Nothing of it was run. Its server starts llama.cpp without any flag for rotation.
+(2026-08-21). Its server starts llama.cpp without any flag for rotation.
 """
 
 from collections.abc import Callable, Mapping

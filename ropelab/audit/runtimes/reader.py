@@ -1,8 +1,7 @@
 """The reader that runtimes share: settings of a layer type in, a RopeSpec out.
 
 A runtime is a subclass of `Reader`. Its scaling types are rows: a function that makes the scaling,
-the keys that it requires, and the defaults of missing ones; a key that the function reads counts as
-used. Methods are overridden only where a runtime does something of its own.
+the keys that it requires, and the defaults of missing ones; a key that the function reads is used.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""vLLM and SGLang: they load configurations with transformers 5 and compute frequencies themselves.
+"""vLLM and SGLang: configurations by transformers 5, frequencies of their own.
 
 Read from vllm 0.33.0 (model_executor/layers/rotary_embedding, transformers_utils/config.py,
 config/model.py) and sglang 0.5.23 (srt/layers/rotary_embedding, srt/models/llama.py,

@@ -1,7 +1,7 @@
 """transformers 5: one `rope_parameters` dict, or one per layer type; older files are moved into it.
 
 Read from src/transformers/modeling_rope_utils.py, configuration_utils.py and the configuration
-classes of 5.23.0. vLLM and SGLang load configurations through it, so their readers are its heirs.
+classes of 5.23.0.
 """
 
 from collections.abc import Mapping

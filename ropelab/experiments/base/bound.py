@@ -89,13 +89,11 @@ def search(
 ) -> dict[str, pd.DataFrame]:
     """Search the admissible bases of the last of ``lengths``; the others are steps on the way.
 
-    complete: search all windows, not only the first and the last.
-    starts: the tables of the context before, if there is one.
-
-    Returns bound, one row: from ``stable_base`` on all bases are admissible (missing: none is
-    proved); ``recommended_base`` is that rounded up to two digits; ``certified``: a proof covers
-    every base below the first window and every position inside the windows. windows: a row per
-    known admissible interval, ``high`` missing: it has no end. state: where the next search starts.
+    Only the first and the last window unless ``complete``. ``starts`` are the tables of the context
+    before. Returns bound, one row: from ``stable_base`` on all bases are admissible (missing: none
+    is proved); ``recommended_base`` is that rounded up to two digits; ``certified``: a proof covers
+    every base below the first window and every position inside the windows. windows: the known
+    admissible intervals, ``high`` missing: no end. state: where the next search starts.
     """
     similarity = Similarity.of_head(head_dim, rotary_dim, kept, tuple(dropped))
     context = lengths[-1]

@@ -68,11 +68,9 @@ def tables(config: BaseConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.DataFrame:
-    """Judge every theory at the context of a row of the table `bound`, a row each.
-
-    ``fails_at_tokens``: the first position whose sum of cosines is negative at that base, missing
-    where the base is admissible. ``times_exact``: the base over the first admissible one.
-    """
+    """Judge every theory at the context of a row of the table `bound`, a row each."""
+    # ``fails_at_tokens``: the first position with a negative sum at that base, missing if
+    # admissible. ``times_exact``: the base over the first admissible one.
     first, context = bound.smallest_admissible_base, bound.context_tokens
     rows = []
     for name, kind, base, assumes, source in _recommended(config, bound):
@@ -134,8 +132,7 @@ def _extensions(trained: Geometry, config: BaseConfig, context: int) -> Iterator
 def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -> float:
     """Return the base from which a format no longer separates positions length-1 and length.
 
-    ``component``: "cosine", or "cosine and sine" (lost when both are). Within 0.2 %; nan: the
-    positions are apart at every base up to 1e18.
+    Within 0.2 %; nan: they are apart up to 1e18. "cosine and sine" are lost when both are.
     """
     if rotary_dim < 4:
         return math.nan
@@ -201,8 +198,8 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Fit base = coefficient * context^exponent by least squares in logarithms to each set.
 
-    ``standard_error`` belongs to the exponent. Contexts beyond the published ones get a fit without
-    them too. Needs three contexts.
+    Needs three contexts; those beyond the published ones get a fit of their own too.
+    ``standard_error`` belongs to the exponent.
     """
     # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["smallest_admissible_base"] > 1]

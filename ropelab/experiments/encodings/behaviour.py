@@ -71,11 +71,9 @@ def cached(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
 
 
 def shuffled(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
-    """Shuffle all tokens but the last, and compare the predictions after the last.
-
-    `order_output` is the mean total variation distance of the two predictions (0: order is not
-    noticed), `order_first_layer` the relative change of the first layer's attention.
-    """
+    """Shuffle all tokens but the last, and compare the predictions after the last."""
+    # `order_output`: mean total variation distance of the two (0: order is not noticed);
+    # `order_first_layer`: relative change of the first layer's attention.
     before, attended = model(tokens)[:, -1].softmax(-1), _first_attention(model, tokens)
     distances, changes = [], []
     for seed in range(SHUFFLES):
@@ -98,10 +96,8 @@ def _first_attention(model: LanguageModel, tokens: Tensor) -> Tensor:
 
 
 def moved(model: LanguageModel, tokens: Tensor) -> dict[str, float]:
-    """Move all positions on by half the window and compare the first layer's scores.
-
-    0 (up to rounding): a score depends on the distance of two tokens alone.
-    """
+    """Move all positions on by half the window and compare the first layer's scores."""
+    # 0 (up to rounding): a score depends on the distance of two tokens alone.
     half = tokens.shape[1] // 2
     here, there = (_first_scores(model, tokens[:, :half], start) for start in (0, half))
     return {"moved_scores": _relative(there - here, here)}

@@ -1,7 +1,7 @@
 """The cost of each encoding before anything is trained: parameters, work, memory and times.
 
-Work is counted in operations of matrix products, as ratios to the model without positions, because
-a table must be the same on every machine. Measured times are for the manifest.
+Work is counted in operations of matrix products, relative to no positions: a table must be the same
+on every machine. Measured times are for the manifest.
 """
 
 import statistics
@@ -254,11 +254,9 @@ def decoding(model: LanguageModel, context: int) -> Work:
 
 
 def in_turns(mine: Work, plain: Work) -> tuple[float, float | None]:
-    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns.
-
-    The ratio is the median over rounds, each round against itself; None where the middle half of
-    the rounds is further apart than STEADY, as on a machine that does something else too.
-    """
+    """Return the median seconds of `mine`, and the ratio to those of `plain`, measured in turns."""
+    # The ratio is the median over rounds; None where the middle half is further apart than STEADY,
+    # as on a machine that does something else too.
     seconds: tuple[list[float], list[float]] = ([], [])
     for work in (mine, plain):
         work()

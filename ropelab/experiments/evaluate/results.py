@@ -1,10 +1,8 @@
 """Cells, tables, the recommendation, answer and summary.
 
-model          the configuration as far as it is about positions, and the number format of weights
-recommendation the row to use at the tested length, for text and for each kind of retrieval
-               (the other tables: see `ropelab.models.tasks.tables`)
-
-A task that the unmodified model does not do inside its trained length is not done beyond it: its
+`model` has the facts about positions and the weights' format, `recommendation` the row to use at
+the tested length, for text and for each kind of retrieval; others: `ropelab.models.tasks.tables`. A
+task that the unmodified model does not do inside its trained length is not done beyond it: its
 status is `undecidable`, and no methods are compared on it.
 """
 
@@ -60,10 +58,8 @@ def cells(config: EvaluateConfig) -> list[Evaluation]:
 
 
 def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
-    """Return a task in every mode: unmodified first, the sliding window last.
-
-    Each starts from the check of the model, and from a probe.
-    """
+    """Return a task in every mode: unmodified first, the sliding window last."""
+    # Each starts from the check of the model, and from a probe.
     # Where the checkpoint scales nothing, unscaled is the same, and is measured once.
     same = UNSCALED.label if config.facts.rope_type == "default" else None
     unmodified, geometry = Unmodified(), config.facts.geometry()

@@ -1,7 +1,7 @@
-"""Cells, tables, answer and summary: see `ropelab.models.tasks.tables` for most tables.
+"""Cells, tables, answer and summary.
 
-searched       the parameters that a search chose, and the losses it went by
-ngram_baseline what followed the last 1, 2 or 3 tokens before
+For most tables see `ropelab.models.tasks.tables`. `searched`: the parameters that a search chose,
+and the losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -169,11 +169,9 @@ def adapted(
 def searches(
     config: ExtrapolateConfig, methods: Sequence[Method]
 ) -> Iterator[tuple[Method, Method]]:
-    """Yield every method that is searched on the trained model, and the one it is called by.
-
-    LongRoPE, which has nothing but parameters, is searched where it is named. With `search` all
-    methods with parameters are, each once, with that budget for all, and LongRoPE in any case.
-    """
+    """Yield every method that is searched on the trained model, and the one it is called by."""
+    # LongRoPE, all parameters, is searched where it is named. With `search` all methods with
+    # parameters are, each once, with that budget, and LongRoPE in any case.
     methods = methods if "zero_shot" in config.arms else ()
     named = [method for method in methods if isinstance(method, LongRopeSearch)]
     if not config.search:

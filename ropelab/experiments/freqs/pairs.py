@@ -27,16 +27,12 @@ ROLES = ("kept", "ramp", "interpolated", "moved", "dropped")
 
 
 class Head(NamedTuple):
-    """A head under a method at one length in tokens.
-
-    parts: every geometry of the head and its scaled frequencies; one, unless axial.
-    axes: the axis that each pair of the head reads; empty for text.
-    """
+    """A head under a method at one length in tokens."""
 
     scaling: Scaling
     test_len: int
-    parts: tuple[tuple[Geometry, RopePlan], ...]
-    axes: tuple[str, ...]
+    parts: tuple[tuple[Geometry, RopePlan], ...]  # scaled; one unless axial
+    axes: tuple[str, ...]  # by pair; empty for text
 
 
 def check(config: FreqsConfig) -> Head:
@@ -77,11 +73,11 @@ def cells(config: FreqsConfig) -> list[Computation]:
 def compute(**values: Any) -> dict[str, pd.DataFrame]:
     """Compute a row per pair, and a row for the method, from the fields of a config.
 
-    pairs: ``weight``: share of the original frequency in the blend. ``trained_phase_rad``,
-        ``test_phase_rad``: the angle at the end of the length. ``unseen``: "new angles" where the
-        pair had not completed a rotation in training and now goes beyond its largest angle.
-    scaling: ``ramp_low``, ``ramp_high``: first and last pair of the blend; of the first axis where
-        each has frequencies of its own.
+    A pair has ``weight``, the share of the original frequency in the blend; ``trained_phase_rad``,
+    ``test_phase_rad``, the angle at the end of the length; ``unseen``: "new angles" if it had not
+    completed a rotation in training and goes beyond its largest angle. scaling: ``ramp_low``,
+    ``ramp_high``, first and last pair of the blend, of the first axis if axes have frequencies
+    each.
     """
     head = check(FreqsConfig(**values))
     pairs = pd.concat([_pairs(*part, head.test_len) for part in head.parts], ignore_index=True)

@@ -137,11 +137,7 @@ def encoding_tables(
     formats: Sequence[str],
     advance: Advance,
 ) -> Tables:
-    """Return the tables of one scheme.
-
-    resolution: per component and format, how many positions collide; collisions: by octaves.
-    pairs, scores, score_margin: see `_pairs`, `_scores` and `ScoreMargin`.
-    """
+    """Return the tables of one scheme: resolution, collisions by octave, pairs, scores, margins."""
     spectrum, stored = spectrum_of(config, scheme), [FORMATS[name] for name in formats]
     offset, length = config.offset, config.length
     # Without the last position, whose neighbour is not in the range.
@@ -240,13 +236,11 @@ def _status(fmt: FloatFormat, census: Census, repeating: int | None) -> str:
 def _pairs(
     config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
-    """Return the spacing of stored angles per pair and format.
-
-    angle_step_rad: spacing of the format at the largest angle.
-    token_step_ulp: the pair's motion over one token, in last places of a table value just below 1:
-        below one half, neighbours mostly share their (cos, sin).
-    period_tokens: the first position after 0 with the pair's encoding of 0, apart from rounding.
-    """
+    """Return the spacing of stored angles per pair and format."""
+    # angle_step_rad: spacing of the format at the largest angle. token_step_ulp: motion over one
+    # token in last places of a table value just below 1; below one half neighbours mostly share
+    # their (cos, sin). period_tokens: the first position after 0 with the encoding of 0, apart from
+    # rounding.
     theta = spectrum.inv_freq
     angle = theta * (config.offset + config.length - 1)
     rotates = theta > 0
@@ -275,11 +269,8 @@ def _pairs(
 def _scores(
     config: PrecisionConfig, spectrum: Spectrum, formats: Sequence[FloatFormat]
 ) -> pd.DataFrame:
-    """Return the change of an attention score over one token of distance.
-
-    In units of the format's last place at that score; `unchanged_fraction` of the draws, with its
-    interval, keep the same stored score.
-    """
+    """Return the change of an attention score over one token, in its format's last places."""
+    # `unchanged_fraction` of the draws, with its interval, keep the same stored score.
     deltas, tables = powers_below(config.length), []
     for alignment in ("random", "aligned"):
         drawn = scores.draw(config.draws, spectrum.pairs, alignment, config.seed)
@@ -302,11 +293,8 @@ def _scores(
 
 
 def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
-    """Return per format a position as given and as stored, and the stored values beside it.
-
-    The angle and cosine of each are exact, so they show how far apart the values are between which
-    the format can choose.
-    """
+    """Return per format a position as given and as stored, and the stored values beside it."""
+    # Angles and cosines are exact, to show how far apart the values are that the format can choose.
     theta = float(spectrum_of(config).inv_freq[config.explain_pair])
     asked, rows = np.array(float(position)), []
     for fmt in map(format_named, formats_of(config)):

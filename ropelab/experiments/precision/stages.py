@@ -38,13 +38,9 @@ BYTES_PER_STRETCH = 130.0
 
 
 class Entry(NamedTuple):
-    """A row of the table `casts`.
+    """A row of the table `casts`."""
 
-    kind: 'stage' (one stage alone in one format), 'preset' or 'cast' (an implementation),
-        'repair' (an implementation with one stage made exact).
-    """
-
-    kind: str
+    kind: str  # 'stage' (alone in one format), 'preset', 'cast', 'repair' (one stage made exact)
     name: str
     plan: CastPlan
     stage: str | None = None
@@ -54,8 +50,7 @@ class Entry(NamedTuple):
 def entries(config: PrecisionConfig) -> list[Entry]:
     """Return the implementations, each followed by itself with one stage at a time made exact.
 
-    With no implementation named, every stage alone in every format. InputError: an unknown preset,
-    stage or format.
+    Without any, every stage alone in every format. InputError: an unknown preset, stage or format.
     """
     named = implementations(config)
     if not named:

@@ -1,11 +1,10 @@
 """The arithmetic of each scheme, a model per scheme and seed, and the answer.
 
-schemes         its frequencies and their periods
-representable   change of a score from one token to the next, by kind of vectors and format
-learned         copying and the nearer of two cues by distance and context, text by context: one
-                row per scheme, band removed and place, over all seeds
-comparisons     every scheme against the first one, place by place
-removed         the first scheme with a band taken away against itself
+schemes        its frequencies and their periods
+representable  change of a score from one token to the next, by kind of vectors and format
+learned        copying and the nearer of two cues by distance and context, text by context: a row
+               per scheme, band removed and place, over all seeds
+comparisons    every scheme against the first; removed: the first against itself without a band
 """
 
 from functools import partial

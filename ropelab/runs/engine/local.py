@@ -1,7 +1,6 @@
 """Cells in worker processes on this machine, side by side, one torch thread each.
 
-Results are on disk, whole or not at all, so a worker that is killed costs its cell and nothing
-else. Workers end when the process that started them ends, however it ended.
+A worker that is killed costs its cell only; all end with their parent, however it ended.
 """
 
 # The executor is loky's, the schedule ours. joblib, which wraps loky, was tried (1.6): a killed

@@ -39,11 +39,9 @@ class Machine:
 
 
 def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
-    """Make room for as many cells as asked, else as there are cores and memory for.
-
-    The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
-    workers are asked for than there are GPUs.
-    """
+    """Make room for as many cells as asked, else as there are cores and memory for."""
+    # The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
+    # workers are asked for than there are GPUs.
     gpus = max(1, visible_gpus()) if any(each.gpu for each in needs) else 1
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
@@ -103,11 +101,9 @@ class Schedule:
         return None
 
     def end(self, number: int, error: Exception | None) -> dict[int, Exception | None]:
-        """Note the end of a cell; return all cells that end with it, by number.
-
-        Those that start from one that failed end with the same error. A lost cell waits again, and
-        nothing ends, unless it was lost too often.
-        """
+        """Note the end of a cell; return all cells that end with it, by number."""
+        # Those that start from one that failed end with the same error. A lost cell waits again,
+        # and nothing ends, unless it was lost too often.
         del self._running[number]
         if isinstance(error, LostError):
             self._lost[number] += 1
