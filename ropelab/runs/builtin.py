@@ -19,7 +19,7 @@ def folder() -> Path:
 def resolved(path: Path) -> Path:
     """Return a path that exists, else the config or folder of configs of that name.
 
-    `configs` are all at the top, `precision` is one of them, `smoke` a folder.
+    `configs` are all at the top, `precision` is one of them, `smoke` a folder; else InputError.
     """
     parts = path.parts
     named = folder().joinpath(*(parts[1:] if parts[:1] == ("configs",) else parts))

@@ -1,7 +1,6 @@
 """Cells: the independent pieces of a run, and the values that its tables are made from.
 
-The cells of a config follow from the config alone, so listing, estimating, sharing, sharding and
-resuming are one mechanism each; tables are made when all cells are there.
+They follow from the config alone: listing, sharing, sharding and resuming are one mechanism each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,8 +81,7 @@ class Needs:
 class Cell(Named, Protocol):
     """An independent piece of a run: one model trained, one evaluation, one piece of arithmetic.
 
-    A small frozen dataclass that can be pickled: it may be computed in another process, or on
-    another machine, and loads its inputs (a corpus, the weights of a model) there.
+    A frozen dataclass, pickled to another process or machine, where it loads its inputs.
     """
 
     @property

@@ -1,7 +1,6 @@
 """Finished cells on disk, each in a folder named by the hash of all that its values depend on.
 
-An interrupted run keeps the cells it finished, and a changed config repeats only those that
-changed. One whose files were changed is computed again.
+An interrupted run keeps its finished cells; only changed or damaged ones are computed again.
 """
 
 import os
@@ -88,10 +87,8 @@ class Cells:
         self._waiting = waiting
 
     def tables(self, name: Named, make: Callable[[], Tables]) -> dict[str, pd.DataFrame]:
-        """Return the tables of a cell: read back if it was finished before, made otherwise.
-
-        Fresh tables are read back from disk too, so that both ways give the same values.
-        """
+        """Return the tables of a cell: read back if it was finished before, made otherwise."""
+        # Fresh tables are read back from disk too, so that both ways give the same values.
         folder = self._folder(name)
         with locked(folder, self._waiting):
             try:

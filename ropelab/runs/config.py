@@ -1,7 +1,7 @@
 """One validated, frozen value per run: TOML and flags in, one clear sentence out if wrong.
 
 An experiment's config is a subclass of `Config` with one field per flag. Flags, TOML files and
-Python keywords all pass through `build`, so they are read, checked and refused in the same words.
+Python keywords all pass through `build`.
 """
 
 import math

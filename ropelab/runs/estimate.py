@@ -1,9 +1,8 @@
 """Estimates of cost before work begins: a notice from a minute on, a refusal beyond the limits.
 
-Times come from rates that were measured once, on one core of the machine that docs/sweeps.md names,
-and from a short calibration: how much slower this machine is in one pass of cosines (`slowness`).
-They are right within a factor of about two. Memory comes from formulas that were fitted to measured
-peaks. Every cell states both (`Cell.needs`).
+Times come from rates measured once, on one core of the machine that docs/sweeps.md names, times
+`slowness`, a short calibration; they are right within a factor of about two. Memory comes from
+formulas fitted to measured peaks. Every cell states both (`Cell.needs`).
 """
 
 import math

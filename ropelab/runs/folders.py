@@ -67,9 +67,9 @@ def _alone(file: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 def replaced(folder: Path) -> Iterator[Path]:
     """Yield an empty sibling folder that takes the place of `folder` when the block succeeds.
 
-    The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture;
-    after a crash between the two renames `_recover` puts the old one back.
+    The caller holds `locked(folder)`. Readers see the old folder or the new one, never a mixture.
     """
+    # After a crash between the two renames `_recover` puts the old one back.
     fresh, old = _siblings(folder)
     fresh.mkdir(parents=True)
     try:

@@ -1,8 +1,7 @@
 """Run folders: results/<experiment>/<name>-<hash>/{manifest.json, config.toml, tables/, figures/}.
 
-The hash follows from the config alone, so a config is always found at the same place. A run whose
-manifest does not fit any more (another version of the experiment, another corpus, a damaged table)
-is not reused.
+The hash follows from the config alone. A run whose manifest does not fit any more (another version
+of the experiment, another corpus, a damaged table) is not reused.
 """
 
 import errno
@@ -313,10 +312,8 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
-    """Return the finished runs of an experiment by folder name; damaged ones are said once.
-
-    Numbers of another version mean something else.
-    """
+    """Return the finished runs of an experiment by folder name; damaged ones are said once."""
+    # Numbers of another version mean something else.
     runs = []
     for folder, manifest in finished(results):
         if (manifest["experiment"], manifest["version"]) == (experiment, version):
@@ -329,10 +326,8 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the rest that numbers may depend on: versions, machine, threads, the code's commit.
-
-    Threads are those of torch; null where it was not used.
-    """
+    """Return the rest that numbers may depend on: versions, machine, threads, the code's commit."""
+    # Threads are those of torch; null where it was not used.
     torch = sys.modules.get("torch")
     return {
         "packages": {name: _version(name) for name in PACKAGES},

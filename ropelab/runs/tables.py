@@ -1,7 +1,7 @@
-"""Tables in a folder beside a JSON description that has their hashes: the format of runs and cells.
+"""Tables in a folder beside a JSON description with hashes: the format of runs and cells.
 
 Tables are CSV at full precision that reads back the same, with units in the names of columns. The
-description carries a hash of itself too; everything is verified on read.
+description has a hash of itself too; everything is verified on read.
 """
 
 import hashlib

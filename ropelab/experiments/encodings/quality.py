@@ -1,10 +1,11 @@
 """A model per encoding and seed: its cells, its tables with 95 % intervals, and the answer.
 
 text_nll       loss by bucket of positions, mean over documents, one row per encoding and seed
-last_window    loss of the same final tokens after growing contexts, the same way copy_accuracy
-share of tokens copied correctly, by distance and context quality        the three above where
-contexts are 1x, 2x, 4x ... the trained length, over seeds comparisons    every encoding against one
-baseline pairs          text losses at the trained length of encodings that the literature compares
+last_window    loss of the same final tokens after growing contexts, the same way
+copy_accuracy  share of tokens copied correctly, by distance and context
+quality        the three above where contexts are 1x, 2x, 4x ... the trained length, over seeds
+comparisons    every encoding against one baseline
+pairs          text losses at the trained length of encodings that the literature compares
 extrapolation  every encoding against itself at the trained length
 
 Where an encoding is not defined the row is there, its status `undefined` and its value missing.

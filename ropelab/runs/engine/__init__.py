@@ -1,7 +1,6 @@
 """The one map: cells are computed in this process, in worker processes beside it, or on Ray.
 
-One torch thread computes a cell wherever it is, so tables are the same, byte for byte, for any
-number of workers.
+Each uses one torch thread, so tables are the same, byte for byte, for any number of workers.
 """
 
 import threading

@@ -1,9 +1,7 @@
 """Cells on a Ray cluster: they go there with all that they read, and return with all they made.
 
-Nothing is read from a file system that machines share. Weights, tables and texts travel through
-Ray's object store; a worker keeps them in a temporary folder while it computes.
-
-Ray is loaded, and a cluster joined, when the first cells come. It is quiet, sends no statistics and
+No shared file system: all travels through Ray's object store into a worker's temporary folder. Ray
+is loaded, and a cluster joined, when the first cells come. It is quiet, sends no statistics and
 leaves nothing behind: a cluster of this machine has its files in a temporary folder and its access
 token in the environment, where Ray would write one into the home folder.
 """
@@ -234,10 +232,8 @@ def check_joinable(address: str) -> None:
 
 @contextmanager
 def _connected(address: str | None, cpus: int) -> Iterator[str]:
-    """Join a Ray cluster, or start one on this machine with so many `cpus`; yield its folder then.
-
-    A process that has joined one already, as a notebook may, stays where it is.
-    """
+    """Join a Ray cluster, or start one here with so many `cpus`; yield its folder then."""
+    # A process that has joined one already, as a notebook may, stays where it is.
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import ray
