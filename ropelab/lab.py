@@ -32,6 +32,7 @@ from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
 from ropelab.runs.errors import RopelabError, naming
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
+from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
 from ropelab.runs.tables import Tables, as_stored, sha256_of
@@ -157,6 +158,9 @@ class Lab:
     engine: Engine = field(default_factory=Here)
     workers: int | None = 1  # processes of the engine, for estimates; None: as many as fit
     limits: bool = True  # refuse work of more than a day, or of more memory than is free
+
+    def __post_init__(self) -> None:
+        check_name(self.results)
 
     def prepare(
         self, name: str, values: Mapping[str, Any], called: Callable[[str], str] = str

@@ -3,8 +3,10 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -142,6 +144,40 @@ def test_what_is_no_config_file_is_refused_at_once(tmp_path, kind):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert str(path) in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["freqs", "--results", "\udcff"], ["run", "freqs", "--results", "\udcff"]),
+        *(["extrapolate", "--corpus", "\udcff"], ["extrapolate", "--corpus", "text"]),
+        *(["run", "configs"], ["report", "\udcff"], ["report", "--title", "\udcff"]),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_not_utf_8_is_refused_at_the_start(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
+    shutil.copytree(tmp_path / "results", tmp_path / "\udcff")
+    for folder, content in (("text", "words " * 20_000), ("configs", 'experiment = "freqs"')):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "\udcff.toml").write_text(content)
+    before = sorted(tmp_path.rglob("*"))
+    done = ropelab(*arguments, cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("is not a name in UTF-8; rename it\n")
+    assert done.stderr.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_whose_name_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
+    assert ropelab("freqs", "-q", cwd=tmp_path).returncode == 0
+    (run,) = (tmp_path / "results/freqs").iterdir()
+    shutil.copytree(run, run.with_name("\udcff-1"))
+    done = ropelab("run", "freqs", cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0
+    assert "left out: results/freqs/\\udcff-1 is not a name in UTF-8" in done.stderr
 
 
 def test_a_working_folder_that_is_gone_is_one_line(tmp_path):

@@ -19,6 +19,7 @@ from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_line, status_of
 from ropelab.experiments import Experiment
 from ropelab.runs import builtin
+from ropelab.runs.files import check_name
 
 app = typer.Typer(
     name="ropelab",
@@ -118,4 +119,11 @@ results.register(app)
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: errors are one line on stderr, never a traceback."""
-    sys.exit(status_of(lambda: app(arguments, prog_name="ropelab", standalone_mode=False)))
+    typed = sys.argv[1:] if arguments is None else arguments
+
+    def command() -> Any:
+        for word in typed:
+            check_name(word)
+        return app(typed, prog_name="ropelab", standalone_mode=False)
+
+    sys.exit(status_of(command))

@@ -28,7 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.files import read_regular
+from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
 
 # Bytes of a config file: a pasted table of factors is far smaller.
@@ -282,6 +282,7 @@ def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a config file: the `experiment` it names, and its other keys."""
+    check_name(path)
     try:
         values = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
     except FileNotFoundError:

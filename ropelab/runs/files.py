@@ -35,6 +35,14 @@ def check_regular(path: Path, follow_links: bool = True) -> None:
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
 
 
+def check_name(name: object) -> None:
+    """Raise InputError for a name that is not UTF-8: no table, page or manifest could hold it."""
+    try:
+        str(name).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} is not a name in UTF-8; rename it") from None
+
+
 def parse(name: str, raw: bytes) -> dict[str, Any]:
     """Return a JSON object from bytes; anything else is an InputError."""
     if len(raw) > MOST_BYTES:

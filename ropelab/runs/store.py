@@ -34,7 +34,7 @@ from pydantic import StringConstraints, TypeAdapter
 from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import read_regular
+from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import (
     Waiting,
     files_below,
@@ -299,7 +299,14 @@ def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
             continue
         for folder in folders:
-            if (manifest := read_manifest(folder)) is not None:
+            manifest = read_manifest(folder)
+            if manifest is None:
+                continue
+            try:
+                check_name(folder)
+            except InputError as error:
+                say_once(f"left out: {error}")
+            else:
                 yield folder, manifest
 
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ropelab.models.lm.batch import EVALUATION, TRAINING, Batch
 from ropelab.runs.errors import InputError
-from ropelab.runs.files import read_regular
+from ropelab.runs.files import check_name, read_regular
+from ropelab.runs.folders import files_below
 
 VOCABULARY = 256
 # Of the files, or of a single file's bytes.
@@ -146,12 +147,14 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
         return "the standard library", _documents(_library_files(root), root, kind_of)
     try:
         single = not path.is_dir()
-        files = [path] if single else sorted(path.rglob("*"))
+        files = [path] if single else files_below(path)
         if not single:
             hidden = {p for p in files if "/." in f"/{p.relative_to(path).as_posix()}"}
             files = [p for p in files if p.is_file() and p not in hidden]
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the corpus {path}: {error}") from None
+    for file in files:
+        check_name(file)
     if single and not os.path.lexists(path):
         raise InputError(f"no corpus at {path}; give a text file or a folder of text files")
     # Names are paths below the deepest folder that holds all of these files.
@@ -227,7 +230,7 @@ def stamp_of(path: Path | None) -> tuple[tuple[str, int, int], ...]:
     if path is None:
         files = _library_files(Path(sysconfig.get_path("stdlib")))
     else:
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        files = files_below(path) if path.is_dir() else [path]
     stats = ((str(file), file.stat()) for file in files if file.exists())
     return tuple((name, found.st_size, found.st_mtime_ns) for name, found in stats)
 

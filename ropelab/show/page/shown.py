@@ -14,6 +14,7 @@ import pandas as pd
 from ropelab.runs import store
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import check_name
 from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError
 from ropelab.show.terminal import format_value
@@ -93,6 +94,7 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
     """
     runs: dict[Path, Shown] = {}
     for path in paths:
+        check_name(path)
         own = store.read_manifest(path)
         found = {
             folder.resolve(): run
