@@ -1,7 +1,6 @@
 """Compare a rotary code with its configuration, and explain the difference.
 
-The first wrong stage is the answer: numbers, pairing, frequencies, the factor on cos and sin,
-casts.
+The first wrong stage is the answer: numbers, pairing, frequencies, factor on cos and sin, casts.
 """
 
 import math

@@ -1,7 +1,5 @@
-"""The tables of an audit: keys, runtimes side by side, pairs, context and precision.
-
-Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
-"""
+"""The tables of an audit: keys, runtimes side by side, pairs, context and precision."""
+# Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
-"""The tables of the ledger, and its answer: claims checked, findings and figures' data kept.
-
-Arithmetic is a cell per claim; stored runs are asked when the tables are made.
-"""
+"""The tables of the ledger, and its answer: claims checked, findings and figures' data kept."""
+# Arithmetic is a cell per claim; stored runs are asked when the tables are made.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -31,11 +29,8 @@ def cells(config: ClaimsConfig) -> list[Cell]:
 
 
 def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables of the ledger: claims, findings, passages, questions, and figures' series.
-
-    A claim's verdict rests on the finding `decided_by`, `decided_at`. Findings have the deciding
-    number at full precision.
-    """
+    """Make the tables of the ledger: claims, findings, passages, questions, and figures' series."""
+    # A claim's verdict rests on the finding `decided_by`, `decided_at`, which has the full number.
     # Many claims read the same runs, which are files.
     stored = cache(values.stored)
     found: dict[str, Findings] = {}

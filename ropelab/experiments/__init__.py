@@ -59,11 +59,9 @@ class Experiment:
         return import_module(self.body).cells(config)
 
     def tables(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        """Make the tables from the values of the cells."""
         return import_module(self.body).tables(config, values)
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        """Return measured times."""
         times = getattr(import_module(self.body), "times", None)
         return times(config, values) if times else {}
 

@@ -63,7 +63,6 @@ def model_named(name: str) -> KnownModel:
 
 
 def table() -> "pd.DataFrame":
-    """Return the models known by name, with their source."""
     # Imported here: the command line asks this file for names before anything heavy is needed.
     import pandas as pd
 

@@ -23,7 +23,6 @@ def printable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line on stderr."""
     print(printable(text), file=sys.stderr, flush=True)
 
 

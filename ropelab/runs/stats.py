@@ -56,7 +56,6 @@ class Mean:
     units: int  # documents, or sequences
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return the value with Student's t interval."""
         half = _student(self.freedom, confidence) * math.sqrt(self.variance)
         return Interval(self.value, self.value - half, self.value + half, self.seeds * self.units)
 

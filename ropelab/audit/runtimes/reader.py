@@ -120,7 +120,6 @@ class Reader:
         return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        """Return the settings by layer type."""
         raise NotImplementedError
 
     def spec(self, settings: Settings) -> RopeSpec:

@@ -196,11 +196,9 @@ def _critical(config: BaseConfig) -> pd.DataFrame:
 
 
 def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """Fit base = coefficient * context^exponent by least squares in logarithms to each set.
-
-    Needs three contexts; those beyond the published ones get a fit of their own too.
-    ``standard_error`` belongs to the exponent.
-    """
+    """Fit base = coefficient * context^exponent by least squares in logarithms to each set."""
+    # Needs three contexts; those beyond the published ones get a fit of their own too.
+    # ``standard_error`` belongs to the exponent.
     # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["smallest_admissible_base"] > 1]
     sets = {"exact values": known[["context_tokens", "smallest_admissible_base"]]}

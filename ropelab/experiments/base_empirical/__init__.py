@@ -61,7 +61,6 @@ class BaseEmpiricalConfig(ShapedConfig):
 
     @property
     def longest(self) -> int:
-        """The longest context, which is the trained length."""
         return self.train_len
 
 

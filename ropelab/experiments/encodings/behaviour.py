@@ -41,7 +41,6 @@ class Behaviour(EvaluationTask):
     def measure(
         self, model: LanguageModel, mode: Mode, advance: Advance
     ) -> dict[str, pd.DataFrame]:
-        """Return `behaviour`: one row."""
         assert isinstance(self.task, Texts | Retrieval), "sequences of one length"
         advance(self.steps)
         return {"behaviour": behaviour(model, self.task.examples(TEXTS, self.length))}

@@ -1,8 +1,6 @@
-"""The cost of each encoding before anything is trained: parameters, work, memory and times.
-
-Work is counted in operations of matrix products, relative to no positions: a table must be the same
-on every machine. Measured times are for the manifest.
-"""
+"""The cost of each encoding before anything is trained: parameters, work, memory and times."""
+# Work is counted in operations, relative to no positions: a table must be the same on every
+# machine. Measured times are for the manifest.
 
 import statistics
 import time
@@ -61,7 +59,6 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
 
 
 def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
-    """Return an untrained model of the experiment."""
     return LanguageModel(model_size(config, VOCABULARY), encoding_of(shape_of(config), name))
 
 
@@ -153,7 +150,6 @@ class LargestTensor(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        """Carry out the operation and look at its results."""
         out = func(*args, **(kwargs or {}))
         made = (leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
         self.bytes = max([self.bytes, *(each.untyped_storage().nbytes() for each in made)])

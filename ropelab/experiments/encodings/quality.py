@@ -76,7 +76,6 @@ def observations(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
-    """Describe one model."""
     key = {"name": encoding, "trained_len": config.train_len, "version": LEARNING_VERSION}
     make = partial(encoding_of, shape_of(config), encoding, seed)
     return training_of(config, seed, make, key, config.first_window, fused=False)

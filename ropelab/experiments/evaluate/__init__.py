@@ -1,7 +1,6 @@
 """A released model beyond its trained length, unmodified and under each method.
 
-It is evaluated as its configuration has it, and with its frequencies or its attention changed by
-every method; nothing is trained. Lengths and geometry are its own.
+Nothing is trained; frequencies or attention are changed. Lengths and geometry are the model's own.
 """
 
 from functools import cached_property
@@ -159,13 +158,11 @@ class EvaluateConfig(Config):
         return claimed if claimed < self.context else self.train_len
 
     def parsed_methods(self) -> "tuple[Method, ...]":
-        """Return the methods, each once, in their order."""
         from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.facts.geometry(), self.context)
 
     def reference(self) -> "ModelRef":
-        """Return the model as its files are now."""
         from ropelab.models.released.folder import fingerprint_of
         from ropelab.models.released.model import ModelRef
 
@@ -175,7 +172,6 @@ class EvaluateConfig(Config):
 
     @cached_property
     def text(self) -> "TokenText":
-        """The corpus in the model's tokens."""
         from ropelab.models.tasks.tokens import TokenText
 
         return TokenText.of(self.corpus, self.model, self.bos, self.packed)

@@ -53,7 +53,6 @@ def check(config: EvaluateConfig) -> None:
 
 
 def cells(config: EvaluateConfig) -> list[Evaluation]:
-    """Return every task in every mode."""
     return [cell for task in config.tasks for cell in evaluations(config, task)]
 
 
@@ -93,7 +92,6 @@ def evaluations(config: EvaluateConfig, name: str) -> list[Evaluation]:
 
 
 def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make all tables."""
     lengths = grid.contexts(config.train_len, config.context)
     short = [length for length in lengths if length <= config.train_len]
     decided: list[Evaluation] = []
@@ -110,7 +108,6 @@ def tables(config: EvaluateConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def model_table(config: EvaluateConfig) -> pd.DataFrame:
-    """Return one row."""
     facts: dict[str, Any] = asdict(config.facts)
     windows = facts.pop("windows")
     lengths = {f"{name}_tokens": facts.pop(name) for name in ("train_len", "claimed_len")}
@@ -120,7 +117,6 @@ def model_table(config: EvaluateConfig) -> pd.DataFrame:
 
 
 def recommendation(config: EvaluateConfig, tables: Tables) -> pd.DataFrame:
-    """Return a row per task."""
     return pd.DataFrame([_advice(task, config, tables) for task in config.tasks], columns=ADVICE)
 
 

@@ -164,7 +164,6 @@ class ExtrapolateConfig(TaskConfig):
         return ASKED.format(self.train_len, self.test_len)
 
     def parsed_methods(self) -> "tuple[Method, ...]":
-        """Return the methods, each once, in their order."""
         from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)

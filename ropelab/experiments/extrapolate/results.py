@@ -80,7 +80,6 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
-    """Return one training per seed."""
     preset, task = config.sizes, config.text.task(Mixture())
     shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
     size = ModelSize(vocabulary=task.vocabulary, head_dim=config.head_dim, **shape)
@@ -189,7 +188,6 @@ def searches(
 
 
 def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make all tables."""
     measured = collected(cells(config), values)
     found = tables_of_tasks(measured, config, UNSCALED.label, [config.train_len], {})
     searched, matched = (

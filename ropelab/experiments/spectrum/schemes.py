@@ -42,7 +42,6 @@ SEED = 0
 
 
 def cells(config: SpectrumConfig) -> list[Evaluation]:
-    """Return every task of every row."""
     geometry, schemes = config.geometry(), tuple(config.parsed_schemes().values())
     # The scheme a model is trained with, the band removed from it, and the rest of the scheme.
     rows = [(scheme, KEPT, scheme) for scheme in schemes]
@@ -64,7 +63,6 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
 
 
 def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
-    """Describe one model."""
     geometry = config.geometry()
     key = {
         "frequencies": scheme.label,
@@ -78,7 +76,6 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
-    """Return the encoding that a model is trained with."""
     # Separate products are faster at short windows.
     return unfused(Scaled(scaling=scheme).encoding(geometry, geometry.trained_len))
 
@@ -145,7 +142,6 @@ def representable(config: SpectrumConfig) -> pd.DataFrame:
 
 
 def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
-    """Return every value, one per seed and unit."""
     found = []
     for task, metric in (("copy", COPY), ("most_recent", NEARER)):
         if task in answers:

@@ -41,8 +41,8 @@ class Similarity:
     ) -> "Similarity":
         """Make the sum for a head of ``head_dim`` features of which ``rotary_dim`` rotate.
 
-        Of its pairs only the int(kept * pairs) fastest (p-RoPE) rotate, and not the ``dropped``
-        ones. InputError where these contradict each other.
+        Of its pairs the int(kept * pairs) fastest (p-RoPE) rotate, without the ``dropped``; or
+        InputError.
         """
         rotary = head_dim if rotary_dim is None else rotary_dim
         if head_dim < 2 or head_dim % 2:

@@ -70,7 +70,6 @@ def worst_by_octave(chain: Chain, offset: int, length: int) -> list[Worst]:
 
 
 def worst(chain: Chain, offset: int, length: int) -> Worst:
-    """Return the worst error of the whole range."""
     limit = first_overflow(chain, offset, length)
     if limit is not None:
         return _overflowed(chain, offset, offset + length, limit)

@@ -155,7 +155,6 @@ class Yarn(_CodedRamp, Stretching):
         return RopePlan(self.ramped(geometry, stretch), self.attention(stretch), stretch)
 
     def attention(self, stretch: float) -> float:
-        """Return the factor on cos and sin."""
         if self.attention_factor is not None:
             return self.attention_factor
         # By truth value as in transformers, where 0 counts as not given.

@@ -1,7 +1,5 @@
-"""Methods that act on single pairs: drop, taper, round or divide them, or choose their frequencies.
-
-One, Spaced and Without test the use of many frequencies; none is meant for a longer context.
-"""
+"""Methods that act on single pairs: drop, taper, round or divide them, or choose frequencies."""
+# One, Spaced and Without test the use of many frequencies; none is meant for a longer context.
 
 import math
 from dataclasses import dataclass
@@ -152,7 +150,6 @@ class LongRope(Scaling):
         return RopePlan(inv_freq, attention, stretch=self.factor if long else 1.0)
 
     def attention(self, trained_len: int) -> float:
-        """Return the factor on cos and sin."""
         if self.attention_factor is not None:
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(trained_len))
@@ -220,10 +217,9 @@ class Spaced(Scaling):
 
 @dataclass(frozen=True, kw_only=True)
 class Without(Scaling):
-    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after ``inner``.
+    """theta' = 0 in one third of the pairs (``band``: fast, middle or slow), after ``inner``."""
 
-    Pairs that do not rotate keep their part of every score, whatever the distance.
-    """
+    # Pairs that do not rotate keep their part of every score, whatever the distance.
 
     band: str
     inner: Scaling = _PLAIN

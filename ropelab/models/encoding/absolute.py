@@ -26,10 +26,9 @@ class Sinusoidal(Encoding):
 
 
 class Learned(Encoding):
-    """x + P[position], a row of P for each trained position (arXiv:1705.03122, BERT, GPT-2).
+    """x + P[position], a row of P for each trained position (arXiv:1705.03122, BERT, GPT-2)."""
 
-    Past the table it is undefined, and an `IndexError`.
-    """
+    # Past the table it is undefined, and an `IndexError`.
 
     def __init__(self, trained_len: int, width: int) -> None:
         super().__init__()

@@ -32,7 +32,6 @@ class Encoding(nn.Module):
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
         return type(self).__name__
 
     def for_layer(self, layer: int) -> "Encoding":

@@ -37,7 +37,6 @@ class DistanceBias(AdditiveBias):
     """A bias that depends on the distance alone, computed once per distance."""
 
     def by_distance(self, distance: Distances) -> ByDistance:
-        """Return the bias at each distance."""
         raise NotImplementedError
 
     def bias(self, at_q: Positions, at_k: Positions) -> Bias:

@@ -16,8 +16,7 @@ from ropelab.models.encoding.rope import Rope
 class LogN(Encoding):
     """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
 
-    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; SSMax,
-    arXiv:2501.19399).
+    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; arXiv:2501.19399).
     """
 
     def __init__(self, inner: Encoding, trained_len: int) -> None:
@@ -54,8 +53,7 @@ class Dropped(Encoding):
 class SelfExtend(Encoding):
     """Exact distances below `window`; beyond it those of positions divided by `group`.
 
-    A far pair (i, j) has the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325,
-    3.2).
+    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
     """
 
     fused = False

@@ -87,8 +87,7 @@ class DistanceTable:
 class Shaw(Encoding):
     """scores = q_i (k_j + a^K_ij) / sqrt(head_dim), output = sum_j weight_ij (v_j + a^V_ij).
 
-    Shaw et al. 2018, arXiv:1803.02155, 3.3: a_ij is row min(i - j, CLIP) of a table all heads
-    share.
+    Shaw et al. 2018, arXiv:1803.02155: a_ij is row min(i - j, CLIP) of a table all heads share.
     """
 
     # The paper's k. Of its 2 CLIP + 1 rows those of later keys are left out.
@@ -167,8 +166,7 @@ class TransformerXL(Encoding):
 class DebertaLayer(Encoding):
     """scores = (q_i k_j + q_i Kr[d] + k_j Qr[d]) / sqrt(3 head_dim), d = min(i - j, rows - 1).
 
-    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] that all layers
-    share.
+    Equation 4, with Kr = P W_kr and Qr = P W_qr for a `table` P [rows, width] all layers share.
     """
 
     fused: bool = False

@@ -160,8 +160,7 @@ class RopeValues(Rope):
 class XPos(Rope):
     """q_n = R(n) q zeta^(n/512), k_m = R(m) k zeta^(-m/512), so a score has zeta^((n-m)/512).
 
-    zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the fastest pair (Sun et al. 2022,
-    arXiv:2212.10554).
+    zeta_i = (i / (d/2) + 0.4) / 1.4 is least for the fastest pair (arXiv:2212.10554).
     """
 
     GAMMA = 0.4

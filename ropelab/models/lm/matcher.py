@@ -1,7 +1,5 @@
-"""A baseline without a model: the continuation of the last n tokens at their latest occurrence.
-
-A model that only matches it finds an earlier passage, but need not know its position.
-"""
+"""A baseline without a model: the continuation of the last n tokens at their latest occurrence."""
+# A model that only matches it finds an earlier passage, but need not know its position.
 
 import torch
 from jaxtyping import Int

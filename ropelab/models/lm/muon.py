@@ -39,8 +39,7 @@ def orthogonalised(
 class Muon(Optimizer):
     """Steps of lr * sqrt(max(1, rows / columns)) along the orthogonalised Nesterov momentum.
 
-    `weight_decay` is a share of lr (arXiv:1711.05101); `dtype` is that of the Newton-Schulz
-    products.
+    `weight_decay` is a share of lr (arXiv:1711.05101); Newton-Schulz products are in `dtype`.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move every matrix that has a gradient."""
         for group in self.param_groups:
             by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
             for matrix in group["params"]:

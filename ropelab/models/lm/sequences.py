@@ -26,8 +26,7 @@ def copy_trials(
 ) -> Batch:
     """Ask for a stretch of symbols whose only other occurrence is exactly `distance` back.
 
-    Its first CUE tokens, which identify it, are not scored. ValueError: a row or distance is too
-    short.
+    Its first CUE tokens, its mark, are not scored. ValueError: a row or distance is too short.
     """
     size = min(distance, length - distance, QUESTIONS if background is None else HIDDEN)
     if size <= CUE:

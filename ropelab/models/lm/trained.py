@@ -80,7 +80,6 @@ class Training:
         return (*starts, CellName("model", VERSION, self.key))
 
     def untrained(self, context: Context, device: str = "cpu") -> LanguageModel:
-        """Return the model at step 0."""
         model = LanguageModel(self.size, self.encoding(), self.seed).to(device)
         if self.start:
             model.load_state_dict(self.start.model(context, device).state_dict())
@@ -105,7 +104,6 @@ class Training:
 
 
 def bytes_of_training(size: ModelSize, recipe: Recipe, fused: bool) -> int:
-    """Estimate the peak memory of training a model."""
     tokens = max(recipe.tokens_per_step, recipe.window)
     scores = 0 if fused else tokens * recipe.window * size.heads
     kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)

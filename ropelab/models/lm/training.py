@@ -190,7 +190,6 @@ def check_finite(losses: list[float], vocabulary: int) -> None:
 
 
 def operations_of_training(size: ModelSize, recipe: Recipe) -> int:
-    """Count the operations of all steps."""
     return sum(
         steps * max(recipe.tokens_per_step, window) * operations_per_token(size, window)
         for window, steps in recipe.stages()

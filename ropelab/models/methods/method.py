@@ -43,7 +43,6 @@ class Method(ABC):
 
     @property
     def factor(self) -> float:
-        """The factor, 1 without such a parameter."""
         return 1.0
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:

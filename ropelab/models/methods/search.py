@@ -173,7 +173,6 @@ def _evolved(
 
 
 def _mixed(parents: list[np.ndarray], random: np.random.Generator) -> np.ndarray:
-    """Mix two of the parents at random."""
     one, other = (parents[random.integers(len(parents))] for _ in range(2))
     share = random.random()
     return share * one + (1 - share) * other

@@ -109,7 +109,6 @@ def full_layers(text: Any) -> Any:
 
 
 def head_dim(text: Any) -> int:
-    """Return the features of a head."""
     return int(getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads)
 
 

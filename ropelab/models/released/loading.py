@@ -99,7 +99,6 @@ def _read_once(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 
 @_read_once
 def configuration(folder: Path) -> Any:
-    """Return transformers' configuration of a model."""
     transformers, config = import_transformers(), checked_config(folder)
     architecture = config.get("model_type")
     if isinstance(architecture, str) and architecture not in transformers.CONFIG_MAPPING:
@@ -180,7 +179,6 @@ def _checked_skeleton(transformers: Any, config: Any, folder: Path, weights: int
 
 @_read_once
 def load_tokenizer(path: Path) -> Any:
-    """Return the tokenizer of a model."""
     with refusing("no tokenizer in", path):
         tokenizer = import_transformers().AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=False

@@ -120,7 +120,6 @@ class Frequencies:
             self._hold()
 
     def patch(self, plan: RopePlan, length: int) -> None:
-        """Set frequencies and attention factor of a plan."""
         inv_freq = torch.from_numpy(plan.inv_freq).to(self.inv_freq.device, torch.float32)
         for name in ("inv_freq", "original_inv_freq"):
             self.module._buffers[f"{self.prefix}{name}"] = inv_freq

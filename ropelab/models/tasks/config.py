@@ -81,7 +81,6 @@ class TaskConfig(Config):
 
     @property
     def longest(self) -> int:
-        """The longest context of an evaluation, in tokens."""
         return self.test_len
 
     def inputs(self) -> dict[str, str]:

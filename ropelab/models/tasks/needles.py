@@ -89,7 +89,6 @@ class Needles(EvaluationTask):
 
     @property
     def rows(self) -> int:
-        """The number of rows for each context."""
         return self.sequences * (len(self.depths) if self.name == "passkey" else 1)
 
     @property

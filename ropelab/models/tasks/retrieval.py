@@ -69,7 +69,6 @@ class Retrieval(EvaluationTask):
 
     @property
     def reads_text(self) -> bool:
-        """True if contexts are made of real text."""
         return self.name == "copy_in_text"
 
     @property

@@ -52,7 +52,6 @@ class TokenText:
 
     @property
     def stretch_key(self) -> dict[str, Any]:
-        """Everything its stretches depend on."""
         text = {"corpus": self.fingerprint, "tokenizer": True}
         return {**text, "bos": self.bos, "packed": self.packed}
 
@@ -207,7 +206,6 @@ def _beginnings(text: TokenText, length: int, count: int) -> list[Piece]:
 
 
 def _pieces(text: TokenText, length: int, count: int) -> list[Piece]:
-    """Cut the packed text."""
     stream, corpus = _stream(text, count * length), _whole(text)
     kind = corpus.documents[0].kind if corpus.single else "packed"
     return [

@@ -37,7 +37,6 @@ class Engine:
         raise NotImplementedError
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """Hand a cell to a worker."""
         raise NotImplementedError
 
     def ended(self, seconds: float) -> Iterable[Ended]:

@@ -41,7 +41,6 @@ class Reporter:
         self.say("started", os.getpid())
 
     def say(self, kind: str, *content: Any) -> None:
-        """Send one message about this cell."""
         self._send(Message(self._number, kind, content))
 
     @contextmanager
@@ -100,7 +99,6 @@ class Board:
         self._stack.close()
 
     def take(self, message: Message) -> None:
-        """Show a message."""
         number, kind, content = message
         if kind == "started":
             self._begun = self._begun or time.monotonic()

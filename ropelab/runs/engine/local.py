@@ -53,7 +53,6 @@ class Workers(Engine):
         self._count = count
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        """Start processes."""
         self._machine = machine_for(self._count, [cell.needs for cell in cells])
         self._kept, self._board = context.cells, board
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
@@ -75,11 +74,9 @@ class Workers(Engine):
         )
 
     def place(self, needs: Needs, running: Running) -> int | None:
-        """See `Engine.place`."""
         return self._machine.place(needs, running)
 
     def begin(self, number: int, cell: Cell, gpu: int) -> None:
-        """See `Engine.begin`."""
         kept = self._kept
         try:
             future = self._executor.submit(work, number, cell, kept.root, kept.again, gpu)
@@ -89,7 +86,6 @@ class Workers(Engine):
         self._running[future] = number, cell, gpu
 
     def ended(self, seconds: float) -> Iterator[Ended]:
-        """See `Engine.ended`."""
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)
         self._read()
         broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
@@ -127,7 +123,6 @@ class Workers(Engine):
             self._board.take(message)
 
     def close(self, interrupted: bool) -> None:
-        """See `Engine.close`."""
         self._read()
         if interrupted and CAN_INTERRUPT:
             for process in self._inside.values():

@@ -72,7 +72,6 @@ class OnRay(Engine):
         self._folder: str | None = None
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
-        """Join the cluster, or start one."""
         if self._folder is None:
             cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
             self._folder = self._connection.enter_context(_connected(self._address, cpus))
@@ -127,7 +126,6 @@ class OnRay(Engine):
         return self._objects[name]
 
     def ended(self, seconds: float) -> Iterator[Ended]:
-        """See `Engine.ended`."""
         import ray
         from ray.exceptions import RayError, RayTaskError
 
@@ -155,7 +153,6 @@ class OnRay(Engine):
                 yield number, None
 
     def close(self, interrupted: bool) -> None:
-        """See `Engine.close`."""
         import ray
 
         with suppress(Exception):
