@@ -1,7 +1,5 @@
-"""The inverse of the readers: text that makes a runtime compute a wanted scaling.
-
-Every text is read back by the runtime's own reader; every difference is named as a loss.
-"""
+"""The inverse of the readers: text that makes a runtime compute a wanted scaling."""
+# Every text is read back by the runtime's own reader; every difference is named as a loss.
 
 import json
 import math

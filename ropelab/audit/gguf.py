@@ -1,7 +1,5 @@
-"""The header of a GGUF file, read within bounds: scalars, sizes of arrays, and the rope tensors.
-
-Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
-"""
+"""The header of a GGUF file, read within bounds: scalars, sizes of arrays, and rope tensors."""
+# Vocabularies are stepped over. Source: docs/gguf.md in ggml (versions 2 and 3, little-endian).
 
 import os
 import struct

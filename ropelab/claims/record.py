@@ -1,8 +1,8 @@
 """Claims, findings, and the verdict that follows from the findings.
 
-A check adds to the `Findings` that it is given; each belongs to the claim (`part`) or asks where it
-ends (`limit`). Two kinds of evidence are never mixed. What a computation, program code or a dated
-document refutes is wrong; what small trained models do not show may well hold elsewhere.
+A finding belongs to the claim (`part`) or asks where it ends (`limit`). Two kinds of evidence are
+never mixed. What a computation, program code or a dated document refutes is wrong; what small
+trained models do not show may well hold elsewhere.
 """
 
 import inspect

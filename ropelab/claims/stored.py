@@ -291,10 +291,8 @@ class Frequencies(Trained):
         return [] if schemes.empty else list(schemes["scheme"])
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
-        """Compare the copying of a scheme (`comparisons`) or band (`removed`) with the plain one's.
-
-        ``far``: at the farthest distance only, or the nearest only; None: at all distances.
-        """
+        """Compare copying by a scheme (`comparisons`) or band (`removed`) with the plain one."""
+        # ``far``: at the farthest distance only, or the nearest only; None: at all distances.
         row = {"removed_a" if name == "removed" else "scheme_a": who}
         rows = self.select(name, metric=COPYING, context_tokens=self.train_len, **row)
         if rows.empty or far is None:

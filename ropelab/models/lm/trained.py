@@ -1,7 +1,5 @@
-"""A trained model by its description, and its memory.
-
-Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained only once.
-"""
+"""A trained model by its description, and its memory."""
+# Its folder is named by a hash of shape, recipe, seed, encoding and data: it is trained only once.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -90,10 +90,9 @@ class Grouped(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class Unrotated(Reading):
-    """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s.
+    """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s."""
 
-    s is the context over the trained length, at least 1.
-    """
+    # s is the context over the trained length, at least 1.
 
     steps: int = 160  # a tenth of the default training
     sharpen: float = 0.1

@@ -1,7 +1,6 @@
-"""Facts about positions in a model's configuration, in the one form of transformers' classes.
-
-Keys in files differ between architectures and years; the loaded model is compared with them later.
-"""
+"""Facts about positions in a model's configuration, in the one form of transformers' classes."""
+# Keys in files differ between architectures and years; the loaded model is compared with them
+# later.
 
 from dataclasses import dataclass
 from pathlib import Path

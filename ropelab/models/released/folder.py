@@ -1,7 +1,6 @@
 """A model's folder before transformers opens it, and the hash that identifies it.
 
-It comes from elsewhere: a file that is not plain (a pipe, a device) could be read forever, and a
-configuration may ask for more than any machine has.
+It comes from elsewhere: a pipe could be read forever, a configuration ask for too large a machine.
 """
 
 import hashlib

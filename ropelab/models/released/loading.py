@@ -1,7 +1,6 @@
 """A causal language model and its tokenizer, loaded by transformers: whole, unchanged, quietly.
 
-Missing weights would be drawn at random and measured like trained ones, and weights left over mean
-that the folder holds another model than it says: both are refused.
+Missing weights would be drawn at random, weights left over be another model's: both are refused.
 """
 
 import warnings
@@ -125,10 +124,8 @@ def checkpoint_dtype(folder: Path) -> str:
 
 
 def load(folder: Path, device: str, dtype: ModelDtype, device_map: str | None) -> Any:
-    """Return the model in evaluation mode, without gradients, on a device or spread by a map.
-
-    InputError: the folder is no causal language model, or its weights do not match it.
-    """
+    """Return the model in evaluation mode, on a device or spread by a map; InputError if unfit."""
+    # Without gradients. Unfit: no causal language model, or weights that do not match it.
     transformers, config = import_transformers(), configuration(folder)
     weights = weight_bytes(folder)
     with refusing("cannot load a causal language model from", folder):

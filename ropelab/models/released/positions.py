@@ -179,8 +179,8 @@ class SineTables:
 class Positions:
     """The rotary modules of a model (none if it does not rotate), unmodified unless patched.
 
-    Unmodified they are defined for `longest` tokens, None for any number. `by_layer_type`: layers
-    with a window have frequencies of their own.
+    Unmodified they hold for `longest` tokens (None: any), `by_layer_type` if windows have their
+    own.
     """
 
     def __init__(self, model: nn.Module, text: Any) -> None:
@@ -280,8 +280,7 @@ def _softmax_factor(module: Any, rope: dict[str, Any]) -> float | None:
 class Attention:
     """Attention of a model's layers under a patch, from position `first` of a context on.
 
-    `by_layer_type`: layers with a window keep the model's own rotation. `called` once a layer
-    attended.
+    `by_layer_type`: layers with a window keep their own rotation. `called` once a layer attended.
     """
 
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:

@@ -1,7 +1,4 @@
-"""The cells of a run that evaluates models: trainings, and tasks of trained or released models.
-
-Tables come last, from all values.
-"""
+"""The cells of a run that evaluates models: trainings, and tasks of trained or released models."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
-"""Grids of places: buckets of positions, growing contexts, distances of retrieved tokens.
-
-All follow from the trained length L and the tested length T, so runs of any length are alike.
-"""
+"""Grids of places: buckets of positions, growing contexts, distances of retrieved tokens."""
+# All follow from the trained length L and the tested length T, so runs of any length are alike.
 
 from collections.abc import Iterable, Sequence
 from itertools import count, pairwise, takewhile
