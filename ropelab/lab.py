@@ -299,7 +299,6 @@ class Lab:
         return store.stored_runs(self.results, name, experiments.load(name).version)
 
     def _made(self, plan: Plan, values: Values, work: Work, start: datetime) -> store.Made:
-        """Make what is stored of a run whose cells are finished."""
         experiment, config, tables = plan.experiment, plan.config, plan.tables(values)
         run, times = plan.finished(tables), experiment.times(config, values)
         about = {
@@ -320,7 +319,6 @@ class Lab:
 def _completed(
     works: Mapping[Plan, Work], finished: Iterable[tuple[Cell, Exception | None]]
 ) -> Iterator[tuple[Plan, list[Exception]]]:
-    """Yield each plan, and the errors of its cells, when the last of them is finished."""
     missing = {plan: set(work.left) for plan, work in works.items()}
     errors: dict[Plan, list[Exception]] = {plan: [] for plan in works}
     yield from ((plan, []) for plan in works if not missing[plan])

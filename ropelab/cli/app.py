@@ -34,7 +34,6 @@ app = typer.Typer(
 
 
 def _add_command(experiment: Experiment) -> None:
-    """Register an experiment: its flags are the fields of its config, then the common ones."""
     of_models = "dtype" in experiment.config.model_fields
 
     def command(*, options: Options, **given: Any) -> None:

@@ -22,7 +22,6 @@ Json = Annotated[bool, Option("--json", help="One JSON document on stdout, nothi
 
 
 def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    """Make a field of `Options`; its flag is called like it, unless other names are given."""
     return field(
         default=default, metadata={"names": names, "metavar": metavar, "help": text, **more}
     )

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ropelab.runs.errors import unknown_name
@@ -39,7 +40,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment; its heavy parts are imported when they are first used."""
+    """One experiment, with the functions of its body."""
 
     name: str
     question: str
@@ -49,29 +50,31 @@ class Experiment:
     body: str
     order: int = 0
 
+    @property
+    def parts(self) -> ModuleType:
+        """The body, imported now."""
+        return import_module(self.body)
+
     def check(self, config: "Config") -> None:
         """Raise InputError where a config's values do not go together."""
-        if check := getattr(import_module(self.body), "check", None):
+        if check := getattr(self.parts, "check", None):
             check(config)
 
     def cells(self, config: "Config") -> "list[Cell]":
-        """Return the cells of a run, without those that they start from."""
-        return import_module(self.body).cells(config)
+        return self.parts.cells(config)
 
     def tables(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        return import_module(self.body).tables(config, values)
+        return self.parts.tables(config, values)
 
     def times(self, config: "Config", values: "Values") -> "Mapping[str, pd.DataFrame]":
-        times = getattr(import_module(self.body), "times", None)
+        times = getattr(self.parts, "times", None)
         return times(config, values) if times else {}
 
     def answer(self, tables: "Tables") -> str:
-        """Return the answer in one or two sentences, computed from the tables."""
-        return import_module(self.body).answer(tables)
+        return self.parts.answer(tables)
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
-        """Return the short table that the terminal shows."""
-        return import_module(self.body).summary(tables)
+        return self.parts.summary(tables)
 
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """Draw the figures, the most telling one first."""

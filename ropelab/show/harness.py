@@ -129,7 +129,6 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
 
 
 def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None) -> Metric:
-    """Return the mean with its standard error over several seeds, else that of the interval."""
     values = rows[metric].to_numpy(dtype=float)
     if len(values) > 1:
         return Metric(float(values.mean()), float(stats.sem(values)))
@@ -191,7 +190,6 @@ def _keys(name: str, table: pd.DataFrame) -> Task:
 
 
 def _text(table: pd.DataFrame) -> Task:
-    """Return nats per byte over all positions of the longest pass, in the harness' two units."""
     widths = table["bucket_end_tokens"] - table["bucket_start_tokens"]
     nats = float((table["nll_nats_per_byte"] * widths).sum() / widths.sum())
     metrics = {

@@ -1,6 +1,8 @@
 """Colours, markers and lines of methods, formats and encodings, in figures and on the page."""
 
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from zlib import crc32
 
 from ropelab.runs.labels import name_in
@@ -9,6 +11,7 @@ from ropelab.runs.labels import name_in
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 AMBER, SKY, BLACK, GREY = "#E69F00", "#56B4E9", "#000000", "#7F7F7F"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, BLACK, GREY)
+COLORS = ("BLUE", "ORANGE", "GREEN", "PINK", "AMBER", "SKY", "BLACK", "GREY")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":")
 
@@ -22,49 +25,12 @@ class Look:
     line: str = "-"
 
 
+# The names of a group are a table of the file.
+GROUPS = tomllib.loads((files("ropelab.show") / "looks.toml").read_text(encoding="utf-8"))
 LOOKS = {
-    # scaling methods
-    "unmodified": Look(BLACK, "X", "--"),
-    "unscaled": Look(BLACK, "o"),
-    "pi": Look(GREY, "s", "--"),
-    "ntk": Look(AMBER, "^"),
-    "dynamic_ntk": Look(AMBER, "v", "--"),
-    "ntk_by_parts": Look(GREEN, "D"),
-    "yarn": Look(BLUE, "o"),
-    "yarn_paper": Look(BLUE, "s", "--"),
-    "dynamic_yarn": Look(SKY, "v", "--"),
-    "llama3": Look(PINK, "P"),
-    "longrope": Look(ORANGE, "X"),
-    "sliding_window": Look(ORANGE, "*", ":"),
-    "trained_at_test_len": Look(GREY, "*", "-."),
-    "drope": Look(GREEN, "X", "--"),
-    "resonance": Look(GREY, "P", ":"),
-    "log_n": Look(SKY, "^"),
-    "rerope": Look(PINK, "s"),
-    "self_extend": Look(PINK, "D", "--"),
-    # number formats
-    "float64": Look(BLACK, "o"),
-    "float32": Look(BLUE, "s"),
-    "tf32": Look(SKY, "v", "--"),
-    "float16": Look(AMBER, "^"),
-    "bfloat16": Look(ORANGE, "D"),
-    "float8_e4m3fn": Look(PINK, "P", "--"),
-    "float8_e5m2": Look(GREY, "X", ":"),
-    # encodings
-    "rope": Look(BLUE, "o"),
-    "nope": Look(BLACK, "s", "--"),
-    "sinusoidal": Look(AMBER, "^"),
-    "learned": Look(GREY, "v", ":"),
-    "shaw": Look(PINK, "D"),
-    "t5": Look(GREEN, "P"),
-    "transformer_xl": Look(SKY, "X"),
-    "deberta": Look(SKY, "*", "--"),
-    "alibi": Look(ORANGE, "o"),
-    "kerple_log": Look(ORANGE, "s", "--"),
-    "kerple_power": Look(AMBER, "D", ":"),
-    "fire": Look(GREEN, "^", "--"),
-    "rope_interleaved": Look(SKY, "v", "--"),
-    "rope_partial": Look(PINK, "P", ":"),
+    name: Look(PALETTE[COLORS.index(color)], marker, line)
+    for group in GROUPS.values()
+    for name, (color, marker, line) in group.items()
 }
 
 

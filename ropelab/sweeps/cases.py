@@ -64,7 +64,6 @@ def read_sweep(path: Path, lab: Lab) -> Sweep:
 
 
 def _cases(values: Values) -> Iterator[Values]:
-    """Yield the values that each run of a file has of its own."""
     if "grid" not in values:
         tables = values.get("case", [{}])
         if not (isinstance(tables, list) and tables and all(isinstance(t, dict) for t in tables)):
@@ -91,7 +90,6 @@ def _refuse_many(table: str, count: int) -> None:
 
 
 def _label(shared: Label, case: Values, number: int) -> Label:
-    """Name one case by its keys and values: `base=10000, methods=pi+yarn`."""
     words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
     text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"

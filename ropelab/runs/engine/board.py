@@ -127,7 +127,6 @@ class Board:
             line.left = max(0.0, line.left - steps)
 
     def _advance(self, number: int, part: float) -> None:
-        """Move the whole on by a part of the rest of a cell."""
         moved = self._left[number] * part
         self._left[number] -= moved
         self._whole(moved, note=f"{self._finished} finished", left=self._time_left())

@@ -116,7 +116,6 @@ class OnRay(Engine):
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
     def _stored(self, name: str, content: Callable[[], Any]) -> "ObjectRef":
-        """Put something into the object store, unless it is there."""
         import ray
 
         if name not in self._objects:

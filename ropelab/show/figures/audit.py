@@ -47,7 +47,6 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _lines(groups: Iterable[list[tuple[str, pd.DataFrame]]], column: str) -> tuple[Figure, Axes]:
-    """Draw a column by pair, a line per group of runtimes; the legend counts the group."""
     figure, ax = plt.subplots()
     for number, ((name, mine), *others) in enumerate(groups):
         known = mine.dropna(subset=column)

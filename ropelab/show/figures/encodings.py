@@ -38,7 +38,6 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
-    """Draw a row per encoding, best first: text loss, copying, work and parameters."""
     metrics = [metric for metric in AXES if metric in set(quality["metric"])]
     longest = quality["times_trained_len"].max()
     # By the value at the longest context; encodings without one come last.
@@ -77,7 +76,6 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
 
 
 def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> None:
-    """Draw the values at the trained length (open) and at the longest context (full)."""
     columns = ["value", "ci_low", "ci_high"]
     by_times = {
         times: part.set_index("encoding").loc[order, columns]
@@ -133,7 +131,6 @@ def _loss_by_position(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
 
 
 def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
-    """Draw encodings by distances, in the trained and in the longest context."""
     trained, longest = int(table["train_len_tokens"].iloc[0]), table["context_tokens"].max()
     shown = table[table["context_tokens"].isin([trained, longest])]
     place = ["context_tokens", "distance_tokens"]

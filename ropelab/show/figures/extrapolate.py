@@ -96,7 +96,6 @@ def _means(table: pd.DataFrame, along: str, value: str) -> pd.DataFrame:
 
 
 def _ends(table: pd.DataFrame) -> tuple[int, int]:
-    """Return the trained length and the longest context."""
     return table["train_len_tokens"].iloc[0], table["context_tokens"].max()
 
 
@@ -159,7 +158,6 @@ def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, 
 
 
 def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
-    """Draw accuracy against distance in the longest context, a line per method."""
     methods = _methods(in_longest_context(table), "distance_tokens", "accuracy")
     labels = f"distance of the {WORDS[task][0]} (tokens)", "share found correctly", title
     columns = ("distance_tokens", "accuracy", "low", "high")
@@ -167,7 +165,6 @@ def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
 
 
 def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
-    """Draw methods by distances, a panel per length of context, the accuracy in every cell."""
     contexts = [rows for _, rows in table.groupby("context_tokens")]
     lines = table.groupby(["method", "factor", "arm"]).ngroups
     height = 0.6 + len(contexts) * (0.9 + 0.3 * lines)
@@ -182,7 +179,6 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
 
 
 def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) -> Figure:
-    """Draw loss above the sliding window's by position; paired intervals over documents."""
     pairs = (comparisons["metric"] == "nll_bucket") & (comparisons["method_b"] == WINDOW)
     rows = comparisons[pairs & comparisons["method_a"].isin(row_labels(table))]
     last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
@@ -198,7 +194,6 @@ def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) 
 
 
 def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
-    """Draw the loss of the same final tokens against the length of the context before them."""
     methods = _methods(table, "context_tokens", NLL)
     window = methods.pop(WINDOW, pd.DataFrame({NLL: []}))[NLL]
     title = _context_title(table, HOW[arm])
@@ -208,7 +203,6 @@ def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
 
 
 def _context_title(table: pd.DataFrame, how: str) -> str:
-    """Name the method that gains most by the longest context instead of the trained length."""
     trained, longest = _ends(table)
     wide = _means(table, "context_tokens", NLL).drop(WINDOW, errors="ignore")
     if trained not in wide or longest == trained:
@@ -224,7 +218,6 @@ def _context_title(table: pd.DataFrame, how: str) -> str:
 
 
 def _tax_and_gain(table: pd.DataFrame) -> Figure:
-    """Draw the loss at the trained length against that at the tested length, above no scaling."""
     figure, ax = plt.subplots()
     trained, longest = _ends(table)
     wide = _means(table, "context_tokens", NLL)
@@ -257,7 +250,6 @@ def _tax_and_gain(table: pd.DataFrame) -> Figure:
 
 
 def _depth_by_length(table: pd.DataFrame, task: str) -> Figure:
-    """Draw the share found by depth in the text and length of the context, a panel per method."""
     contexts = sorted(table["context_tokens"].unique().tolist())
     methods = list(shapes.each(_labelled(table), "label"))
     down, across = math.ceil(len(methods) / 4), min(4, len(methods))
@@ -292,7 +284,6 @@ def _depth_title(means: pd.Series, where: str) -> str:
 
 
 def _loss_by_kind(table: pd.DataFrame) -> Figure:
-    """Draw loss above the sliding window's on each kind of document, with intervals over them."""
     above = against_window(table)
     labels = above.groupby("label")["above"].mean().sort_values().index[:MOST_BY_KIND]
     kinds = above.drop_duplicates(["name", "kind"])["kind"].value_counts()

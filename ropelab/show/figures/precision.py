@@ -45,7 +45,6 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
-    """Draw the share of neighbours with the same stored code, by position, code and format."""
     codes = table[["scheme", "component"]].drop_duplicates().to_numpy(dtype=str).tolist()
     found = [panel for panel in PANELS if [*panel[:2]] in codes]
     found = found or [(scheme, channel, f"{scheme}:\n{channel}") for scheme, channel in codes[:4]]
@@ -70,7 +69,6 @@ def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:
 
 
 def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
-    """Draw stages by formats: the worst angle error with its position, and the score error."""
     names, formats = stages["stage"].unique(), stages["format"].unique()
     angle, first, score = (
         stages.pivot(index="stage", columns="format", values=column)
@@ -131,7 +129,6 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
 
 
 def _growth_lines(ax: Axes, lines: Mapping[str, tuple[str, pd.DataFrame]]) -> None:
-    """Draw a line for each name, with its label."""
     for name, (label, rows) in lines.items():
         shown = rows[rows["max_angle_error_rad"] > 0]
         if len(shown):
@@ -150,7 +147,6 @@ def _position_axis(ax: Axes) -> None:
 
 
 def _score_drift(rows: pd.DataFrame) -> Figure:
-    """Draw how far a score moves when query and key shift together, with 95 % intervals."""
     figure, ax = plt.subplots()
     for name, shown in shapes.each(rows[rows["rms_score_change"] > 0], "name"):
         change = shown["rms_score_change"]

@@ -154,7 +154,6 @@ class PowersAndLast(LogLocator):
     """Ticks at powers, and one at the last point drawn if none of them is near."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        """See LogLocator."""
         ticks = np.asarray(super().tick_values(vmin, vmax))
         assert self.axis is not None
         last = self.axis.get_data_interval()[1]

@@ -38,7 +38,6 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 
 def _one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
-    """Draw a row per scheme: the change of a score by one token, and the share that was copied."""
     schemes = tables["schemes"]
     # From no frequency to many, slow ones first; without those that lack a band.
     schemes = schemes[~schemes["scheme"].str.startswith("without")].sort_values(
@@ -90,7 +89,6 @@ def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
 
 
 def _learnable(ax: Axes, inside: pd.DataFrame, order: list[str], trained: int) -> None:
-    """Draw copying inside the trained length, from near and from far, with intervals over seeds."""
     places = np.arange(len(order))
     for distance, shift, marker in ((trained // 8, -0.13, "o"), (trained // 2, 0.13, "D")):
         at = inside[inside["distance_tokens"] == distance].set_index("scheme").reindex(order)
@@ -119,7 +117,6 @@ def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
 
 
 def _bands(copies: pd.DataFrame) -> Figure:
-    """Draw copying by distance: a band absent from training, and one taken from a trained model."""
     trained = int(copies["train_len_tokens"].iloc[0])
     first, kept = copies["scheme"].iloc[0], copies["removed"] == KEPT
     names = copies["scheme"].str.extract(r"^without\(band=(\w+)\)$")[0]

@@ -84,7 +84,6 @@ def _paths(run: Shown) -> list[Path]:
 
 
 def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
-    """Return the run's figures by name, stored or drawn again from its tables."""
     paths = _paths(run)
     files = {}
     for path in paths:

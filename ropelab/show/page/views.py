@@ -152,13 +152,11 @@ def _column(column: pd.Series, kind: str) -> dict[str, Any]:
 
 
 def _choice(value: Any) -> str:
-    """Write a value as the script writes it among the choices of its column."""
     is_word = isinstance(value, str) or pd.api.types.is_bool(value)
     return _word(value) if is_word else str(_number(float(value)))
 
 
 def _number(value: float) -> float | str | None:
-    """Return a number as JSON has it: missing is null, infinite a word."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     # 1e15 and more are written with exponents; fewer digits are shorter without a point.
