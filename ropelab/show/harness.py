@@ -9,9 +9,11 @@ it is another one, and its alias and its version are ropelab's.
 
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 
 import pandas as pd
@@ -28,18 +30,7 @@ from ropelab.show.terminal import format_value
 KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiquery"}
 TEXT = "text_nll"
 # The differences from what the harness means by a task, or by the metrics of that name.
-DIFFERS = {
-    "niah_single_2": "RULER hides a sentence about a named number in essays and looks for the "
-    "number in what the model generates. Here the text is that of the corpus, the wording another, "
-    "the key has no name, and an answer counts if greedy decoding gives exactly its tokens.",
-    "niah_multiquery": "RULER hides four numbers in essays, asks for all in one question and "
-    "counts those that the model generates. Here the text is that of the corpus, the wording "
-    "another, there is a number at every depth, and each is asked for after the right answers to "
-    "the questions before it; an answer counts if greedy decoding gives exactly its tokens.",
-    "ropelab_text": "The harness' metrics of the same names are of one published text, weighted "
-    "by its bytes, read in windows of the model's length. Here documents of the corpus are read "
-    "from their beginnings up to the tested length, and each weighs the same.",
-}
+DIFFERS = tomllib.loads((files("ropelab.show") / "harness.toml").read_text(encoding="utf-8"))
 # Half-width of a 95 % interval in standard errors, for intervals of many samples.
 Z95 = 1.959963984540054
 

@@ -1,11 +1,13 @@
 """Single tables by the names of their columns: first drawings, disagreements, the ledger of claims.
 
-Everything that knows a table's columns by name is a row here; tests run every row against the
-committed reference, so a renamed column cannot silently empty a part of the page.
+Everything that knows a table's columns by name is a row of joins.toml; tests run every row against
+the committed reference, so a renamed column cannot silently empty a part of the page.
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import product
 from string import Formatter
 from typing import Any
@@ -28,41 +30,16 @@ class View:
     series: tuple[str, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def read(cls, x: str, y: list[str], series: Sequence[str] = (), **where: Any) -> "View":
+        """Make a view from a row of the file."""
+        return cls(x, tuple(y), tuple(series), **where)
+
     def columns(self) -> set[str]:
         """Return every column that the view needs."""
         return {self.x, *self.y, *self.series, *self.where}
 
 
-BFLOAT16_STAGES = {"kind": "stage", "format": "bfloat16"}
-COPIED = {"metric": "copy accuracy", "removed": "none"}
-# How a table is first drawn where its columns alone suggest something worse: the first of its
-# views whose columns the table has.
-HINTS: Mapping[str, tuple[View, ...]] = {
-    "text_nll": (View("bucket_end_tokens", ("nll_nats_per_byte",)),),
-    "passkey_accuracy": (View("depth_percent", ("accuracy",)),),
-    "multiquery_accuracy": (View("depth_percent", ("accuracy",)),),
-    "quality": (View("times_trained_len", ("value",), ("encoding",)),),
-    "extrapolation": (View("encoding", ("difference",), (), {"metric": "text loss"}),),
-    "memory": (View("length_tokens", ("kept_bytes",), ("encoding",)),),
-    "growth": (View("position_end", ("max_angle_error_rad",), ("name",), BFLOAT16_STAGES),),
-    "pairs": (
-        View("pair", ("wavelength_tokens", "scaled_wavelength_tokens")),
-        View("pair", ("wavelength_tokens",)),
-    ),
-    "comparisons": (
-        View("at_tokens", ("difference",), ("method_b",)),
-        View("times_trained_len", ("difference",), ("encoding_b",)),
-    ),
-    "learned": (View("distance_tokens", ("value",), ("scheme",), COPIED),),
-    "collisions": (View("position_end", ("fraction",), ("format",)),),
-    "scores": (View("delta_tokens", ("median_step_ulp",), ("format",)),),
-    "casts": (View("name", ("max_angle_error_rad",), (), {"kind": "preset"}),),
-    "resolution": (View("format", ("adjacent_collisions",), ("component",)),),
-    "bound": (View("context_tokens", ("smallest_admissible_base", "stable_base")),),
-    "published": (View("context_tokens", ("exact_base", "paper_base", "su_base")),),
-    "theories": (View("context_tokens", ("base",), ("theory",)),),
-    "sinusoid_sum": (View("position_tokens", ("value",), ("start",), {"spacing": "exponential"}),),
-}
 # Tables of ranges, which no point stands for.
 UNDRAWN = {"windows"}
 
@@ -93,20 +70,9 @@ class Record:
         return table[table[self.verdict].astype(str) == self.word]
 
 
-WRONG = "Statements of papers and tutorials that are wrong as they are written"
-NOT_HERE = "Statements that the small trained models here do not reproduce"
-LOOSE = "Published lower bounds on the base that are not tight"
-UNFULFILLED = "Predictions of the base bound that did not come true"
-DECIDED, MISSED = "{decided_by}: {decided_at}", "not reproduced here"
-BASE, WITH_BASE = "{context_tokens} tokens need a base of {paper_base}", "{task} with base {base}"
-MEN = "Men et al. 2024, arXiv:2405.14591"
-RECORDS = (
-    Record("claims", WRONG, "verdict", "wrong", "{statement}", DECIDED),
-    Record("claims", NOT_HERE, "verdict", MISSED, "{statement}", DECIDED),
-    Record("literature", NOT_HERE, "verdict", MISSED, "{statement}", "{measured}"),
-    Record("published", LOOSE, "verdict", "loose", BASE, "{exact_base} is enough", MEN),
-    Record("predictions", UNFULFILLED, "agrees", "False", WITH_BASE, "{outcome}", MEN),
-)
+ROWS = tomllib.loads((files("ropelab.show.page") / "joins.toml").read_text(encoding="utf-8"))
+HINTS = {name: tuple(View.read(**view) for view in views) for name, views in ROWS["hints"].items()}
+RECORDS = [Record(**row) for row in ROWS["records"]]
 
 
 @dataclass(frozen=True)
