@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ropelab
+from ropelab.audit.audited import audit
 from ropelab.audit.emit import TARGETS, differences, emit, emitted, usual_attention
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes import registry
@@ -261,7 +263,11 @@ def test_a_longer_context_raises_the_factor_and_says_so(tmp_path: Path) -> None:
     assert done.note == (
         "the file's own llama3 reaches 131072 tokens: its factor is raised from 8 to 16"
     )
-    lists = {"rope_type": "longrope", "short_factor": [1.0] * 64, "long_factor": [4.0] * 64}
+    lists: dict[str, object] = {
+        "rope_type": "longrope",
+        "short_factor": [1.0] * 64,
+        "long_factor": [4.0] * 64,
+    }
     lists["original_max_position_embeddings"] = 4096
     path = tmp_path / "phi.json"
     path.write_text(json.dumps({**SHAPE, "model_type": "llama", "rope_scaling": lists}))
@@ -275,14 +281,14 @@ def test_a_method_that_replaces_the_files_own_is_named(
     path = own_file(tmp_path, "llama-3.1")
     done = emit(str(path), context=131072, method="yarn", target="hf5")
     assert done.replaced == "the file's own llama3(factor=8) is replaced by yarn(factor=16)"
-    command = {"context": "128k", "from_": str(path)}
-    assert commands.emit(**command, method="yarn") == 3
+    command = partial(commands.emit, context="128k", from_=str(path))
+    assert command(method="yarn") == 3
     assert "replaced by yarn(factor=16)" in capsys.readouterr().err
-    assert commands.emit(**command) == 0
+    assert command() == 0
 
 
 def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> None:
     path = own_file(tmp_path, "llama-3.1")
     (emission,) = emit(str(path), context=131072, target="llama.cpp").targets
     assert emission.text == "-c 131072"
-    assert ropelab.audit(str(path), flags=emission.text).worst() == ""
+    assert audit(str(path), flags=emission.text).worst() == ""
