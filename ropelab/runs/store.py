@@ -54,8 +54,22 @@ PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 @dataclass
 class Manifest:
-    """The entries that are checked before the hash, which vouches for all others."""
+    """The origin of the numbers of a run, and the sentences about them."""
 
+    schema: int
+    experiment: str
+    version: int
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    question: str
+    cannot_show: str
+    answer: str
+    summary: list[dict[str, Any]]
+    command: str
+    start: str
+    seconds: float
+    packages: dict[str, str | None]
+    commit: str | None
     tables: Entries
     # Names become paths: they stay inside the run's folder.
     figures: list[Annotated[str, StringConstraints(pattern=r"^figures/\w[\w.+-]*$")]] | None
