@@ -98,6 +98,14 @@ def order_in_scores(found: Findings, tokens: int = 3, width: int = 32, seed: int
     found.within("the numbers in them, whatever their places", numbers, SUMS, role="limit")
 
 
+def softmax_as_printed(
+    found: Findings, inside: bool = True, tokens: int = 3, width: int = 32, seed: int = 0
+) -> None:
+    x = gaussian(seed, tokens, width)
+    printed = softmax(x @ x.T @ x) if inside else softmax(x @ x.T / math.sqrt(width)) @ x
+    found.within("the two outputs", largest(printed - attention(x, x, x)), SUMS, "{:.2f} apart")
+
+
 def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
     first, second = np.array(FIRST), np.array(SECOND)
     off = largest(second - first[np.ix_(order, order)])

@@ -100,6 +100,12 @@ def sign_of_relative_matrix(found: Findings, theta: float = THETA) -> None:
         found.part(f"with the matrix {what}", f"{score:.4f}", agrees, score - true)
 
 
+def only_key_rotated(found: Findings, theta: float = THETA) -> None:
+    near, far = (_dot(Q, _rotate(K, n * theta)) for _, n in PLACES)
+    what = f"scores of positions {PLACES[0]} and {PLACES[1]} with the query as it is"
+    found.part(what, f"{near:.4f} and {far:.4f}", abs(near - far) <= EXACT, near - far)
+
+
 def direction(found: Findings, clockwise: bool, theta: float = THETA) -> None:
     y = _rotate(Q, theta).imag
     found.part("second coordinate of the turned (1, 0)", f"{y:+.3f}", (y < 0) == clockwise, y)
@@ -163,6 +169,13 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
         f"change of scores when both positions move by {POSITION}"
     )
     found.within(what, largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
+
+
+def cheaper(found: Findings, head_dim: int = HEAD) -> None:
+    # Each feature is multiplied by a cosine and by a sine, and the two are added.
+    work = 3 * head_dim
+    what = f"operations for a head of {head_dim}, halves and neighbours"
+    found.part(what, f"{work} and {work}; their time depends on the machine", None)
 
 
 def _listed(x: Float[Array, "... d"], angles: Float[Array, "... d"], swap: Pairing) -> Array:
@@ -290,10 +303,15 @@ def embeddings_untouched(
     found.beyond("change of queries", query, 0, "{:.1f}", "limit")
 
 
-def vector_on_score(found: Findings, width: int = 64) -> None:
+def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") -> None:
     # Broadcasting adds the vector to the number without complaint, so the shape has to be read.
     size = (np.float64(0.5) + np.zeros(width)).size
-    found.part("one score plus the vector R_2", f"{size} numbers", size == 1, size)
+    found.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
+
+
+def last_index(found: Findings, width: int = 32, said: int = 16) -> None:
+    last = int(np.arange(0, width // 2)[-1])
+    found.part(f"last i of the printed listing, d = {width}", f"{last}", last == said, last)
 
 
 # The worked example

@@ -35,6 +35,8 @@ class Source:
     author: str = ""  # or the site
     year: int | None = None
     link: str = ""
+    characters: int = 0  # of a note, without white space
+    licence: str = ""  # with its address, where quotations have to name it
     sections: tuple[str, ...] = ()  # of a note, in the order of the text
 
     @property
@@ -45,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Question:
-    """A question that a note asks, and an answer with claims in braces."""
+    """A question that a note asks, and an answer with claims in braces: {id} or {id:by}."""
 
     asked: Passage
     answer: str
@@ -55,7 +57,10 @@ class Question:
         return tuple(name for _, name, _, _ in Formatter().parse(self.answer) if name)
 
     def answered(self, found: Mapping[str, Findings]) -> str:
-        return self.answer.format_map({id_: found[id_].deciding.measured for id_ in self.claims})
+        said = ""
+        for text, id_, by, _ in Formatter().parse(self.answer):
+            said += text + (found[id_].about(by or "").deciding.measured if id_ else "")
+        return said
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/notes: a page per note, each sentence with its verdict, from the tables of a run.
+"""docs/notes, a page per note, and the findings that travel with the package, from a run's tables.
 
 python -m ropelab.claims.notes RUN FOLDER
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ropelab.claims.ledger import SOURCES
-from ropelab.claims.verdicts import page
+from ropelab.claims.ledger import CLAIMS, SOURCES
+from ropelab.claims.verdicts import COMMITTED_FILE, FINDINGS, page
 
 # Figures of the ledger that belong to a note.
 PICTURES = {
@@ -38,11 +38,22 @@ def note_pages(run: Path, folder: Path) -> dict[str, str]:
     return {f"{note}.md": "\n".join(_page(note, tables, figures)) + "\n" for note in notes}
 
 
+def findings_to_ship(run: Path) -> str:
+    """Return the file of findings that decide where no run is stored: claims that read runs."""
+    claims = pd.read_csv(run / "tables/claims.csv").set_index("id")
+    findings = pd.read_csv(run / "tables/findings.csv", dtype=str, keep_default_na=False)
+    read = findings[findings["id"].isin([claim.id for claim in CLAIMS if claim.reads])]
+    models = read["id"].map(claims["models"].fillna(""))
+    return read[FINDINGS].assign(models=models).to_csv(index=False, lineterminator="\n")
+
+
 def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterator[str]:
     about, passages, asked = SOURCES[source], tables["passages"], tables["questions"]
     yield f"# Note {source}: {about.title}\n"
     if about.link:
         yield f"{about.label}, <{about.link}>\n"
+    if about.licence:
+        yield f"Quoted under {about.licence}, from the post of that title; the rest is ours.\n"
     yield HEAD.format(source=source)
     for name in PICTURES.get(source, ()):
         yield f"![{name.replace('_', ' ')}]({figures}/{name}.png)\n"
@@ -71,5 +82,6 @@ def _plain(text: str) -> str:
 
 if __name__ == "__main__":
     target = Path(sys.argv[2])
+    Path(str(COMMITTED_FILE)).write_text(findings_to_ship(Path(sys.argv[1])), encoding="utf-8")
     for name, text in note_pages(Path(sys.argv[1]), target).items():
         (target / name).write_text(text, encoding="utf-8")

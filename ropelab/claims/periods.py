@@ -95,12 +95,20 @@ def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> 
     found.limit("when it is back for the first time", f"{hand:,} s", hand == said, hand)
 
 
-def clock_like_rope(found: Findings, periods: Sequence[float] | None = None) -> None:
-    chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, BASE))
+def clock_like_rope(
+    found: Findings,
+    periods: Sequence[float] = (),
+    base: float = BASE,
+    exactly: bool = True,
+) -> None:
+    chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, base))
     ratios = chosen[1:] / chosen[:-1]
     whole = int((np.abs(ratios - ratios.round()) < 1e-9).sum())
     text = f"{whole} (each is {ratios[0]:.4g} times the one before; a clock's are 60 and 12)"
-    found.part(f"periods that are, of {len(ratios)}", text, whole == len(ratios), whole)
+    if not exactly:
+        found.count("periods longer than the one before", int((ratios > 1).sum()), len(ratios))
+    what = f"periods that are whole multiples of the one before, of {len(ratios)}"
+    found.add("part" if exactly else "limit", what, text, whole == len(ratios), whole)
 
 
 # One slow frequency against many: codes that number formats can tell apart

@@ -22,6 +22,7 @@ from ropelab.math.bounds.published import (
     exact_bases,
 )
 from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
 from ropelab.math.numerics.casts import preset_named
@@ -97,6 +98,16 @@ def yarn_brings_angles_back(
     found.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
 
 
+def adjusts(
+    found: Findings, method: str = "yarn(factor=4)", lengths: Sequence[int] = (4096, 8192)
+) -> None:
+    model, scaling = Geometry(*MINIMIND), parse_scaling(method)
+    short, long = (scaling.plan(model, length).inv_freq for length in lengths)
+    off = largest_ratio(short, long)
+    what = f"frequencies of {method} for {lengths[0]} and {lengths[1]} tokens"
+    found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off > 1 + SAME, off)
+
+
 def ramps_agree(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
     model = Geometry(*geometry)
     paper = np.asarray(YarnPaper(factor=factor).plan(model, 0).inv_freq)
@@ -148,9 +159,12 @@ def is_earliest(
     found.limit(outside[0], month(outside[1]), float(paper[1]) < float(outside[1]))
 
 
-def year_of(found: Findings, name: str, arxiv: str, said: int) -> None:
+def year_of(found: Findings, name: str, arxiv: str, printed: int, said: int) -> None:
+    """Accept the year of the preprint; that of the proceedings is one condition later."""
     year = int(month(arxiv)[:4])
-    found.part(f"{name}, arXiv:{arxiv}", month(arxiv), year == said, year)
+    text = f"{month(arxiv)} and {printed}"
+    found.part(f"{name}, arXiv:{arxiv} and in print", text, said in (year, printed), year)
+    found.limit("first published", month(arxiv), year == said, year)
 
 
 def is_configured(found: Findings, models: Sequence[str]) -> None:
@@ -187,7 +201,16 @@ def released_lengths(
     found.limit("reached without fine-tuning", text, not finetuned)
 
 
-def made_by_yarn(found: Findings, original: Shape = LLAMA_2, base: float = 1e6) -> None:
+def made_by_yarn(
+    found: Findings,
+    original: Shape = LLAMA_2,
+    base: float = 1e6,
+    said: tuple[int, int] = (16, 100),
+    published_k: tuple[int, int] = (16, 100),
+) -> None:
+    # Published in the abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
+    shown = " and ".join(f"{length}k" for length in published_k)
+    found.part("lengths in Code Llama's paper", shown, said == published_k)
     model = Geometry(*original)
     published = frequencies(model.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.

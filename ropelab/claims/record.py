@@ -8,7 +8,7 @@ trained models do not show may well hold elsewhere.
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
 from typing import Any, Literal
@@ -128,6 +128,13 @@ class Findings:
     def is_unlearned(self) -> bool:
         return any(finding.unlearned for finding in self.findings if finding.role == "part")
 
+    def about(self, by: str) -> "Findings":
+        """Select the findings on one sentence, by words of `what`; limits alone count as parts."""
+        chosen = [finding for finding in self.findings if by in finding.what] or self.findings
+        if all(finding.role == "limit" for finding in chosen):
+            chosen = [replace(finding, role="part") for finding in chosen]
+        return replace(self, findings=chosen)
+
     def to_json(self) -> str:
         # Findings hold numpy's numbers, too, which json does not know.
         kept = {name: value for name, value in asdict(self).items() if name != "series"}
@@ -147,7 +154,8 @@ class Passage:
     source: str  # a key of sources.toml
     section: str = ""  # or equation, or table
     quote: str = ""  # in its own language
-    english: str = ""  # a translation of the quotation, if it is not English
+    english: str = ""  # a translation of the quotation, or what is said there in our words
+    by: str = ""  # in `what` of the findings that decide this sentence; empty: all of the claim
 
 
 @dataclass(frozen=True, kw_only=True)

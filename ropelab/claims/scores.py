@@ -184,8 +184,9 @@ def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None
     by_query, by_distance = (
         largest(softmax(scores + bias) - softmax(scores)) for bias in (per_query, per_distance)
     )
-    found.beyond("change by c_(q-k)", by_distance, EXACT, "{:.2f}")
-    found.beyond("change by b_q", by_query, EXACT, "{}")
+    found.beyond("change of the weights by c_(q-k)", by_distance, EXACT, "{:.2f}")
+    what = "change of the weights by b_q, which the softmax of a row cancels"
+    found.beyond(what, by_query, EXACT, "{}", "limit")
 
 
 def rows_of_relative_table(found: Findings, length: int = 512, rows: int = 1024) -> None:

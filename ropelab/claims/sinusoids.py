@@ -1,6 +1,7 @@
 """Checks of sinusoidal position codes: their shifts, columns, periods and steps."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ropelab.claims.arrays import Array, frequencies, largest, rotation_matrix, tiny
-from ropelab.claims.record import Findings
+from ropelab.claims.record import Findings, Role
 from ropelab.runs.thresholds import EXACT
 
 Spacing = Literal["exponential", "harmonic"]
@@ -33,21 +34,21 @@ def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n
 
 def shift_is_rotation(
     found: Findings,
-    turning: Literal["clockwise", "standard"] = "clockwise",
+    turnings: Sequence[str] = ("clockwise",),
     width: int = 512,
     shift: int = 7,
 ) -> None:
     omega, positions = spaced("exponential", width, 512), np.arange(512)
-    # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
-    sign = -1 if turning == "clockwise" else 1
-    moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
-    off = largest(moved - code(positions + shift, omega))
-    back = largest(moved - code(positions - shift, omega))
-    also = f", and gives the code of p - {shift}" if back <= EXACT < off else ""
-    what = f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning " + (
-        turning if turning == "clockwise" else "as a standard rotation does"
-    )
-    found.within(what, off, EXACT, "{} apart" + also)
+    for turning in turnings:
+        # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
+        sign = -1 if turning == "clockwise" else 1
+        moved = code(positions, omega) @ rotation_matrix(sign * shift * omega).T
+        off = largest(moved - code(positions + shift, omega))
+        back = largest(moved - code(positions - shift, omega))
+        also = f", and gives the code of p - {shift}" if back <= EXACT < off else ""
+        what = f"PE(p + {shift}) against one matrix times PE(p), p < 512, blocks turning {turning}"
+        role: Role = "limit" if found.findings else "part"
+        found.within(what, off, EXACT, "{} apart" + also, role)
     # One pair as an arrow (sin, cos), for the figure: at x, at x + delta, and x rotated by the
     # standard matrix. omega x = 0.5 rad and omega delta = 0.9 rad keep the three apart.
     here, later = (np.array([math.sin(a), math.cos(a)]) for a in (0.5, 0.5 + 0.9))

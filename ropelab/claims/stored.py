@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ropelab.claims.record import Findings
+from ropelab.math.frequencies import inverse_frequencies
 from ropelab.runs.cell import Stored
 from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.stats import Interval, mean_interval
-from ropelab.runs.thresholds import LEARNED
+from ropelab.runs.thresholds import CLOSE, LEARNED
 
 # Parameters of the presets, whose runs store no sizes.
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
@@ -176,6 +177,13 @@ class Methods(Trained):
             chosen &= pairs["at_tokens"] > self.train_len
         return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
 
+    def equal(self, a: str, b: str, metric: str) -> bool:
+        """Return whether the whole interval of their difference is within CLOSE of 0."""
+        pairs = self.table("comparisons")
+        chosen = pairs["method_a"].isin([a, b]) & pairs["method_b"].isin([a, b])
+        rows = pairs[chosen & (pairs["metric"] == metric)]
+        return bool(len(rows) and (rows[["ci_low", "ci_high"]].abs() < CLOSE).all().all())
+
     def loss(self, label: str, arm: str = "zero_shot") -> float:
         """Return the mean loss after the longest context, in nats per byte."""
         table = self.rows("last_window", arm)
@@ -250,6 +258,19 @@ class Encodings(Trained):
         rows = self.select("pairs", encoding_a=a, encoding_b=b)
         return None if rows.empty else rows.iloc[0]
 
+    def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
+        """Bound the difference of two text losses, by the intervals of both to the baseline."""
+        # Wider than a paired comparison of the two, which is not stored.
+        table = self.select("comparisons", metric="text loss")
+        ends = []
+        for name in (a, b):
+            rows = table[table["encoding_a"] == name] if len(table) else table
+            if rows.empty or "ci_low" not in rows:
+                return math.nan, math.nan
+            row = rows.sort_values("times_trained_len").iloc[-1 if longest else 0]
+            ends.append((float(row["ci_low"]), float(row["ci_high"])))
+        return ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
+
     def against_baseline(self, encoding: str, metric: str) -> tuple[str, Tally]:
         """Return the encoding that others are compared with, and the result at the longest."""
         rows = self.select("comparisons", encoding_a=encoding, metric=metric)
@@ -285,6 +306,18 @@ class Frequencies(Trained):
             distance_tokens=self.train_len // 2,
         )
         return math.nan if rows.empty else float(rows["value"].iloc[0])
+
+    def rests(self, scheme: str) -> bool:
+        """Return whether some pairs of a scheme do not rotate."""
+        rows = self.select("schemes", scheme=scheme)
+        return bool(len(rows) and (rows["rotating_pairs"] < rows["pairs"]).all())
+
+    @property
+    def slow_turns(self) -> float:
+        """Return the rotations of the slow third's fastest pair within the trained length."""
+        omega = inverse_frequencies(int(self.config["head_dim"]), float(self.config["base"]))
+        pairs = len(omega)
+        return float(omega[pairs - pairs // 3]) * self.train_len / (2 * math.pi)
 
     def singles(self) -> list[str]:
         schemes = self.select("schemes", frequencies=1)

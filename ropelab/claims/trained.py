@@ -107,10 +107,15 @@ def rope_extrapolates(found: Findings, run: Methods) -> None:
 
 
 @asked_of(Methods)
-def yarn_extends(found: Findings, run: Methods) -> None:
+def yarn_reads(found: Findings, run: Methods) -> None:
     yarn = run.label("yarn")
     run.against(yarn, "unscaled", TEXT).mostly_better(found, _on_text(run, yarn, "unscaled"))
-    what = f"its copy accuracy near {2 * run.train_len} tokens"
+
+
+@asked_of(Methods)
+def yarn_copies(found: Findings, run: Methods) -> None:
+    yarn = run.label("yarn")
+    what = f"copy accuracy of {yarn} near {2 * run.train_len} tokens"
     _copies(found, what, run.level_at_twice(yarn))
     _copies(found, "its least at any distance", run.extreme(yarn, highest=False), role="limit")
 
@@ -154,18 +159,20 @@ def low_loss_means_retrieval(found: Findings, run: Methods) -> None:
         found.missing("methods that were measured on text and copying and compared")
         return
     best = read.sort_values("loss", kind="stable")["label"].iloc[0]
-    as_good = read[[run.against(best, x, TEXT).better == 0 for x in read["label"]]]
-    unknown = as_good.loc[as_good["accuracy"].isna(), "label"]
+    # No significant difference is not equality: the whole interval must be near 0.
+    rivals = read[[run.against(best, x, TEXT).better == 0 for x in read["label"]]]
     copying = measured["accuracy"].max()
-    blind = as_good[as_good["accuracy"] < copying / 2]
-    each = (f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in blind.itertuples())
-    shown = ", ".join(each)
-    shown = shown or (f"not measured: {', '.join(unknown)}" if len(unknown) else "none")
+    open_ = rivals[~(rivals["accuracy"] >= copying / 2)]
+    blind = [x for x in open_.dropna()["label"] if x == best or run.equal(best, x, TEXT)]
+    each = (f"{x.label} with {x.loss:.3f} copies {x.accuracy:.2f}" for x in open_.itertuples())
     what = (
-        f"of {len(as_good)} that none beats on text after {run.test_len} tokens, those that copy "
-        f"less than half as well as the best ({copying:.2f})"
+        f"of {len(rivals)} that none beats on text after {run.test_len} tokens, those that copy "
+        f"less than half as well as the best ({copying:.2f}), or were not asked"
     )
-    found.part(what, shown, False if len(blind) else None if len(unknown) else True, len(blind))
+    shown = ", ".join(each) or "none"
+    if len(open_) and not blind:
+        shown += f"; not shown to read as well as {best} (within {CLOSE})"
+    found.part(what, shown, False if blind else None if len(open_) else True, len(blind))
     losses, accuracies = measured["loss"], measured["accuracy"]
     # Spearman's correlation is not defined where one of them is always the same.
     varied = min(losses.nunique(), accuracies.nunique()) > 1
@@ -258,9 +265,8 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
         apart = better != "~" and abs(difference) >= CLOSE
         agrees = True if furthest < CLOSE else False if apart else None
     else:
-        # A significant difference is enough to agree; a contradiction must also be large.
-        contradicted = better == b and abs(difference) >= CLOSE
-        agrees = True if better == a else False if contradicted else None
+        # Either way a difference must be significant, and not so small that it is called equal.
+        agrees = {a: True, b: False}.get(better) if abs(difference) >= CLOSE else None
     shown = {a: ">", b: "<", "~": "~"}[better]
     what = f"{a} {'~' if same else '>'} {b}"
     found.part(what, f"{shown} ({difference:+.3f})", agrees, difference)
@@ -301,8 +307,35 @@ def ordered(
 
 
 @asked_of(Encodings)
+def lower_loss(
+    found: Findings,
+    run: Encodings,
+    pairs: Sequence[Sequence[str]],
+    others: Sequence[Sequence[str]] = (),
+    longest: bool = True,
+) -> None:
+    """Test that the first of each pair reads better; what `others` show is a limit."""
+    rows: list[tuple[Role, Sequence[str]]]
+    rows = [("part", pair) for pair in pairs] + [("limit", pair) for pair in others]
+    for role, (a, b) in rows:
+        low, high = run.between(a, b, longest)
+        what = f"{a} against {b}, text loss"
+        if math.isnan(low):
+            if role == "part":
+                found.missing(what, "not compared")
+            continue
+        agrees = True if high < 0 else False if low > 0 else None
+        found.add(role, what, f"[{low:+.3f}, {high:+.3f}] nats per byte", agrees)
+        guard(found, run, a, b)
+
+
+@asked_of(Encodings)
 def costs_more(
-    found: Findings, run: Encodings, pair: tuple[str, str], hardly: bool = False
+    found: Findings,
+    run: Encodings,
+    pair: tuple[str, str],
+    hardly: bool = False,
+    evenly: bool = False,
 ) -> None:
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
     row = run.pair(*pair)
@@ -312,6 +345,10 @@ def costs_more(
     higher = {pair[0]: False, pair[1]: True}.get(row["verdict"])
     found.part(what, _loss_change(row), _harmless(row) if hardly else higher, row["difference"])
     guard(found, run, *pair)
+    shortest = int(run.config.get("first_window") or run.train_len)
+    if evenly and shortest < run.train_len:
+        shown = f"no, windows grew from {shortest} to {run.train_len} tokens"
+        found.limit("every position trained as often", shown, False)
 
 
 def _loss_change(row: pd.Series) -> str:
@@ -336,6 +373,9 @@ def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     everywhere = True if result.worse == len(rows) else None
     agrees = False if copied >= WORKS * many else everywhere
     found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
+    if not run.rests(scheme):
+        # Where every pair turns, a token has no feature left that is compared as it is.
+        found.missing("the control, one frequency beside pairs that do not rotate")
     best = max(run.singles(), key=run.copies_within)
     most = run.copies_within(best)
     found.limit(f"the best single one, {best}", f"{most:.2f}", not most >= WORKS * many)
@@ -353,6 +393,15 @@ def detail_and_whole(found: Findings, run: Frequencies) -> None:
             continue
         found.part(*_change(what, served, band), _missed(served, band))
         found.limit(*_change(what, other, band), opposite(_missed(other, band)))
+        if band == "slow":
+            _needs_a_turn(found, run, 2)
+
+
+@asked_of(Frequencies)
+def fast_ones_extrapolate(found: Findings, run: Frequencies) -> None:
+    # A pair that has turned fully meets no new angle, so that alone cannot come out otherwise.
+    what = "a model in which only fast pairs go beyond the trained length"
+    found.part(what, "none: in every stored run all pairs do", None)
 
 
 @asked_of(Frequencies)
@@ -363,6 +412,17 @@ def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
         found.missing(what)
     else:
         found.part(*_change(what, rows, scheme), _missed(rows, scheme))
+        _needs_a_turn(found, run, 1)
+
+
+def _needs_a_turn(found: Findings, run: Frequencies, last: int) -> None:
+    """Leave the last findings open if slow pairs mark no position: they hardly rotate."""
+    if run.slow_turns < 1:
+        degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
+        for i in range(-last, 0):
+            one = found.findings[i]
+            text = f"{one.measured}; {degrees} in {run.train_len} tokens, so this shows nothing"
+            found.findings[i] = replace(one, agrees=None, measured=text)
 
 
 def _missed(rows: pd.DataFrame, who: str) -> bool | None:

@@ -2,21 +2,28 @@
 # Arithmetic is a cell per claim; stored runs are asked when the tables are made.
 
 from collections.abc import Mapping, Sequence
+from csv import DictReader
+from dataclasses import replace
 from functools import cache
+from importlib.resources import files
 from textwrap import shorten
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from ropelab.claims.experiment import VERSION, ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, QUESTIONS, SOURCES, Question, cited, find, said_in
-from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Verdict
+from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role, Verdict
 from ropelab.runs.cell import Cell, Computation, Needs, Values
 from ropelab.runs.tables import Tables
 
 # Years are unknown for some sources, which would make all of them floats.
 YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
+HERE, COMMITTED = "here", "committed results"
+# Findings of the committed results on the claims that read runs; `claims.notes` writes the file.
+FINDINGS = ["id", "role", "what", "measured", "value", "agrees"]
+COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # Characters of a measurement in the table for the terminal, beside the id and the verdict.
 WIDTH = 26
 # All checks together take 5 s, and 0.6 GB for the libraries.
@@ -34,6 +41,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     # Many claims read the same runs, which are files.
     stored = cache(values.stored)
     found: dict[str, Findings] = {}
+    elsewhere: set[str] = set()
     needed = _needed(config)
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
@@ -41,6 +49,9 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
             if claim.reads:
                 runs = tuple(stored(claim.reads))
                 found[id_] = claim.evidence(runs=runs)
+                if (not runs or found[id_].is_missing) and id_ in committed():
+                    found[id_] = replace(committed()[id_], expected=found[id_].expected)
+                    elsewhere.add(id_)
             else:
                 series = dict(values[_cell(claim, config)])
                 text = series.pop("evidence")["evidence"].iloc[0]
@@ -52,16 +63,21 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
         for q in _asked(config)
     ]
     made = {
-        "claims": pd.DataFrame([_row(claim, found[claim.id]) for claim in chosen]),
+        "claims": pd.DataFrame(
+            [
+                _row(claim, found[claim.id], COMMITTED if claim.id in elsewhere else HERE)
+                for claim in chosen
+            ]
+        ),
         "findings": pd.DataFrame(
             [
                 (claim.id, one.role, one.what, one.measured, one.value, AGREES[one.agrees])
                 for claim in chosen
                 for one in found[claim.id].findings
             ],
-            columns=["id", "role", "what", "measured", "value", "agrees"],
+            columns=FINDINGS,
         ),
-        "passages": pd.DataFrame(_passages(chosen, config.source)).astype(YEAR),
+        "passages": pd.DataFrame(_passages(chosen, config.source, found)).astype(YEAR),
     }
     if answers:
         made["questions"] = pd.DataFrame(answers).astype(YEAR)
@@ -104,30 +120,52 @@ def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     return {"evidence": pd.DataFrame({"evidence": [found.to_json()]}), **found.series}
 
 
-def _row(claim: Claim, found: Findings) -> dict[str, Any]:
+@cache
+def committed() -> dict[str, Findings]:
+    """Read the findings that travel with the package, for where no stored run decides."""
+    stored: dict[str, Findings] = {}
+    agrees = {name: value for value, name in AGREES.items()}
+    for row in DictReader(COMMITTED_FILE.read_text(encoding="utf-8").splitlines()):
+        found = stored.setdefault(row["id"], Findings(models=row["models"]))
+        value = float(row["value"]) if row["value"] else None
+        role = cast(Role, row["role"])
+        found.add(role, row["what"], row["measured"], agrees[row["agrees"]], value)
+    return stored
+
+
+def _row(claim: Claim, found: Findings, decided_from: str) -> dict[str, Any]:
     return {
         "id": claim.id,
         # Two sentences of one section are one place.
         "source": "; ".join(dict.fromkeys(cited(passage) for passage in claim.passages)),
         "statement": claim.statement,
         "evidence": str(claim.kind),
-        "verdict": str(found.verdict(claim.kind)),
         "models": found.models,
+        "decided_from": decided_from,
         "measured": found.measured,
         "expected": found.expected,
         "command": claim.command,
-        "decided_by": found.deciding.what,
-        "decided_at": found.deciding.measured,
+        **_decided(claim, found),
     }
 
 
-def _passages(chosen: Sequence[Claim], only: str) -> list[dict[str, Any]]:
-    rows = [(passage, claim.id) for claim in chosen for passage in claim.passages]
+def _passages(
+    chosen: Sequence[Claim], only: str, found: Mapping[str, Findings]
+) -> list[dict[str, Any]]:
+    rows = [(passage, claim) for claim in chosen for passage in claim.passages]
     if only:
         order = SOURCES[only].sections
-        rows = [(passage, id_) for passage, id_ in rows if passage.source == only]
+        rows = [(passage, claim) for passage, claim in rows if passage.source == only]
         rows.sort(key=lambda row: order.index(row[0].section) if order else 0)
-    return [{**_place(passage), "id": id_} for passage, id_ in rows]
+    return [
+        {**_place(passage), "id": claim.id, **_decided(claim, found[claim.id].about(passage.by))}
+        for passage, claim in rows
+    ]
+
+
+def _decided(claim: Claim, found: Findings) -> dict[str, str]:
+    decides, verdict = found.deciding, str(found.verdict(claim.kind))
+    return {"verdict": verdict, "decided_by": decides.what, "decided_at": decides.measured}
 
 
 def _place(passage: Passage) -> dict[str, Any]:
@@ -174,6 +212,12 @@ def answer(tables: Tables) -> str:
             numbers = {verdict: int(counts.get(str(verdict), 0)) for verdict in OUTCOMES[kind]}
             said = (f"{n} {(SINGULAR if n == 1 else PLURAL)[v]}" for v, n in numbers.items())
             sentences.append(f"Of {len(mine)} statements {ABOUT[kind]} {', '.join(said)}.")
+    elsewhere = int((claims["decided_from"] == COMMITTED).sum())
+    if elsewhere:
+        sentences.append(
+            f"No run stored here decides {elsewhere} of them: their verdicts are those of the "
+            "committed results, and `ropelab claims --run` decides them anew."
+        )
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
         sentences += [f"\n“{row.quote}” ({row.english}) {row.answer}" for row in asked]
@@ -196,37 +240,39 @@ def is_page(tables: Tables) -> bool:
 
 
 def page(tables: Tables) -> pd.DataFrame:
-    about, passages = tables["claims"].set_index("id"), tables["passages"]
-    quoted, id_ = passages["quote"].fillna(""), passages["id"]
+    said, passages = tables["claims"].set_index("id")["statement"], tables["passages"]
+    quoted, english = passages["quote"].fillna(""), passages["english"].fillna("")
+    unquoted = english.where(english != "", passages["id"].map(said))
     return pd.DataFrame(
         {
             "section": passages["place"].fillna(""),
-            "sentence": quoted.where(quoted != "", id_.map(about["statement"])),
-            "english": passages["english"].fillna(""),
-            "verdict": id_.map(about["verdict"]),
-            "why": id_.map(about["decided_by"]) + ": " + id_.map(about["decided_at"]),
-            "id": id_,
+            "sentence": quoted.where(quoted != "", unquoted),
+            "english": english.where(quoted != "", ""),
+            "verdict": passages["verdict"],
+            "why": passages["decided_by"] + ": " + passages["decided_at"],
+            "id": passages["id"],
         }
     ).reset_index(drop=True)
 
 
 def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     # Our wording is marked as ours and quotations as quotations: they may differ.
-    said = " ".join(_quoted(passage) for _, passage in passages.iterrows())
+    said = " ".join(_quoted(passage, claim["verdict"]) for _, passage in passages.iterrows())
     models = f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
+    anew = f" These are the committed results; `{claim['command']}` makes a run that decides anew."
     return (
-        f"{claim['id']}, in our words: {claim['statement']} {said} "
-        f"Verdict: {claim['verdict']}{models}. {claim['measured']}."
+        f"{claim['id']}, in our words: {claim['statement']} {said} Verdict: {claim['verdict']}"
+        f"{models}. {claim['measured']}.{anew if claim['decided_from'] == COMMITTED else ''}"
     )
 
 
-def _quoted(stored: pd.Series) -> str:
+def _quoted(stored: pd.Series, verdict: str) -> str:
     passage = stored.astype(object).where(stored.notna(), "")
     where = f"{_named(passage)}{f', {passage.place}' if passage.place else ''}"
-    if not passage.quote:
-        return f"Said in {where}."
-    meaning = f" ({passage.english})" if passage.english else ""
-    return f"Said in {where}: “{passage.quote}”{meaning}."
+    words = (f"“{passage.quote}”" if passage.quote else "", passage.english)
+    said = " ".join(f"({x})" if x == passage.english else x for x in words if x)
+    alone = f" (this sentence: {passage.verdict})" if passage.verdict != verdict else ""
+    return f"Said in {where}{f': {said}' if said else ''}{alone}."
 
 
 def _named(passage: pd.Series) -> str:

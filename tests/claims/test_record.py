@@ -63,6 +63,16 @@ def test_the_deciding_finding_is_the_one_the_verdict_rests_on(rows, deciding):
     assert findings(*rows).deciding.what == deciding
 
 
+def test_a_sentence_has_the_verdict_of_its_own_findings() -> None:
+    found = findings(PART, ("part", "b", "2", False), ("limit", "c", "3", False))
+    one = Kind.ARITHMETIC
+    assert found.verdict(one) == found.about("").verdict(one) == Verdict.WRONG
+    assert found.about("a").verdict(one) == Verdict.HOLDS
+    assert found.about("c").verdict(one) == Verdict.WRONG  # a limit alone is a part
+    assert found.about("a").deciding.what == "a"
+    assert found.about("no such finding") == found
+
+
 def test_measured_holds_every_finding():
     assert findings(PART, ("limit", "b", "2", False)).measured == "a: 1; b: 2"
     assert [count_of(k, 3) for k in (0, 2, 3)] == ["none of 3", "2 of 3", "all 3"]

@@ -22,6 +22,9 @@ def run(config: ClaimsConfig, **values) -> dict[str, pd.DataFrame]:
     return verdicts.tables(config, Values(**values))
 
 
+SPLIT = (("low", "long dependencies"), ("high", "local detail"))
+
+
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:
     return run(ClaimsConfig())
@@ -57,12 +60,47 @@ def test_findings_repeat_the_verdict_of_each_claim(tables):
         assert (verdict in against) == ("no" in set(parts))
 
 
-def test_without_stored_runs_only_claims_that_need_them_are_open(tables):
-    claims = tables["claims"].set_index("id")["verdict"]
-    open_ = {id_ for id_, verdict in claims.items() if verdict == Verdict.UNDECIDED}
-    # A printed base can be refuted without the exact bound, but not confirmed.
-    refuted = {"base-bound-table"}
-    assert open_ == {claim.id for claim in CLAIMS if claim.reads} - refuted | {"gpt-4-rope"}
+def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(tables):
+    claims = tables["claims"].set_index("id")
+    elsewhere = claims["decided_from"] == verdicts.COMMITTED
+    assert set(claims.index[elsewhere]) == {claim.id for claim in CLAIMS if claim.reads}
+    assert set(claims.loc[elsewhere, "verdict"]) > {Verdict.REPRODUCED, Verdict.NOT_REPRODUCED}
+    for id_, found in verdicts.committed().items():
+        assert claims.loc[id_, "verdict"] == found.verdict(verdicts.find(id_).kind)
+        assert claims.loc[id_, "measured"] == found.measured
+    said = verdicts.answer(tables)
+    assert f"No run stored here decides {elsewhere.sum()} of them" in said
+    assert "`ropelab claims --run` decides them anew" in said
+    one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
+    assert "These are the committed results; `ropelab extrapolate --train-len 2048" in one
+
+
+def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
+    claim = verdicts.find("base-bound-table")
+    bound = pd.DataFrame(
+        {
+            "context_tokens": [1024],
+            "head_dim": 128,
+            "rotating_pairs": 64,
+            "smallest_admissible_base": [5.0],
+        }
+    )
+    stored = [Stored("base", {}, {"bound": bound}, "")]
+    own = run(ClaimsConfig(id=claim.id), stored=lambda _: stored)["claims"].iloc[0]
+    assert own["decided_from"] == verdicts.HERE
+    assert own["measured"] != tables["claims"].set_index("id").loc[claim.id, "measured"]
+
+
+def test_a_sentence_of_a_claim_of_several_has_its_own_verdict(tables):
+    passages = tables["passages"].set_index("english")
+    low, high = (f"{name} parts catch {what}" for name, what in SPLIT)
+    assert passages.loc[low, "verdict"] == Verdict.UNDECIDED
+    assert passages.loc[high, "verdict"] == Verdict.PARTLY
+    assert "fast third" in passages.loc[high, "decided_by"]
+    page = verdicts.page(tables).set_index("english")
+    assert page.loc[high, "verdict"] == Verdict.PARTLY
+    said = verdicts.answer(run(ClaimsConfig(id="detail-and-whole")))
+    assert f"({high}) (this sentence: {Verdict.PARTLY})" in said
 
 
 def test_a_run_is_deterministic(tables):
@@ -91,8 +129,9 @@ def test_one_source_gives_its_sentences_in_the_order_of_the_text():
     places = [order.index(place) for place in passages["place"]]
     assert places == sorted(places)
     page = verdicts.summary(tables)
-    assert list(page["sentence"]) == list(passages["quote"])
-    assert list(page["english"]) == list(passages["english"])
+    quoted = passages["quote"] != ""
+    assert list(page["sentence"]) == list(passages["quote"].where(quoted, passages["english"]))
+    assert list(page["english"]) == list(passages["english"].where(quoted, ""))
     assert set(page["verdict"]) <= {str(verdict) for verdict in Verdict}
     assert verdicts.answer(tables).startswith("“旋转位置编码”. Of ")
 

@@ -141,14 +141,15 @@ def notes_of(run: Shown) -> list[dict[str, Any]]:
         if not row.get("source", "").isdecimal():
             continue  # papers and code are cited, not read sentence by sentence
         # Keys of notes are digits: a reader of CSV takes them for numbers.
-        claim, key = claims[row["id"]], row["source"].zfill(3)
+        # Rows say how their own sentence was decided; older ledgers only how the claim was.
+        claim, key = {**claims[row["id"]], **row}, row["source"].zfill(3)
         about = {"key": key, "title": row["title"], "about": f"{row['author']} {row['year']}"}
         empty = {**about, "link": row["link"], "sentences": [], "questions": []}
         notes.setdefault(key, empty)["sentences"].append(
             {
                 "section": row["place"],
-                "sentence": row["quote"] or claim["statement"],
-                "english": row["english"],
+                "sentence": row["quote"] or row["english"] or claim["statement"],
+                "english": row["english"] if row["quote"] else "",
                 "verdict": claim["verdict"],
                 "why": f"{claim['decided_by']}: {claim['decided_at']}",
                 "claim": row["id"],
