@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from ropelab.audit.runtimes.registry import RUNTIMES
-from ropelab.claims.notes import note_pages
+from ropelab.claims.notes import findings_to_ship, note_pages
+from ropelab.claims.verdicts import COMMITTED_FILE, HERE
 from ropelab.cli.app import app
 from ropelab.models.lm.source import Mixture
 from tests.imports import loaded
@@ -77,6 +79,13 @@ def test_a_result_is_recognized():
 @pytest.mark.parametrize(("file", "text"), NOTES.items(), ids=NOTES)
 def test_the_page_of_a_note_is_what_the_ledger_says(file, text):
     assert (ROOT / file).read_text() == text, "`make docs` writes it"
+
+
+def test_the_findings_that_travel_with_the_package_are_the_committed_ones() -> None:
+    stored = COMMITTED_FILE.read_text(encoding="utf-8")
+    assert stored == findings_to_ship(LEDGER), "`make docs` writes it"
+    made = pd.read_csv(LEDGER / "tables" / "claims.csv")
+    assert set(made["decided_from"]) == {HERE}
 
 
 @pytest.mark.parametrize("file", LINKED)

@@ -363,6 +363,9 @@ def _harmless(row: pd.Series) -> bool | None:
 
 @asked_of(Frequencies)
 def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
+    # The same beside pairs that do not rotate, one(period=1e+06, pairs=8), where there is a run.
+    named = [x for x in run.singles() if run.rests(x) and x.startswith(scheme.removesuffix(")"))]
+    scheme = named[0] if named else scheme
     rows = run.compared("comparisons", scheme)
     copied, many = run.copies_within(scheme), run.copies_within()
     what = f"copying from {run.train_len // 2} tokens back, {scheme} against {run.plain}"
@@ -373,7 +376,7 @@ def one_is_not_enough(found: Findings, run: Frequencies, scheme: str) -> None:
     everywhere = True if result.worse == len(rows) else None
     agrees = False if copied >= WORKS * many else everywhere
     found.part(what, f"{copied:.2f} against {many:.2f}; {result.text}", agrees, copied)
-    if not run.rests(scheme):
+    if not named:
         # Where every pair turns, a token has no feature left that is compared as it is.
         found.missing("the control, one frequency beside pairs that do not rotate")
     best = max(run.singles(), key=run.copies_within)

@@ -651,7 +651,6 @@ SMALLER: Values = {
 
 
 NOT_IN_SMALL_RUNS = {
-    "fast-ones-extrapolate",
     "learned-worse",
     "middle-terms-suffice",
     "values-without-positions",
