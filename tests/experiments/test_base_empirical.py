@@ -118,17 +118,20 @@ def test_a_base_is_judged_at_the_distances_where_it_should_fail() -> None:
     row = found.iloc[0]
     assert row["accuracy"] == pytest.approx(0.2)
     assert row["accuracy_difference"] == pytest.approx(-0.8)
-    assert row["maximum_distance_tokens"] == 16
+    assert (row["maximum_distance_tokens"], row["fails_from_tokens"]) == (16, 64)
+    assert row["bound_times_measured"] == row["first_failing_position_tokens"] / 32
+    assert row["quarter_rotation_times_measured"] == row["quarter_rotation_tokens"] / 32
     assert [row[f"{what}_{side}"] for side in SIDES for what in ("distances", "failing")] == [
         1, 0, 1, 1,
     ]  # fmt: skip
     assert row["n"] == 2
-    assert row["accuracy_false_discovery_rate"] == 0
+    assert row["accuracy_false_discovery_rate"] == 1e-4
     assert math.isnan(found.iloc[1]["accuracy_false_discovery_rate"])
     assert row["outcome"] == Outcome.FAILS
     said = answer({"predictions": found})
-    assert "right about 1 of 1" in said
-    assert "fails at 1 of 1 distances predicted to fail, and at 0 of 1 distances" in said
+    assert "works up to a distance between 16 and 64 tokens; the bound says 46 (1.44 times" in said
+    assert "right about every distance for 1 of 1 bases" in said
+    assert "predicts no failure, retrieval fails at 0 of 1 distances" in said
     assert len(summary({"predictions": found})) == 2
 
 
@@ -144,10 +147,13 @@ def test_every_distance_has_the_same_weight() -> None:
     assert row["outcome"] == Outcome.PARTLY
 
 
-def test_maximum_distance_ends_at_the_first_distance_that_fails() -> None:
-    table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [1, 0.9, 0.3, 0.8]})
-    assert maximum_distance(table) == 16
-    assert math.isnan(maximum_distance(table.assign(accuracy=0.1)))
+def test_the_maximum_distance_is_the_farthest_that_works_whatever_fails_nearer() -> None:
+    table = pd.DataFrame({"distance_tokens": [8, 16, 32, 64], "accuracy": [0.1, 0.9, 0.8, 0.3]})
+    assert maximum_distance(table) == (32, 64)
+    farthest, fails_from = maximum_distance(table.assign(accuracy=0.9))
+    assert farthest == 64
+    assert math.isnan(fails_from)
+    assert np.isnan(maximum_distance(table.assign(accuracy=0.1))).all()
 
 
 def test_a_tiny_run_has_every_table(

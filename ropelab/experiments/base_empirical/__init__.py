@@ -21,7 +21,7 @@ CANNOT_SHOW = (
     "What a large model does: two layers trained for minutes choose few frequencies, and get by "
     "with bases that many heads with many tasks might not."
 )
-VERSION = 5
+VERSION = 6
 ORDER = 40
 BODY = "ropelab.experiments.base_empirical.retrieval"
 # Below this many tokens a copy from L/32 back is hardly longer than its cue.

@@ -50,7 +50,13 @@ COLUMNS = [
     "first_failing_position_tokens",
     # The simplest rival prediction: the slowest pair alone changes its sign there.
     "quarter_rotation_tokens",
-    "maximum_distance_tokens",  # up to which retrieval works (accuracy at least 0.5)
+    # The farthest measured distance at which retrieval works (accuracy at least 0.5), even where it
+    # fails at nearer ones, and the next one measured, missing where there is none.
+    "maximum_distance_tokens",
+    "fails_from_tokens",
+    # Both predictions as multiples of the measured limit, the geometric mean of these two.
+    "bound_times_measured",
+    "quarter_rotation_times_measured",
     # Measured distances before the predicted position, and those of them at which retrieval fails
     # (accuracy below 0.5); the same from that position on.
     "distances_before",
@@ -153,7 +159,9 @@ def predictions(
             mine, lost = accuracies[task].query("base == @base"), change.interval()
             slowest = float(inverse_frequencies(config.head_dim, base)[-1])
             first = fails[base] if math.isfinite(fails[base]) else math.nan
-            positions = (first, math.pi / 2 / slowest, maximum_distance(mine), *_failures(mine))
+            predicted, measured = (first, math.pi / 2 / slowest), maximum_distance(mine)
+            ratios = [position / math.sqrt(math.prod(measured)) for position in predicted]
+            positions = (*predicted, *measured, *ratios, *_failures(mine))
             found = (mean[base], mean[reference], lost.value, lost.low, lost.high, change.p_value())
             read = (text.value, text.low, text.high, lost.n)
             rows.append((task, base, base == reference, *positions, *found, *read))
@@ -171,11 +179,11 @@ def _change(values: pd.DataFrame | None, base: float) -> Mean:
     return difference(units[base], units[values["base"].max()])
 
 
-def maximum_distance(table: pd.DataFrame) -> float:
-    """Return the longest distance up to which no accuracy (mean over seeds) fails."""
+def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
+    """Return the farthest distance at which retrieval works (mean over seeds), and the next one."""
     mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
-    held = mean[(mean >= FAILS).cummin()]
-    return float(held.index[-1]) if len(held) else math.nan
+    farthest = mean.index[mean >= FAILS].max()
+    return float(farthest), float(mean.index[mean.index > farthest].min())
 
 
 def _failures(table: pd.DataFrame) -> list[int]:
@@ -219,32 +227,37 @@ def outcome(row: pd.Series) -> Outcome:
 
 
 def answer(tables: Tables) -> str:
-    """Say how often the bound was right, and whether it orders the bases."""
+    """Say how far each base reaches beside both predictions, and how often the bound was right."""
     table = tables["predictions"]
     if table.empty:
         return "Only text was measured, which the bound does not speak about."
     judged = table[table["agrees"].notna()]
     if judged.empty:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
+    sentences = [
+        f"{row.task} with base {row.base:g} works up to a distance between "
+        f"{row.maximum_distance_tokens:.0f} and {row.fails_from_tokens:.0f} tokens; the bound says "
+        f"{row.first_failing_position_tokens:.0f} ({row.bound_times_measured:.2f} times that), a "
+        f"quarter rotation of the slowest pair {row.quarter_rotation_tokens:.0f} "
+        f"({row.quarter_rotation_times_measured:.2f} times)"
+        for row in judged[judged["bound_times_measured"].notna()].itertuples()
+    ]
     right = int(judged["agrees"].astype(bool).sum())
     judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
-    sentences = [
-        f"The bound is right about {right} of {len(judged)} {judgements} against the largest base"
-    ]
-    for task, part in judged.groupby("task"):
-        counts = part[part["distances_beyond"] > 0]
-        if len(counts):
-            sums = counts.filter(regex="^(failing|distances)_").sum()
-            sentences.append(
-                f"{task} fails at {sums['failing_beyond']} of {sums['distances_beyond']} distances "
-                f"predicted to fail, and at {sums['failing_before']} of {sums['distances_before']} "
-                "distances predicted to hold"
-            )
+    sentences.append(
+        f"the bound is right about every distance for {right} of {len(judged)} {judgements}"
+    )
+    nearer = judged[["failing_before", "distances_before"]].sum()
+    sentences.append(
+        f"where it predicts no failure, retrieval fails at {nearer['failing_before']} of "
+        f"{nearer['distances_before']} distances"
+    )
     superficial = judged[judged["outcome"] == Outcome.SUPERFICIAL]
     if len(superficial):
         bases = ", ".join(f"{base:g}" for base in superficial["base"].unique())
         sentences.append(f"text loss stays low while retrieval fails with base {bases}")
-    return "; ".join(sentences) + "."
+    said = "; ".join(sentences)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def summary(tables: Tables) -> pd.DataFrame:
@@ -253,9 +266,12 @@ def summary(tables: Tables) -> pd.DataFrame:
     if table.empty:
         return tables["text_nll"].head(12)
     short = {
-        "first_failing_position_tokens": "fails_at",
-        "maximum_distance_tokens": "reach",
+        "first_failing_position_tokens": "bound",
+        "quarter_rotation_tokens": "quarter_rotation",
+        "maximum_distance_tokens": "maximum_distance",
+        "fails_from_tokens": "fails_from",
         "text_difference_nats_per_byte": "text_difference",
     }
-    columns = ["task", "base", "fails_at", "reach", "accuracy", "text_difference", "outcome"]
+    columns = ["task", "base", *short.values()]
+    columns.insert(-1, "accuracy")
     return table.rename(columns=short)[columns].head(12)
