@@ -234,13 +234,14 @@ def answer(tables: Tables) -> str:
     judged = table[table["agrees"].notna()]
     if judged.empty:
         return "Nothing can be said: the model with the largest base has not learned to retrieve."
+    columns = ["base", *COLUMNS[COLUMNS.index("first_failing_position_tokens") :][:6]]
+    found = judged[judged["bound_times_measured"].notna()].groupby(columns, sort=False)["task"]
     sentences = [
-        f"{row.task} with base {row.base:g} works up to a distance between "
-        f"{row.maximum_distance_tokens:.0f} and {row.fails_from_tokens:.0f} tokens; the bound says "
-        f"{row.first_failing_position_tokens:.0f} ({row.bound_times_measured:.2f} times that), a "
-        f"quarter rotation of the slowest pair {row.quarter_rotation_tokens:.0f} "
-        f"({row.quarter_rotation_times_measured:.2f} times)"
-        for row in judged[judged["bound_times_measured"].notna()].itertuples()
+        f"with base {base:g} {' and '.join(tasks)} {'work' if len(tasks) > 1 else 'works'} up to a "
+        f"distance between {low:.0f} and {high:.0f} tokens: the bound says {bound:.0f} "
+        f"({bound_ratio:.2f} times that), a quarter rotation of the slowest pair {quarter:.0f} "
+        f"({quarter_ratio:.2f} times)"
+        for (base, bound, quarter, low, high, bound_ratio, quarter_ratio), tasks in found
     ]
     right = int(judged["agrees"].astype(bool).sum())
     judgements = "bases" if judged["task"].nunique() == 1 else "pairs of base and task"
