@@ -231,7 +231,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(found: dict[str, pd.
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.95, 0.9), "a model still does not learn with it"),
+        ((0.95, 0.9), "alone it copies 0.08, 4, RoPE 0.93"),
         ((0.1, 0.1), "One frequency or many"),
     ],
 )
@@ -268,3 +268,25 @@ def test_the_title_of_the_bands_names_what_is_missed(
 def test_one_frequency_is_called_by_its_period() -> None:
     row = pd.Series({"frequencies": 1, "longest_period_tokens": 256.0, "scheme": "one(period=256)"})
     assert called(row) == "1, period 256"
+    few = {"scheme": "one(period=256, pairs=8)", "rotating_pairs": 8, "pairs": 16}
+    assert called(pd.Series({**row, **few})) == "1, period 256, in 8 of 16 pairs"
+
+
+@pytest.mark.parametrize(
+    ("schemes", "said"),
+    [
+        ("one(period=32)", " (every pair of one(period=32) rotates, so that none is left"),
+        ("one(period=32, pairs=2)", None),
+        ("one(period=512)", None),
+        ("p_rope(p=0)", None),
+    ],
+)
+def test_the_answer_names_schemes_without_a_channel_free_of_position(
+    schemes: str, said: str | None
+) -> None:
+    made = {
+        "schemes": body.schemes_table(config(schemes=schemes)),
+        "learned": learned({(schemes, "none"): (1, 1)}),
+    }
+    found = body._confounded(made)
+    assert found.startswith(said) if said else found == ""

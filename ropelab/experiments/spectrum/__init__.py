@@ -5,7 +5,8 @@ the next under a scheme of frequencies, against the rounding of scores. Training
 model learns once per scheme and seed, and copies, tells the nearer of two equal cues from the other
 and reads, inside and beyond its trained length. Bands of frequencies are then taken away from it.
 
-What it cannot show: what a large model, or a longer training, does with few frequencies.
+What it cannot show: what a large model, a longer training or another period does with few
+frequencies.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 QUESTION = "One frequency or many: what can be told apart, and what does a model learn with it?"
 CANNOT_SHOW = (
-    "What a large model or a longer training does with few frequencies: the models have half a "
-    "million parameters and are trained for less than a minute."
+    "What a large model, a longer training or another period does with few frequencies: the models "
+    "have half a million parameters and are trained for less than a minute."
 )
 VERSION = 3
 ORDER = 80
@@ -30,8 +31,8 @@ BODY = "ropelab.experiments.spectrum.schemes"
 SCHEMES = (
     "unscaled",
     "one(period=1e6)",
-    "one(period=256)",
     "one(period=32)",
+    "one(period=32, pairs=8)",
     "one(period=6.2832)",
     "spaced(n=2)",
     "spaced(n=4)",
@@ -55,7 +56,8 @@ class SpectrumConfig(ShapedConfig):
     test_len: TestLen = 512
     schemes: Names = Field(
         SCHEMES,
-        description="frequencies to train with: one(period=...), spaced(n=..., uniform=...), "
+        description="frequencies to train with: one(period=..., pairs=...) or spaced(n=..., "
+        "uniform=..., pairs=...), in all pairs or in the first of them alone, "
         "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
         "other change of frequencies; the first is what the others are compared with",
     )

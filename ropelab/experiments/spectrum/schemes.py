@@ -207,9 +207,19 @@ def answer(tables: Tables) -> str:
         ]
         trained = (
             "for each number of frequencies, the best models copy inside the trained length "
-            f"{', '.join(parts)}; {trained}"
+            f"{', '.join(parts)}{_confounded(tables)}; {trained}"
         )
     return " ".join([*sentences, f"Trained: {trained}"])
+
+
+def _confounded(tables: Tables) -> str:
+    """Name the schemes of few frequencies that leave no pair without position."""
+    schemes, trained = tables["schemes"], tables["learned"]["train_len_tokens"].iloc[0]
+    # A pair that makes less than a quarter rotation in the window marks hardly any position.
+    rotate = (schemes["rotating_pairs"] == schemes["pairs"]) & (schemes["frequencies"] > 0)
+    few = schemes[rotate & (schemes["longest_period_tokens"] < 4 * trained)]
+    names = ", ".join(few["scheme"])
+    return names and f" (every pair of {names} rotates, so that none is left without position)"
 
 
 def summary(tables: Tables) -> pd.DataFrame:

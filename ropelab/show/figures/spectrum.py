@@ -61,10 +61,13 @@ def called(row: pd.Series) -> str:
     if count == 0:
         return "none"
     if count == 1:
-        return f"1, period {row['longest_period_tokens']:,.4g}".replace("e+0", "e")
-    if name.startswith("spaced"):
-        return f"{count}, {'equal steps' if 'uniform' in name else 'geometric'}"
-    return f"{count}, {'RoPE' if name == 'unscaled' else name}"
+        how = f"period {row['longest_period_tokens']:,.4g}".replace("e+0", "e")
+    elif name.startswith("spaced"):
+        how = "equal steps" if "uniform" in name else "geometric"
+    else:
+        how = "RoPE" if name == "unscaled" else name
+    rotating = f", in {row['rotating_pairs']} of {row['pairs']} pairs" if "pairs=" in name else ""
+    return f"{count}, {how}{rotating}"
 
 
 def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
@@ -103,16 +106,18 @@ def _learnable(ax: Axes, inside: pd.DataFrame, order: list[str], trained: int) -
 
 
 def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -> str:
-    """Say the finding if one slow frequency is representable and not learned, else the question."""
+    """Say how much is copied with the slowest single frequency that float32 holds, else ask."""
     slow = schemes[schemes["frequencies"] == 1]
     if slow.empty:
         return "The use of many frequencies"
-    scheme = slow.sort_values("longest_period_tokens").iloc[-1]["scheme"]
-    about = {"scheme": scheme, "format": "float32", "vectors": "random"}
+    slowest = slow.sort_values("longest_period_tokens").iloc[-1]
+    about = {"scheme": slowest["scheme"], "format": "float32", "vectors": "random"}
     held = signals.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
     means = inside.groupby("scheme")["value"].mean()
-    if held and means[scheme] < means.max() / 2:
-        return "float32 holds the steps of one slow frequency; a model still does not learn with it"
+    if held and means[slowest["scheme"]] < means.max() / 2:
+        best = called(schemes[schemes["scheme"] == means.idxmax()].iloc[0])
+        copied = f"alone it copies {means[slowest['scheme']]:.2f}, {best} {means.max():.2f}"
+        return f"float32 holds a period of {slowest['longest_period_tokens']:,.0f}; {copied}"
     return "One frequency or many: representable and learned"
 
 
