@@ -113,7 +113,7 @@ def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
     slowest = slow.sort_values("longest_period_tokens").iloc[-1]
     about = {"scheme": slowest["scheme"], "format": "float32", "vectors": "random"}
     held = signals.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
-    means = inside.groupby("scheme")["value"].mean()
+    means = inside.groupby("scheme")["value"].mean().reindex(schemes["scheme"])
     if held and means[slowest["scheme"]] < means.max() / 2:
         best = called(schemes[schemes["scheme"] == means.idxmax()].iloc[0])
         copied = f"alone it copies {means[slowest['scheme']]:.2f}, {best} {means.max():.2f}"
