@@ -51,6 +51,8 @@ def _one_or_many(tables: Tables, learned: pd.DataFrame) -> Figure:
     _learnable(axes[0, 1], inside, order, trained)
     axes[0, 0].set_ylabel("frequencies of a head")
     shapes.name_rows(axes[0, 0], [called(row) for _, row in schemes.iterrows()])
+    bottom, top = axes[0, 0].get_ylim()
+    axes[0, 0].set_ylim(bottom, top - 0.7)  # room for the note on softmax
     shapes.headline(figure, _title(tables["representable"], inside, schemes))
     return figure
 
@@ -115,9 +117,9 @@ def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
     held = signals.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
     means = inside.groupby("scheme")["value"].mean().reindex(schemes["scheme"])
     if held and means[slowest["scheme"]] < means.max() / 2:
-        best = called(schemes[schemes["scheme"] == means.idxmax()].iloc[0])
-        copied = f"alone it copies {means[slowest['scheme']]:.2f}, {best} {means.max():.2f}"
-        return f"float32 holds a period of {slowest['longest_period_tokens']:,.0f}; {copied}"
+        period = f"{slowest['longest_period_tokens']:,.0f} tokens"
+        copied = f"{means[slowest['scheme']]:.2f} with it alone, {means.max():.2f} with"
+        return f"float32 holds a period of {period}; models copy {copied} {means.idxmax()}"
     return "One frequency or many: representable and learned"
 
 
