@@ -1,13 +1,18 @@
 """`python -m ropelab` is the `ropelab` command; it can be interrupted from its first moment."""
 
+import sys
+
+from ropelab.cli.defect import defect
 from ropelab.runs import interrupts
 
 
 def main() -> None:
     """Run the command line; nothing heavy is imported before signals are heard."""
     interrupts.leave_at_once()
-    from ropelab.cli import app as cli
-
+    try:
+        from ropelab.cli import app as cli
+    except (ImportError, MemoryError, OSError) as error:
+        sys.exit(defect(error))
     cli.main()
 
 

@@ -117,6 +117,8 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
         (["run", "\x1b[2J.toml"], r"no config file at \x1b[2J.toml"),
         (["run", "smoke/freqs", "--shard", "1/0"], "--shard must be I/N"),
         (["run", "smoke/freqs", "--index", ".cells"], "--index must be the name of a file"),
+        (["extrapolate", "--methods", "log_n(inner=" * 400 + "yarn" + ")" * 400], "too deeply"),
+        (["precision", "--period", "1e-300"], "--period must be greater than or equal to"),
         (["claims", "--seed", "1e30"], "--seed must be less than or equal to 9007199254740992"),
     ],
 )

@@ -327,6 +327,19 @@ def test_names_in_a_manifest_stay_inside_its_folder(lab):
     assert read_manifest(folder) == manifest
 
 
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("command", "ropelab toy --x 'open"), ("start", "yesterday"), ("seconds", "nan")],
+)
+def test_an_odd_manifest_is_left_out(
+    lab: Lab, capsys: pytest.CaptureFixture[str], entry: str, value: str
+) -> None:
+    folder = folder_of(lab.run(plan()))
+    store.RUN.describe(folder / "manifest.json", {**manifest_of(folder), entry: value})
+    assert list(store.finished(lab.results or Path())) == []
+    assert "does not describe finished work" in capsys.readouterr().err
+
+
 CHANGES = {
     "answer": "The base is 7.",
     "question": "What?",

@@ -31,12 +31,41 @@ def test_an_error_of_the_system_is_one_line(number, capsys):
     )
 
 
-def test_an_error_without_a_number_is_a_bug_and_raised():
-    def command():
-        raise OSError("surprise")
+@pytest.mark.parametrize(
+    "error", [OSError("surprise"), RecursionError("deep"), OverflowError(), ImportError("x")]
+)
+def test_a_defect_is_one_line_and_its_traceback_a_file(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    def command() -> None:
+        raise error
 
-    with pytest.raises(OSError, match="surprise"):
-        outcome.status_of(command)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert outcome.status_of(command) == 1
+    (file,) = tmp_path.iterdir()
+    name = type(error).__name__
+    assert capsys.readouterr().err == (
+        f"ropelab: a defect, please report it with its traceback, {file}: {name}\n"
+    )
+    assert file.read_text().startswith("Traceback")
+    assert name in file.read_text()
+
+
+def test_a_library_without_room_is_no_defect(capsys: pytest.CaptureFixture[str]) -> None:
+    def command() -> None:
+        raise ImportError("x.so: failed to map segment: Cannot allocate memory")
+
+    assert outcome.status_of(command) == 1
+    assert capsys.readouterr().err.startswith("ropelab: memory ran out")
+
+
+def test_a_closed_stdin_holds_no_configuration(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m ropelab audit - <&-"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 def test_no_memory_is_one_line(capsys):

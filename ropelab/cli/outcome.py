@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from ropelab.cli.defect import defect
 from ropelab.runs import interrupts
 from ropelab.runs.errors import RopelabError
 from ropelab.runs.notices import printable
@@ -34,14 +35,12 @@ def status_of(command: Callable[[], Any]) -> int:
         return _fail(error.format_message(), error.exit_code)
     except KeyboardInterrupt:
         status = INTERRUPTED
-    except MemoryError:
-        return _fail("memory ran out; nothing half-written was left behind", 1)
     except OSError as error:
         return _machine_failure(error)
-    except Exception:
+    except Exception as error:
         # An interrupted import may end in an error of its own, as where __set_name__ is called.
         if not interrupts.received:
-            raise
+            return defect(error)
         status = INTERRUPTED
     if status == INTERRUPTED:
         # CPython remembers that a KeyboardInterrupt left some exec() of a text, as dataclasses use,
@@ -60,6 +59,7 @@ def complete_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -76,7 +76,7 @@ def _machine_failure(error: OSError) -> int:
     if error.errno is None and isinstance(error.__cause__, OSError):
         error = error.__cause__  # matplotlib wraps the reason why a file cannot be read
     if error.errno is None:
-        raise error
+        return defect(error)
     where = f" ({error.filename})" if error.filename else ""
     return _fail(f"{error.strerror}{where}; nothing half-written was left behind", 1)
 

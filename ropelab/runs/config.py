@@ -214,6 +214,8 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
     """
     try:
         return config_class.model_validate(_ours(config_class, values, name))
+    except RecursionError:
+        raise InputError("a value is nested too deeply") from None
     except ValidationError as error:
         problems = error.errors(include_url=False)
         if unknown := [p for p in problems if p["type"] == "extra_forbidden"]:

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import struct
 import subprocess
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -29,7 +31,7 @@ from warnings import catch_warnings
 
 import pandas as pd
 import tomli_w
-from pydantic import StringConstraints, TypeAdapter
+from pydantic import AfterValidator, StringConstraints, TypeAdapter
 
 from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
@@ -52,6 +54,11 @@ LARGEST_PICTURE, MOST_PIXELS = 2**25, 2**25
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
+def _readable_by_a_shell(command: str) -> str:
+    shlex.split(command)  # a ValueError for an open quote
+    return command
+
+
 @dataclass
 class Manifest:
     """The origin of the numbers of a run, and the sentences about them."""
@@ -65,8 +72,8 @@ class Manifest:
     cannot_show: str
     answer: str
     summary: list[dict[str, Any]]
-    command: str
-    start: str
+    command: Annotated[str, AfterValidator(_readable_by_a_shell)]
+    start: datetime
     seconds: float
     packages: dict[str, str | None]
     commit: str | None

@@ -89,8 +89,9 @@ class Format:
         """Return the description of a folder, None without one; DamagedError if it was changed."""
         path = folder / self.file
         try:
-            about = json.loads(read_regular(path, LARGEST))
-            self.shape.validate_python(about)
+            content = read_regular(path, LARGEST)
+            about = json.loads(content)
+            self.shape.validate_json(content, strict=True)
             expected = _hash_of(about)
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -49,7 +49,7 @@ class PrecisionConfig(Config):
     method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
     train_len: Count = Field(8192, ge=2, description="trained length in tokens, for the method")
     model_dim: EvenCount = Field(512, description="width of the sinusoidal encoding (base 10000)")
-    period: Positive = Field(1e6, description="period of the single frequency, in tokens")
+    period: Positive = Field(1e6, ge=1e-9, description="period of the single frequency, in tokens")
     length: Count = Field(131072, ge=2, description="number of positions")
     offset: Natural = Field(0, description="first position")
     schemes: Names = Field(("single", "rope"), description="encodings: single, rope, sinusoidal")
