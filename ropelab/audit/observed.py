@@ -5,6 +5,8 @@ Pairs, width and direction are recovered from rotated unit vectors where the cod
 
 import importlib
 import inspect
+import pickle
+import subprocess
 import sys
 import traceback
 import zipfile
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +26,7 @@ from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError
 from ropelab.runs.files import check_regular
+from ropelab.runs.notices import say
 
 Positions = Int[np.ndarray, " n"]
 Partner = Literal["half", "adjacent", "unknown"]
@@ -145,7 +149,7 @@ def observe(target: str, spec: RopeSpec, positions: Positions, dtype: str) -> Ob
     module, colon, factory = target.partition(":")
     if not colon:
         raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
-    return from_factory(module, factory, spec, positions)
+    return in_a_child(module, factory, spec, positions)
 
 
 def from_file(path: Path, spec: RopeSpec) -> Observed:
@@ -172,6 +176,48 @@ def from_file(path: Path, spec: RopeSpec) -> Observed:
     if 1 not in positions:
         raise InputError(f"{path} has no row for position 1")
     return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
+
+
+CHILD = """
+import os, pickle, sys
+sys.path, answers, *job = pickle.load(sys.stdin.buffer)
+from ropelab.audit.observed import from_factory
+from ropelab.runs.errors import RopelabError
+me = os.getpid()
+try:
+    answer = from_factory(*job)
+except RopelabError as error:
+    answer = error
+if os.getpid() == me:
+    with open(answers, "wb") as file:
+        pickle.dump(answer, file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+os._exit(0)
+"""
+
+
+def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Ask a factory in a process of its own: however it ends, without an answer it is refused."""
+    name = f"{module}:{factory}"
+    with TemporaryDirectory(prefix="ropelab-") as place:
+        answers, printed = Path(place, "answers"), Path(place, "printed")
+        job = pickle.dumps((sys.path, str(answers), module, factory, spec, positions))
+        # A file for its output: what it forks may hold a pipe open.
+        with printed.open("wb") as output:
+            command = [sys.executable, "-c", CHILD]
+            done = subprocess.run(command, input=job, stdout=output, stderr=output, check=False)
+        if text := printed.read_bytes().decode(errors="replace").rstrip():
+            say(text)
+        try:
+            answer = pickle.loads(answers.read_bytes())
+        except Exception:
+            raise InputError(f"{name} ended with status {done.returncode}, no answer") from None
+    if isinstance(answer, RopelabError):
+        raise answer
+    if not isinstance(answer, Observed):
+        raise InputError(f"{name} gave no answer")
+    return answer
 
 
 def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
@@ -211,7 +257,7 @@ def blamed(name: str) -> Iterator[None]:
             yield
     except RopelabError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         inside = where.filename not in (__file__, inspect.__file__) and where.lineno
         at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
@@ -220,16 +266,20 @@ def blamed(name: str) -> Iterator[None]:
 
 def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
     """Call with float32 arrays; code that refuses them is given torch tensors."""
-    given = [a.astype(np.float32) if a.dtype == np.float64 else a for a in arrays]
+
+    def given() -> list[np.ndarray]:
+        # Copies, as the code may change what it is given.
+        return [a.astype(np.float32 if a.dtype == np.float64 else a.dtype) for a in arrays]
+
     try:
-        return function(*given)
+        return function(*given())
     except (TypeError, AttributeError):
         if "torch" not in sys.modules:
             raise
     import torch
 
     with torch.no_grad():
-        return function(*map(torch.from_numpy, given))
+        return function(*map(torch.from_numpy, given()))
 
 
 def as_array(value: Any) -> np.ndarray:

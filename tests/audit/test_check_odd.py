@@ -2,6 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +84,29 @@ def loud():
     print("on stdout")
     return lambda positions: (np.cos(positions[:, None] * np.ones(32)),) * 2
 constant = 3
+
+INV = 500000.0 ** (-np.arange(0, 64, 2) / 64)
+def shifted():
+    def tables(positions):
+        positions += 1
+        angles = positions[:, None] * INV
+        return np.cos(angles), np.sin(angles)
+    return tables
+def base_exception():
+    class Odd(BaseException): pass
+    raise Odd("odd")
+def interrupts(): raise KeyboardInterrupt
+def ends():
+    import os
+    os._exit(0)
+def crashes():
+    import os
+    os.abort()
+def forks():
+    import os, time
+    if not os.fork():
+        sys.exit(0)
+    return constant
 """
 
 
@@ -97,6 +123,11 @@ constant = 3
         ("odd_rope:words", "raised ValueError: could not convert string to float"),
         ("odd_rope:recursive", "raised RecursionError"),
         ("odd_rope:constant", "raised TypeError: 'int' object is not callable"),
+        ("odd_rope:base_exception", "raised Odd: odd"),
+        ("odd_rope:interrupts", "raised KeyboardInterrupt"),
+        ("odd_rope:ends", "ended with status 0, no answer"),
+        ("odd_rope:crashes", "ended with status -6, no answer"),
+        ("odd_rope:forks", "made a int, which cannot be called"),
         ("odd_rope:missing", "cannot load odd_rope:missing"),
         ("no_such_module:x", "cannot load no_such_module:x: No module named"),
         ("broken_rope:x", "broken_rope:x raised SyntaxError"),
@@ -113,6 +144,12 @@ def test_code_that_breaks_is_one_line(here, call, target, sentence):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("ropelab: ")
     assert sentence in err
+
+
+def test_code_that_changes_its_positions_is_wrong(here: Path, call: Callable[..., Any]) -> None:
+    (here / "odd_rope.py").write_text(CODE)
+    status, out, _ = call("check", "odd_rope:shifted", "--config", here / "config.json")
+    assert (status, "odd_rope:shifted: " in out) == (3, True)
 
 
 def test_what_code_prints_does_not_get_between_the_answer(here, call):
