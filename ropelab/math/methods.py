@@ -85,6 +85,21 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
     return build_method(scaling_class(name), arguments, factor, parse_scaling)
 
 
+def factor_from(text: str, length: int, trained_len: int | None) -> str:
+    """Return the quotient that is the factor of a method without one; empty if it needs none.
+
+    InputError: it needs one, and ``trained_len`` is not known (None), or not below ``length``.
+    """
+    if parse_scaling(text) == parse_scaling(text, factor=2):
+        return ""
+    if trained_len is None or length <= trained_len:
+        raise InputError(
+            f"{text} has no factor: write factor=... among its parameters, or give a train_len "
+            f"below {length} tokens, from which it follows"
+        )
+    return f"{length} / {trained_len} tokens"
+
+
 def build_method(
     method: Any,
     arguments: list[str],

@@ -1,6 +1,7 @@
 """Rotary geometry and scaling of well-known models, by name: the rows of models.toml."""
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,10 @@ LITGPT = (
 )
 
 
+# Fields of configs from which a factor would follow.
+LENGTHS = ("context", "test_len", "train_len", "factor")
+
+
 @dataclass(frozen=True, kw_only=True)
 class KnownModel:
     """The rotary embedding of a model, from its published configuration; see models.toml."""
@@ -30,6 +35,7 @@ class KnownModel:
     trained_len: int
     source: str
     rotary_dim: int | None = None
+    extended_len: int | None = None
     context_len: int | None = None
     method: str = "unscaled"
     sections: tuple[int, ...] = ()
@@ -62,6 +68,28 @@ def model_named(name: str) -> KnownModel:
     return MODELS[key]
 
 
+def fill(values: Any, others: Callable[[KnownModel], dict[str, Any]]) -> Any:
+    """Take what is not given for a config from the model that it names, if any."""
+    if not isinstance(values, dict) or not values.get("model"):
+        return values
+    model, given = model_named(str(values["model"])), dict(values)
+    if given.get("method") == model.method.partition("(")[0] and given.keys().isdisjoint(LENGTHS):
+        # Its own method by name, without parameters: the model's are meant.
+        del given["method"]
+    known = {
+        "base": model.base,
+        "head_dim": model.head_dim,
+        "rotary_dim": model.rotary_dim,
+        "train_len": model.trained_len,
+        "method": model.method,
+    }
+    known |= others(model)
+    if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
+        # The training after its own scaling says nothing about another one.
+        known.pop("extended_len", None)
+    return known | given
+
+
 def table() -> "pd.DataFrame":
     # Imported here: the command line asks this file for names before anything heavy is needed.
     import pandas as pd
@@ -73,6 +101,7 @@ def table() -> "pd.DataFrame":
             "head_dim": model.head_dim,
             "rotary_dim": model.rotated,
             "train_len_tokens": model.trained_len,
+            "extended_len_tokens": model.extended_len,
             "context_len_tokens": model.promised,
             "method": model.method,
             "source": model.source,

@@ -95,7 +95,8 @@ def test_published_values_at_1k_to_4k(tables):
     published = tables["published"]
     assert published["verdict"].tolist() == ["agrees", "loose", "agrees"]
     assert published["su_verdict"].tolist() == ["agrees"] * 3
-    assert tables["fits"]["values"].tolist() == ["exact values", "paper values", "printed fit"]
+    names = ["exact values", "recommended bases", "paper values", "printed fit"]
+    assert tables["fits"]["values"].tolist() == names
     assert len(CONTEXTS) == len(MEN) == len(SU) == 11
 
 
@@ -103,17 +104,21 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
     rows = [(context, 128, 64, 2.0 * context) for context in (*CONTEXTS, 2**21)]
     names = ["context_tokens", "head_dim", "rotating_pairs", "smallest_admissible_base"]
     bound = pd.DataFrame(rows, columns=names)
+    bound["recommended_base"] = 3.0 * bound["context_tokens"] ** 2
     table = judge(bound.head(3))
     assert table["context_tokens"].tolist() == [1024, 2048, 4096]
     fitted = fits(bound, table).set_index("values")
     assert fitted.loc["exact values", "contexts"] == 12
     assert fitted.loc["exact values of its contexts", "contexts"] == 3
     assert fitted.loc["exact values of its contexts", "exponent"] == pytest.approx(1)
+    assert fitted.loc["recommended bases", "exponent"] == pytest.approx(2)
+    assert fitted.loc["recommended bases", "standard_error"] == pytest.approx(0, abs=1e-12)
 
 
 def test_bases_in_the_answer_are_as_people_type_them(tables):
     bound = tables["bound"].tail(1).assign(recommended_base=3.4e6)
-    assert answer({**tables, "bound": bound}).startswith("Use base 3.4e6 for 4096 tokens")
+    text = "For 4096 tokens and heads of 128 features, base 3.4e6 and every larger one"
+    assert answer({**tables, "bound": bound}).startswith(text)
 
 
 def test_a_context_without_a_stable_base_hands_on_where_it_ended():
@@ -126,8 +131,13 @@ def test_a_context_without_a_stable_base_hands_on_where_it_ended():
 
 def test_answer_and_summary(tables):
     text = answer(tables)
-    assert text.startswith("Use base 59000 for 4096 tokens: it and every larger base work")
+    assert text.startswith(
+        "For 4096 tokens and heads of 128 features, base 59000 and every larger one keep the sum "
+        "of cosines at or above 0, by proof."
+    )
     assert "The smallest admissible base is 26952.3, but from" in text
+    assert "did not predict how far trained models reach" in text
+    assert "the recommended bases as context^(1.64 ± 0.16)" in text
     assert "fails first at position 1707" in text
     assert len(summary(tables)) == 3
 
@@ -234,6 +244,29 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
     assert scaled["lowest_sum"] == pytest.approx(sums.min(), abs=1e-4)
     assert scaled["admissible"] == (sums.min() >= 0)
     assert plain["first_failing_position_tokens"] == 18438
+
+
+@pytest.mark.parametrize(("head_dim", "fails"), [(64, 18281), (80, 27128), (128, None)])
+def test_the_base_for_heads_of_128_is_not_that_of_others(head_dim: int, fails: int | None) -> None:
+    assert first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
+    table = run(head_dim=head_dim, context="1k", windows_up_to=0)
+    assert f"and heads of {head_dim} features, base" in answer(table)
+
+
+def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
+    values = {"base": 5e5, "method": "llama3", "context": "32k,64k", "windows_up_to": 0}
+    found = run(**values, train_len=8192)
+    assert found["given_base"]["method"].tolist() == ["llama3(factor=4)", "llama3(factor=8)"]
+    assert found["given_base"]["factor_from"].tolist() == [
+        "32768 / 8192 tokens",
+        "65536 / 8192 tokens",
+    ]
+    assert "with llama3(factor=8), its factor 65536 / 8192 tokens, " in answer(found)
+    for more in ({}, {"train_len": "32k"}):
+        with pytest.raises(InputError, match="llama3 has no factor: write factor="):
+            run_by_name("base", **values, **more)
+    own = config_of(model="llama-3.1-8b", method="llama3")
+    assert own.method == "llama3(factor=8)"
 
 
 def test_the_search_climbs_through_halves():

@@ -103,6 +103,7 @@ def test_deepseek_shows_where_its_factor_went():
     row = tables_of(model="deepseek-v3")["scaling"].iloc[0]
     assert row["attention_factor"] == 1
     assert row["softmax_multiplier"] == pytest.approx((0.1 * math.log(40) + 1) ** 2)
+    assert row["logit_multiplier"] == row["softmax_multiplier"]
 
 
 def test_a_model_fills_what_is_not_given():
@@ -111,6 +112,39 @@ def test_a_model_fills_what_is_not_given():
     assert check(config).scaling.label == "llama3(factor=8)"
     other = config_of(model="llama-3.1-8b", method="yarn(factor=2)")
     assert check(other).scaling.label == "yarn(factor=2)"
+
+
+def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:
+    found = tables_of(model="llama-3.1-8b")
+    assert (
+        "; 29 meet angles not seen when trained at 8192 tokens, none when trained on at 131072"
+        in (answer(found))
+    )
+    assert (found["pairs"]["unseen_extended"] == "none").all()
+    assert "unseen_extended" in summary(found)
+    # Another scaling than that of its training, or a longer text.
+    other = tables_of(model="llama-3.1-8b", method="llama3(factor=4)")
+    assert "trained on" not in answer(other)
+    pd.testing.assert_series_equal(
+        other["pairs"]["unseen_extended"], other["pairs"]["unseen"], check_names=False
+    )
+    longer = tables_of(model="llama-3.1-8b", test_len="256k")["pairs"]
+    assert 0 < (longer["unseen_extended"] == "new angles").sum() < 29
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].method != "unscaled"])
+def test_both_trained_lengths_are_known(name: str) -> None:
+    model = MODELS[name]
+    untrained = "untrained" in model.note or "not published" in model.note
+    assert untrained == (model.extended_len is None)
+    assert untrained or model.trained_len < (model.extended_len or 0) <= model.promised
+
+
+def test_a_models_own_method_needs_no_parameters() -> None:
+    assert config_of(model="llama-3.1-8b", method="llama3").method == "llama3(factor=8)"
+    asked = config_of(model="llama-3.1-8b", method="llama3", test_len="32k")
+    assert asked.method == "llama3"
+    assert config_of(model="llama-3.1-8b", method="yarn").method == "yarn"
 
 
 def test_an_attention_factor_given_by_hand_holds_at_factor_one():
@@ -201,7 +235,8 @@ def test_minimind_is_the_model_of_the_note():
 
 def test_a_cell_depends_on_every_field_but_the_name_of_the_model():
     changed = {
-        "base": 1e6, "head_dim": 64, "rotary_dim": 32, "train_len": 2048, "test_len": 8192,
+        "base": 1e6, "head_dim": 64, "rotary_dim": 32, "train_len": 2048, "extended_len": 16384,
+        "test_len": 8192,
         "method": "pi", "factor": 8, "sections": (16, 24, 24), "layout": "axial",
     }  # fmt: skip
     configs = [config_of(), *(config_of(**{name: v}) for name, v in changed.items())]

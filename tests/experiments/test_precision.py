@@ -149,6 +149,17 @@ def test_a_scaling_method_changes_the_frequencies_that_are_judged():
     assert ratio.to_numpy() == pytest.approx(4)
 
 
+def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
+    values = {"schemes": ["rope"], "components": ["pair"], "train_len": 1024, "length": 4096}
+    derived, given = (tables_of(**values, method=m) for m in ("yarn", "yarn(factor=4)"))
+    pd.testing.assert_frame_equal(derived["pairs"], given["pairs"])
+    assert set(derived["casts"]["method"]) == {"yarn(factor=4)"}
+    assert set(derived["casts"]["factor_from"]) == {"4096 / 1024 tokens"}
+    said = "The frequencies are those of yarn(factor=4), its factor being 4096 / 1024 tokens."
+    assert body.answer(derived).endswith(said)
+    assert body.answer(given).endswith("The frequencies are those of yarn(factor=4).")
+
+
 def test_explaining_a_position_shows_what_is_stored_instead():
     rows = tables_of(explain=15962)["explain"].set_index(["format", "what"])
     assert rows.loc[("bfloat16", "stored"), "position"] == 15936
@@ -246,6 +257,8 @@ def test_the_stored_configs_are_valid(path):
         ({"schemes": "singel"}, "unknown scheme 'singel'; did you mean 'single'"),
         ({"preset": "nanochatt"}, "unknown preset 'nanochatt'; did you mean 'nanochat'"),
         ({"cast": "angel=tf32"}, "unknown stage 'angel'; did you mean 'angle'"),
+        ({"method": "yarn"}, "yarn has no factor: write factor=... among its parameters, or give"),
+        ({"method": "resonance(inner=pi)", "train_len": "128k"}, "a train_len below 131072 tokens"),
         ({"method": "yarm(factor=4)"}, "unknown method 'yarm'; did you mean 'yarn'"),
         (
             {"schemes": "single", "components": "vector,score"},

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.math.models import model_named
+from ropelab.math.models import fill
 from ropelab.runs.config import AsList, Base, Config, Count, Counts, EvenCount, Names, Natural, Real
 
 QUESTION = "Which base fits this context length, and what do the theories disagree on?"
@@ -18,7 +18,7 @@ CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 30
 BODY = "ropelab.experiments.base.comparison"
 
@@ -35,7 +35,10 @@ class BaseConfig(Config):
         (), description="single pairs that do not rotate, by number"
     )
     base: Base | None = Field(None, description="a base to judge, with its first failing position")
-    method: str = Field("unscaled", description="its scaling method, such as llama3(factor=8)")
+    method: str = Field(
+        "unscaled",
+        description="its scaling method; without a factor, that is context / train_len",
+    )
     train_base: Base = Field(10000.0, description="base that the extension rules start from")
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.
     train_len: Count = Field(4096, ge=7, description="trained length in tokens")
@@ -50,24 +53,9 @@ class BaseConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        filled = dict(values)
-        if filled.get("test_len") is not None:
-            filled.setdefault("context", (filled["test_len"],))
-        if filled.get("model"):
-            model = model_named(str(filled["model"]))
-            known = {
-                "head_dim": model.head_dim,
-                "rotary_dim": model.rotary_dim,
-                "base": model.base,
-                "method": model.method,
-                "train_base": model.base,
-                "train_len": model.trained_len,
-                "context": (model.promised,),
-            }
-            filled = known | filled
-        return filled
+        if isinstance(values, dict) and values.get("test_len") is not None:
+            values = {"context": (values["test_len"],)} | values
+        return fill(values, lambda m: {"train_base": m.base, "context": (m.promised,)})
 
     @field_validator("context")
     @classmethod
@@ -81,6 +69,11 @@ class BaseConfig(Config):
     def rotated(self) -> int:
         # Features that could rotate; some of their pairs may have been dropped.
         return self.rotary_dim or self.head_dim
+
+    @property
+    def known_len(self) -> int | None:
+        """The trained length if it was given, by itself or by a model."""
+        return self.train_len if "train_len" in self.model_fields_set else None
 
 
 CONFIG = BaseConfig

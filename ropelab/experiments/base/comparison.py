@@ -12,8 +12,9 @@ from ropelab.experiments.base.bound import cells, similarity_of
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
 from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge, men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
-from ropelab.math.methods import parse_scaling
+from ropelab.math.methods import factor_from, parse_scaling
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
+from ropelab.math.scaling import RopePlan, Scaling
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
@@ -24,6 +25,9 @@ MEN_2024 = "Men et al. 2024, arXiv:2405.14591"
 LIU_2023 = "Liu et al. 2023, arXiv:2310.05209"
 # Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
+
+# Sets of bases whose growth with the context is fitted, and their columns of the table `bound`.
+FITTED = {"exact values": "smallest_admissible_base", "recommended bases": "recommended_base"}
 
 # Name, kind, base, assumptions and source. Kinds: "at least" (a lower bound), "use" (a recipe),
 # "at most" (an upper bound), "small" (far below the others, said to extrapolate after tuning).
@@ -39,10 +43,11 @@ def check(config: BaseConfig) -> None:
             f"a head of two pairs is searched up to {TWO_PAIRS_UP_TO} tokens only: there the "
             "first pair is back at half a turn, and no base below 1e14 makes up for it"
         )
-    scaling = parse_scaling(config.method)
-    if config.base:
-        judged = Geometry(config.rotated, config.base, config.train_len)
-        scaling.plan(judged, max(config.context))
+    parse_scaling(config.method)
+    for context in config.context:
+        if config.base is not None:
+            factor_from(config.method, context, config.known_len)
+            _scaled(config, config.base, context)
     for name in config.formats:
         format_named(name)
 
@@ -95,7 +100,7 @@ def _theories(config: BaseConfig, similarity: Similarity, bound: Any) -> pd.Data
 def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     context, d = int(bound.context_tokens), config.rotated
     here, smallest = "computed here", bound.smallest_admissible_base
-    yield "recommended base", "use", bound.recommended_base, "two digits, all above work", here
+    yield "recommended base", "at least", bound.recommended_base, _head(bound), here
     yield "stable base", "at least", bound.stable_base, bound.status, here
     yield "smallest admissible base", "at least", smallest, "", f"{MEN_2024}, {here}"
     yield "published fit", "at least", men_fit(context), "head_dim 128, fully rotated", MEN_2024
@@ -152,19 +157,26 @@ def blind_from(component: str, fmt: FloatFormat, rotary_dim: int, length: int) -
 
 
 def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int]) -> pd.DataFrame:
-    scaling, base, rows = parse_scaling(config.method), config.base, []
+    base, rows = config.base, []
     for context in config.context:
         if base is None:
             break
-        plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
+        scaling, plan = _scaled(config, base, context)
         inv_freq = plan.inv_freq[rotating]
         scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(inv_freq))
         fails = first_negative(scaled, base, context)
         place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)
-        rows.append((context, base, scaling.label, fails is None, failing, value, place))
-    columns = ["context_tokens", "base", "method", "admissible", "first_failing_position_tokens"]
-    return pd.DataFrame(rows, columns=[*columns, "lowest_sum", "lowest_sum_at_tokens"])
+        factor = factor_from(config.method, context, config.train_len) or None
+        rows.append((context, base, scaling.label, factor, fails is None, failing, value, place))
+    columns = ["context_tokens", "base", "method", "factor_from", "admissible"]
+    columns += ["first_failing_position_tokens", "lowest_sum", "lowest_sum_at_tokens"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _scaled(config: BaseConfig, base: float, context: int) -> tuple[Scaling, RopePlan]:
+    scaling = parse_scaling(config.method, max(1, context / config.train_len))
+    return scaling, scaling.plan(Geometry(config.rotated, base, config.train_len), context)
 
 
 def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> pd.DataFrame:
@@ -201,9 +213,12 @@ def fits(bound: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     # ``standard_error`` belongs to the exponent.
     # A base of 1 means that every base is admissible: no point of a power law.
     known = bound[bound["smallest_admissible_base"] > 1]
-    sets = {"exact values": known[["context_tokens", "smallest_admissible_base"]]}
-    if len(published) < len(known):
-        sets["exact values of its contexts"] = published[["context_tokens", "exact_base"]]
+    within = known[known["context_tokens"].isin(published["context_tokens"])]
+    sets = {}
+    for part, where in ((known, ""), (within, " of its contexts")):
+        if not where or len(within) < len(known):
+            for name, column in FITTED.items():
+                sets[name + where] = part[["context_tokens", column]].dropna()
     sets["paper values"] = published[["context_tokens", "paper_base"]]
     rows: list[tuple[str, float, float, float, int]] = []
     for name, points in sets.items():
@@ -233,32 +248,53 @@ def answer(tables: Tables) -> str:
     if bound.smallest_admissible_base <= 1:
         return f"Every base is admissible for {context} tokens: enough features do not rotate."
     if math.isnan(bound.recommended_base):
-        text = f"{context} tokens need a base of at least {smallest}; no stable base was found."
+        text = (
+            f"For {context} tokens and {_head(bound)}, the sum of cosines stays at or above 0 with "
+            f"bases from {smallest} on; no stable base was found."
+        )
     else:
         # As people type it: 3.4e6, 27000.
         usable = f"{bound.recommended_base:g}".replace("e+0", "e").replace("e+", "e")
-        text = f"Use base {usable} for {context} tokens: it and every larger base work, by proof."
+        text = (
+            f"For {context} tokens and {_head(bound)}, base {usable} and every larger one keep the "
+            "sum of cosines at or above 0, by proof."
+        )
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
-            gap = f"from {end:.6g} on bases fail again"
+            gap = f"from {end:.6g} on the sum is negative again"
             text += f" (The smallest admissible base is {smallest}, but {gap}.)"
+    text += " The sum did not predict how far trained models reach (docs/findings.md, section 4)."
     for given in tables["given_base"].tail(1).itertuples():
         fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
         method = "" if given.method == "unscaled" else f" with {given.method}"
+        if isinstance(given.factor_from, str):
+            method += f", its factor {given.factor_from},"
         verdict = "is admissible there" if given.admissible else fails
         text += f" Base {given.base:g}{method} {verdict}."
-    published, exponent = tables["published"], tables["fits"].set_index("values")["exponent"]
+    published, fitted = tables["published"], tables["fits"].set_index("values")
     if len(published) < 3:
         return text
     # On the paper's contexts if possible: an exponent depends on the range it is fitted to.
-    own = exponent.get("exact values of its contexts", exponent["exact values"])
+    where = " of its contexts" if "exact values of its contexts" in fitted.index else ""
+    names = ("exact values" + where, "recommended bases" + where, "paper values")
+    own, usable, paper = (
+        f"context^({fitted.exponent[name]:.2f} ± {fitted.standard_error[name]:.2f})"
+        for name in names
+    )
     loose = published[published.verdict == "loose"]
     worst = loose.times_exact.max() if len(loose) else 1.0
     return (
         f"{text} {len(loose)} of the paper's {len(published)} values here are loose, by up to "
-        f"{worst:.2g} times; the exact ones grow as context^{own:.2f}, "
-        f"the paper's as context^{exponent['paper values']:.2f}."
+        f"{worst:.2g} times; the exact ones grow as {own}, the paper's as {paper}, the recommended "
+        f"bases as {usable} (standard errors)."
     )
+
+
+def _head(bound: Any) -> str:
+    """Name the heads that a row of the table `bound` is about."""
+    rotated = 2 * int(bound.rotating_pairs)
+    part = "" if rotated == bound.head_dim else f", {rotated} of them rotated"
+    return f"heads of {bound.head_dim} features{part}"
 
 
 def summary(tables: Tables) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Every frequency pair of a head, before and after scaling.
 
 One row per pair: frequency, wavelength, rotations, the effect of the method, and whether at the
-target length it meets angles that training never showed. `ropelab extrapolate` measures the effect
-on a small model.
+target length it meets angles that training did not show, before and after the scaling. `ropelab
+extrapolate` measures the effect on a small model.
 """
 
 from typing import Annotated, Any, Self
@@ -10,14 +10,14 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.math.methods import FREQUENCIES
-from ropelab.math.models import Layout, model_named
+from ropelab.math.models import Layout, fill
 from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
     "What a model makes of it: the table says which angles are new, not whether attention breaks."
 )
-VERSION = 3
+VERSION = 4
 ORDER = 20
 BODY = "ropelab.experiments.freqs.pairs"
 
@@ -29,7 +29,10 @@ class FreqsConfig(Config):
     base: Base = Field(10000.0, description="base of the frequencies")
     head_dim: EvenCount = Field(128, description="features of one head")
     rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    train_len: Count = Field(4096, ge=2, description="trained length in tokens")
+    train_len: Count = Field(4096, ge=2, description="trained length in tokens, before scaling")
+    extended_len: Count | None = Field(
+        None, description="length of training after scaling by the method, if there was any"
+    )
     test_len: Count | None = Field(None, description="tokens, if not factor times the trained ones")
     method: str = Field(
         "yarn",
@@ -53,20 +56,15 @@ class FreqsConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or not values.get("model"):
-            return values
-        model = model_named(str(values["model"]))
-        known = {
-            "base": model.base,
-            "head_dim": model.head_dim,
-            "rotary_dim": model.rotary_dim,
-            "train_len": model.trained_len,
-            "test_len": model.promised,
-            "method": model.method,
-            "factor": model.promised / model.trained_len,
-            "sections": model.sections,
-        }
-        return known | values
+        return fill(
+            values,
+            lambda m: {
+                "test_len": m.promised,
+                "factor": m.promised / m.trained_len,
+                "sections": m.sections,
+                "extended_len": m.extended_len,
+            },
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from ropelab.experiments.freqs import FreqsConfig
 from ropelab.math import models
@@ -61,7 +62,7 @@ def cells(config: FreqsConfig) -> list[Computation]:
     needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
     cell = Computation(
         kind="freqs",
-        version=1,
+        version=2,
         title=f"pairs under {config.method}",
         function=compute,
         inputs=inputs,
@@ -75,39 +76,51 @@ def compute(**values: Any) -> dict[str, pd.DataFrame]:
 
     A pair has ``weight``, the share of the original frequency in the blend; ``trained_phase_rad``,
     ``test_phase_rad``, the angle at the end of the length; ``unseen``: "new angles" if it had not
-    completed a rotation in training and goes beyond its largest angle. scaling: ``ramp_low``,
-    ``ramp_high``, first and last pair of the blend, of the first axis if axes have frequencies
-    each.
+    completed a rotation in the trained length and goes beyond its largest angle there, and
+    ``unseen_extended``, the same if training after the scaling counts too. scaling:
+    ``logit_multiplier``, of which ``softmax_multiplier`` is the part that DeepSeek's code applies
+    to whole scores; ``ramp_low``, ``ramp_high``, first and last pair of the blend, of the first
+    axis if axes have frequencies each.
     """
-    head = check(FreqsConfig(**values))
-    pairs = pd.concat([_pairs(*part, head.test_len) for part in head.parts], ignore_index=True)
+    config = FreqsConfig(**values)
+    head = check(config)
+    lengths = head.test_len, config.extended_len
+    pairs = pd.concat([_pairs(*part, *lengths) for part in head.parts], ignore_index=True)
     pairs["pair"] = pairs.index
     if head.axes:
         pairs = pairs.assign(axis=head.axes)
     scaling, (geometry, plan) = head.scaling, head.parts[0]
     low, high = scaling.ramp_range(geometry) or (math.nan, math.nan)
+    softmax = scaling.softmax_factor or 1.0
     row = {
         "method": scaling.label,
         "factor": getattr(scaling, "factor", math.nan),
         "attention_factor": plan.attention_factor,
-        "logit_multiplier": plan.logit_multiplier,
+        "logit_multiplier": plan.logit_multiplier * softmax,
         "ramp_low": low,
         "ramp_high": high,
         "effective_factor": plan.stretch,
         "train_len_tokens": geometry.trained_len,
+        "extended_len_tokens": config.extended_len or math.nan,
         "test_len_tokens": head.test_len,
-        "softmax_multiplier": scaling.softmax_factor or math.nan,
+        "softmax_multiplier": softmax,
         "source": scaling.source,
     }
     return {"pairs": pairs, "scaling": pd.DataFrame([row])}
 
 
-def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
+def _pairs(
+    geometry: Geometry, plan: RopePlan, test_len: int, extended_len: int | None
+) -> pd.DataFrame:
     original, inv_freq = geometry.inv_freq, plan.inv_freq
     trained_phase, phase = original * geometry.trained_len, inv_freq * test_len
-    # The last bits of a phase are rounding.
-    seen = (trained_phase >= 2 * math.pi) | (phase <= trained_phase * (1 + 1e-12))
-    unseen = np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
+    extended_phase = np.maximum(trained_phase, inv_freq * (extended_len or 0))
+
+    def unseen(trained: Float[np.ndarray, " pairs"]) -> np.ndarray:
+        # The last bits of a phase are rounding.
+        seen = (trained >= 2 * math.pi) | (phase <= trained * (1 + 1e-12))
+        return np.select([phase == 0, seen], ["no rotation", "none"], "new angles")
+
     # A dropped pair is divided by infinity, which becomes missing below.
     with np.errstate(divide="ignore"):
         divided_by = original / inv_freq
@@ -126,7 +139,8 @@ def _pairs(geometry: Geometry, plan: RopePlan, test_len: int) -> pd.DataFrame:
             "scaled_test_rotations": rotations(inv_freq, test_len),
             "trained_phase_rad": trained_phase,
             "test_phase_rad": phase,
-            "unseen": unseen,
+            "unseen": unseen(trained_phase),
+            "unseen_extended": unseen(extended_phase),
         }
     ).replace(math.inf, math.nan)
 
@@ -144,12 +158,15 @@ def answer(tables: Tables) -> str:
     pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
     counts = pairs["role"].value_counts()
     shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
-    new = int((pairs["unseen"] == "new angles").sum())
+    new, still = ((pairs[c] == "new angles").sum() for c in ("unseen", "unseen_extended"))
     text = (
         f"{scaling['method']} at {scaling['test_len_tokens']} tokens: of {len(pairs)} pairs "
-        f"{shown}; {new or 'none'} meet angles never seen in training, and every logit is "
-        f"multiplied by {scaling['logit_multiplier']:.4g}."
+        f"{shown}; {new or 'none'} meet angles not seen when trained at "
+        f"{scaling['train_len_tokens']} tokens"
     )
+    if not math.isnan(extended := scaling["extended_len_tokens"]):
+        text += f", {still or 'none'} when trained on at {extended:.0f} with this scaling"
+    text += f"; every logit is multiplied by {scaling['logit_multiplier']:.4g}."
     if "axis" not in pairs:
         return text
     axes = (
@@ -165,5 +182,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     pairs = tables["pairs"]
     rows = np.linspace(0, len(pairs) - 1, min(12, len(pairs))).round().astype(int)
     columns = ["wavelength_tokens", "trained_rotations", "role", "weight", "divided_by", "unseen"]
+    if tables["scaling"]["extended_len_tokens"].notna().any():
+        columns.append("unseen_extended")
     first = ["pair", "axis"] if "axis" in pairs else ["pair"]
     return pairs.iloc[rows][first + columns]

@@ -30,7 +30,7 @@ CANNOT_SHOW = (
     "Whether a model minds an error of that size; and what a fused kernel does, which rounds less "
     "often than the stages modelled here."
 )
-VERSION = 4
+VERSION = 5
 ORDER = 10
 BODY = "ropelab.experiments.precision.answer"
 
@@ -46,7 +46,9 @@ class PrecisionConfig(Config):
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")
     rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
-    method: str = Field("unscaled", description="scaling method, such as yarn(factor=4)")
+    method: str = Field(
+        "unscaled", description="scaling method; without a factor, that is length / train_len"
+    )
     train_len: Count = Field(8192, ge=2, description="trained length in tokens, for the method")
     model_dim: EvenCount = Field(512, description="width of the sinusoidal encoding (base 10000)")
     period: Positive = Field(1e6, ge=1e-9, description="period of the single frequency, in tokens")
@@ -70,6 +72,11 @@ class PrecisionConfig(Config):
     @property
     def rotated(self) -> int:
         return self.rotary_dim or self.head_dim
+
+    @property
+    def known_len(self) -> int | None:
+        """The trained length if it was given."""
+        return self.train_len if "train_len" in self.model_fields_set else None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

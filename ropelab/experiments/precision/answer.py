@@ -61,6 +61,10 @@ def answer(tables: Tables) -> str:
     if "resolution" in tables:
         found.append("; ".join(_distinct(tables["resolution"], set(tables["pairs"]["scheme"]))))
     found.append(_casts(tables["casts"]))
+    method, quotient = tables["casts"][["method", "factor_from"]].iloc[0]
+    if method != "unscaled":
+        why = f", its factor being {quotient}" if isinstance(quotient, str) else ""
+        found.append(f"the frequencies are those of {method}{why}")
     return " ".join(f"{text[0].upper()}{text[1:]}." for text in found if text)
 
 

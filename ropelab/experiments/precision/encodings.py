@@ -11,12 +11,13 @@ import pandas as pd
 
 from ropelab.experiments.precision import OF_ONE_FREQUENCY, PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
-from ropelab.math.methods import parse_scaling
+from ropelab.math.methods import factor_from, parse_scaling
 from ropelab.math.numerics import encoding, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
+from ropelab.math.scaling import Scaling
 from ropelab.runs.cell import Advance, Computation, Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval
@@ -47,7 +48,7 @@ class Piece(Computation):
     """A computation from some fields of the config, besides inputs of its own."""
 
     fields: Mapping[str, Any]
-    version: int = 1
+    version: int = 2
 
     @property
     def key(self) -> Mapping[str, Any]:
@@ -79,6 +80,13 @@ def piece(
     return Piece(fields=fields, needs=needs, **about)
 
 
+def scaling_of(config: PrecisionConfig) -> tuple[Scaling, str]:
+    """Return the method, and the quotient that its factor is if it was not given."""
+    length = config.offset + config.length
+    quotient = factor_from(config.method, length, config.known_len)
+    return parse_scaling(config.method, max(1, length / config.train_len)), quotient
+
+
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     """Return the frequencies of a scheme; InputError: the method is unknown or rotates no pair."""
     if scheme == "single":
@@ -86,7 +94,7 @@ def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     if scheme == "sinusoidal":
         return Spectrum(inverse_frequencies(config.model_dim, 1e4), 1e4, config.model_dim)
     geometry = Geometry(config.rotated, config.base, config.train_len)
-    scaled = parse_scaling(config.method).plan(geometry, config.offset + config.length)
+    scaled = scaling_of(config)[0].plan(geometry, config.offset + config.length)
     if not scaled.inv_freq.any():
         raise InputError(f"no pair of {config.rotated} features rotates under {config.method}")
     return Spectrum(scaled.inv_freq, config.base, config.rotated)

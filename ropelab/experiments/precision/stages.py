@@ -254,11 +254,13 @@ def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     """Return the tables `casts` and `growth`: a row per entry beside what its plan has."""
     found = entries(config)
     labels = [entry.plan.label for entry in found]
+    scaling, quotient = shared.scaling_of(config)
     keys = pd.DataFrame(found).assign(plan=labels, length=config.length, offset=config.offset)
     # Plans are many to one: a repair may be an implementation, or another one's repair.
     casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
     if "long" in measured:
         casts = pd.concat([casts, measured["long"]], ignore_index=True)
+    casts = casts.assign(method=scaling.label, factor_from=quotient or None)
     # A repair has no curve of its own: it would hide the implementation's.
     shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
     shown = shown.loc[shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]]

@@ -33,17 +33,18 @@ def _bound(tables: Tables) -> Figure:
     figure, ax = plt.subplots()
     context, usable = bound["context_tokens"], bound.dropna(subset="recommended_base")
     use = Look(GREEN, "^")
-    label = "use: it and all above work"
+    label = "recommended: sum of cosines ≥ 0 from here on"
     shapes.line(ax, usable["context_tokens"], usable["recommended_base"], use, label, linewidth=2)
     first, label = bound["smallest_admissible_base"], "smallest admissible base"
     shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
-    title = "Which base does a context length need?"
+    head = f"heads of {bound['head_dim'].iloc[0]}"
+    title = f"Which bases keep the sum of cosines at or above 0? ({head})"
     if len(published):
         x, y = published["context_tokens"], published["paper_base"]
         style, paper = Look(ORANGE, "s", "none"), "paper's table"
         shapes.line(ax, x, y, style, paper, markerfacecolor="none", markersize=8)
         loose = (published["verdict"] == "loose").sum()
-        title = f"{loose} of {len(published)} published lower bounds on the base are loose"
+        title = f"{loose} of {len(published)} published lower bounds are loose ({head})"
     grid = np.geomspace(context.min(), context.max(), 50)
     for values, whose, style_of_fit in (
         ("exact values", "fit to the exact", Look(BLUE, "", ":")),
@@ -82,8 +83,10 @@ def _theories(tables: Tables) -> Figure:
     ax.set(xscale="log", xlabel="base")
     spread = float(f"{table['base'].max() / table['base'].min():.1g}")
     apart = f"theories differ {spread:,.0f}-fold"
-    dashed = "(dashed: from here on all work)"
-    shapes.headline(figure, f"Bases for {shapes.tokens_label(context)} tokens: {apart} {dashed}")
+    head = f"heads of {tables['bound']['head_dim'].iloc[-1]}"
+    dashed = "dashed: from here on the sum of cosines stays ≥ 0"
+    title = f"Bases for {shapes.tokens_label(context)} tokens, {head}: {apart}\n({dashed})"
+    shapes.headline(figure, title)
     # Room on the right for the numbers beside the points.
     ax.set_xlim(table["base"].min() / 3, table["base"].max() * 1000)
     shapes.base_axis(ax.xaxis, ax.get_xlim())

@@ -46,16 +46,18 @@ def _wavelengths(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look)
 
 
 def _phases(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look) -> None:
-    new = pairs["unseen"] == "new angles"
-    trained = pairs["trained_phase_rad"]
-    shapes.line(ax, pairs["pair"], trained, Look(BLACK, ""), "trained, at its end")
+    new = pairs["unseen_extended"] == "new angles"
+    before = pairs["trained_phase_rad"]
+    shapes.line(ax, pairs["pair"], before, Look(BLACK, ""), "trained, at its end")
     for part, color, marker, label in (
         (pairs[~new], style.color, "o", "scaled, at the tested length"),
-        (pairs[new], ORANGE, "X", "the same, angles never seen"),
+        (pairs[new], ORANGE, "X", "the same, angles not seen in training"),
     ):
         if len(part):
             of = Look(color, marker, "none")
             shapes.line(ax, part["pair"], part["test_phase_rad"], of, label)
     shapes.mark(ax, 2 * math.pi, "a full rotation")
-    title = f"{new.sum()} of {len(pairs)} pairs meet angles that training never showed"
+    lengths = scaling[["train_len_tokens", "extended_len_tokens"]].dropna()
+    trained = " and ".join(map(shapes.tokens_label, lengths))
+    title = f"{new.sum()} of {len(pairs)} pairs meet angles not seen in training at {trained}"
     ax.set(yscale="log", ylabel="angle, rad", title=title)
