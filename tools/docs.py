@@ -224,6 +224,20 @@ def bounds() -> str:
     return "\n".join(lines)
 
 
+def fails_with(head_dim: int) -> str:
+    """The position at which the base recommended at 32k for another head fails with this one."""
+    from ropelab.math.bounds import Similarity, first_negative
+
+    recommended = run("base/base").value("bound", "recommended_base")
+    return f"{first_negative(Similarity.of_head(head_dim), recommended, 2**15):,}"
+
+
+def slope(values: str) -> str:
+    """The exponent with which bases grow with the context, and its standard error."""
+    fit = run("base/base-published-4d41f371").rows("fits", values=values).iloc[0]
+    return f"{fit.exponent:.2f} ± {fit.standard_error:.2f}"
+
+
 def rejected_as_printed() -> tuple[int, int]:
     """Count contexts whose first base, rounded as printed, is in no window; and all of them."""
     base = run("base/base-published-4d41f371")
@@ -301,6 +315,8 @@ def environment() -> jinja2.Environment:
         run,
         row,
         bounds,
+        fails_with,
+        slope,
         rejected_as_printed,
         presets,
         reports,

@@ -33,7 +33,7 @@ def _bound(tables: Tables) -> Figure:
     figure, ax = plt.subplots()
     context, usable = bound["context_tokens"], bound.dropna(subset="recommended_base")
     use = Look(GREEN, "^")
-    label = "recommended: sum of cosines ≥ 0 from here on"
+    label = "recommended: sum ≥ 0 above"
     shapes.line(ax, usable["context_tokens"], usable["recommended_base"], use, label, linewidth=2)
     first, label = bound["smallest_admissible_base"], "smallest admissible base"
     shapes.line(ax, context, first, Look(BLUE, "o"), label, markersize=4, linewidth=1)
