@@ -85,19 +85,21 @@ def parse_scaling(text: str, factor: float | None = None) -> "Scaling":
     return build_method(scaling_class(name), arguments, factor, parse_scaling)
 
 
-def factor_from(text: str, length: int, trained_len: int | None) -> str:
-    """Return the quotient that is the factor of a method without one; empty if it needs none.
+def scaling_for(config: Any, length: int) -> tuple["Scaling", str | None]:
+    """Return the method of a config, and the quotient of lengths that its factor is if not given.
 
-    InputError: it needs one, and ``trained_len`` is not known (None), or not below ``length``.
+    InputError: it needs a factor, and ``train_len`` was not given or is not below ``length``.
     """
-    if parse_scaling(text) == parse_scaling(text, factor=2):
-        return ""
-    if trained_len is None or length <= trained_len:
+    scaling = parse_scaling(config.method)
+    if scaling == parse_scaling(config.method, factor=2):
+        return scaling, None
+    if "train_len" not in config.model_fields_set or length <= config.train_len:
         raise InputError(
-            f"{text} has no factor: write factor=... among its parameters, or give a train_len "
-            f"below {length} tokens, from which it follows"
+            f"{config.method} has no factor: write factor=... among its parameters, or give a "
+            f"train_len below {length} tokens, from which it follows"
         )
-    return f"{length} / {trained_len} tokens"
+    quotient = f"{length} / {config.train_len} tokens"
+    return parse_scaling(config.method, length / config.train_len), quotient
 
 
 def build_method(

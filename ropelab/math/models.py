@@ -104,6 +104,7 @@ def table() -> "pd.DataFrame":
             "extended_len_tokens": model.extended_len,
             "context_len_tokens": model.promised,
             "method": model.method,
+            "note": model.note,
             "source": model.source,
         }
         for model in MODELS.values()

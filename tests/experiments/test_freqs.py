@@ -156,7 +156,6 @@ def test_an_attention_factor_given_by_hand_holds_at_factor_one():
 def test_every_model_can_be_shown(name):
     found = tables_of(model=name)
     assert len(found["pairs"]) == MODELS[name].rotated // 2
-    assert set(found["models"]["name"]) == set(MODELS)
 
 
 def test_answer_and_summary(llama2):

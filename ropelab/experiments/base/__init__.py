@@ -70,10 +70,5 @@ class BaseConfig(Config):
         # Features that could rotate; some of their pairs may have been dropped.
         return self.rotary_dim or self.head_dim
 
-    @property
-    def known_len(self) -> int | None:
-        """The trained length if it was given, by itself or by a model."""
-        return self.train_len if "train_len" in self.model_fields_set else None
-
 
 CONFIG = BaseConfig

@@ -12,9 +12,8 @@ from ropelab.experiments.base.bound import cells, similarity_of
 from ropelab.math.bounds import Fixed, Similarity, first_negative, lowest, rules
 from ropelab.math.bounds.published import FIT_EXPONENT, FIT_FACTOR, MEN, judge, men_fit
 from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
-from ropelab.math.methods import factor_from, parse_scaling
+from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
-from ropelab.math.scaling import RopePlan, Scaling
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
 from ropelab.runs.tables import Tables
@@ -46,8 +45,8 @@ def check(config: BaseConfig) -> None:
     parse_scaling(config.method)
     for context in config.context:
         if config.base is not None:
-            factor_from(config.method, context, config.known_len)
-            _scaled(config, config.base, context)
+            judged = Geometry(config.rotated, config.base, config.train_len)
+            scaling_for(config, context)[0].plan(judged, context)
     for name in config.formats:
         format_named(name)
 
@@ -161,22 +160,17 @@ def _given_base(config: BaseConfig, similarity: Similarity, rotating: list[int])
     for context in config.context:
         if base is None:
             break
-        scaling, plan = _scaled(config, base, context)
+        scaling, factor = scaling_for(config, context)
+        plan = scaling.plan(Geometry(config.rotated, base, config.train_len), context)
         inv_freq = plan.inv_freq[rotating]
         scaled = Fixed(similarity.exponents, similarity.unrotated, tuple(inv_freq))
         fails = first_negative(scaled, base, context)
         place, value = lowest(scaled, base, context)
         failing = math.nan if fails is None else float(fails)
-        factor = factor_from(config.method, context, config.train_len) or None
         rows.append((context, base, scaling.label, factor, fails is None, failing, value, place))
     columns = ["context_tokens", "base", "method", "factor_from", "admissible"]
     columns += ["first_failing_position_tokens", "lowest_sum", "lowest_sum_at_tokens"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _scaled(config: BaseConfig, base: float, context: int) -> tuple[Scaling, RopePlan]:
-    scaling = parse_scaling(config.method, max(1, context / config.train_len))
-    return scaling, scaling.plan(Geometry(config.rotated, base, config.train_len), context)
 
 
 def _coverage(config: BaseConfig, rotating: list[int], bound: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pandas as pd
 from jaxtyping import Float
 
 from ropelab.experiments.freqs import FreqsConfig
-from ropelab.math import models
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.methods import parse_scaling
 from ropelab.math.rotary import axis_names, axis_of_pairs
@@ -146,11 +145,7 @@ def _pairs(
 
 
 def tables(config: FreqsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Return the tables of the cell, and the known models with their sources."""
-    known = models.table().rename(columns={"context_len_tokens": "context_tokens"})
-    known.insert(7, "note", [model.note for model in models.MODELS.values()])
-    found = values[cells(config)[0]]
-    return {"pairs": found["pairs"], "scaling": found["scaling"], "models": known}
+    return dict(values[cells(config)[0]])
 
 
 def answer(tables: Tables) -> str:

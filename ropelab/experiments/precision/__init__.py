@@ -73,11 +73,6 @@ class PrecisionConfig(Config):
     def rotated(self) -> int:
         return self.rotary_dim or self.head_dim
 
-    @property
-    def known_len(self) -> int | None:
-        """The trained length if it was given."""
-        return self.train_len if "train_len" in self.model_fields_set else None
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.rotated > self.head_dim:

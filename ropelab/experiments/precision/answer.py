@@ -19,14 +19,8 @@ TITLES = {
     "sinusoidal": ("the sinusoidal encoding", "vector"),
 }
 # Whole numbers that are missing in some rows: read back from disk they are floats.
-WHOLE = (
-    "first_collision_position",
-    "period_tokens",
-    "worst_position",
-    "worst_pair",
-    "first_position_over_tolerance",
-    "distinct_positions",
-)
+WHOLE = ["first_collision_position", "period_tokens", "worst_position", "worst_pair"]
+WHOLE += ["first_position_over_tolerance", "distinct_positions"]
 ORDER = ("resolution", "collisions", "pairs", "scores", "score_margin", "casts", "growth", "drift")
 
 
@@ -44,7 +38,7 @@ def tables(config: PrecisionConfig, values: Values) -> dict[str, pd.DataFrame]:
     parts: dict[str, list[pd.DataFrame]] = {}
     for cell in cells(config):
         for name, table in values[cell].items():
-            whole = dict.fromkeys(table.columns.intersection(list(WHOLE)), "Int64")
+            whole = dict.fromkeys(table.columns.intersection(WHOLE), "Int64")
             parts.setdefault(name, []).append(table.astype(whole))
     measured = {name: pd.concat(each, ignore_index=True) for name, each in parts.items()}
     measured |= cast_tables(config, measured)
@@ -72,8 +66,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     if "resolution" in tables:
         return _collisions(tables["resolution"])
     casts = tables["casts"]
-    plans = _implementations(casts)
-    plans = _stages(casts) if plans.empty else plans
+    plans, _ = _plans(casts)
     shown = {
         "name": "plan",
         "max_angle_error_rad": "worst_rad",
@@ -85,13 +78,13 @@ def summary(tables: Tables) -> pd.DataFrame:
     return found.assign(fix_first=pd.Series(cures, dtype=object))
 
 
-def _implementations(casts: pd.DataFrame) -> pd.DataFrame:
-    return casts[casts["kind"].isin(["preset", "cast"])]
-
-
-def _stages(casts: pd.DataFrame) -> pd.DataFrame:
+def _plans(casts: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """Return the rows of implementations and True, else those of stages in bfloat16 and False."""
+    found = casts[casts["kind"].isin(["preset", "cast"])]
+    if len(found):
+        return found, True
     # bfloat16 is the format that people train in.
-    return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")]
+    return casts[(casts["kind"] == "stage") & (casts["format"] == "bfloat16")], False
 
 
 def _collisions(resolution: pd.DataFrame) -> pd.DataFrame:
@@ -139,9 +132,9 @@ def _distinct(resolution: pd.DataFrame, asked: set[str]) -> Iterator[str]:
 
 def _casts(casts: pd.DataFrame) -> str:
     """Name the implementations, or stages in bfloat16, that go wrong, and the cure."""
-    plans, wrong_from = _implementations(casts), "first_position_over_tolerance"
-    if plans.empty:
-        bad = _stages(casts).set_index("stage")[wrong_from].dropna().astype(int).sort_values()
+    (plans, named), wrong_from = _plans(casts), "first_position_over_tolerance"
+    if not named:
+        bad = plans.set_index("stage")[wrong_from].dropna().astype(int).sort_values()
         if bad.empty:
             return "in bfloat16 no stage alone is wrong by more than the tolerance in this range"
         order = ", ".join(f"{stage} (from position {where})" for stage, where in bad.items())

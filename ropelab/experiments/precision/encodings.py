@@ -11,13 +11,12 @@ import pandas as pd
 
 from ropelab.experiments.precision import OF_ONE_FREQUENCY, PrecisionConfig
 from ropelab.math.frequencies import Geometry, inverse_frequencies
-from ropelab.math.methods import factor_from, parse_scaling
+from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import encoding, scores
 from ropelab.math.numerics.casts import CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named, round_to, spacing
 from ropelab.math.numerics.resolution import HELD, Census, distinct_among, take_census
-from ropelab.math.scaling import Scaling
 from ropelab.runs.cell import Advance, Computation, Context, Needs
 from ropelab.runs.errors import InputError
 from ropelab.runs.stats import proportion_interval
@@ -80,13 +79,6 @@ def piece(
     return Piece(fields=fields, needs=needs, **about)
 
 
-def scaling_of(config: PrecisionConfig) -> tuple[Scaling, str]:
-    """Return the method, and the quotient that its factor is if it was not given."""
-    length = config.offset + config.length
-    quotient = factor_from(config.method, length, config.known_len)
-    return parse_scaling(config.method, max(1, length / config.train_len)), quotient
-
-
 def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     """Return the frequencies of a scheme; InputError: the method is unknown or rotates no pair."""
     if scheme == "single":
@@ -94,7 +86,8 @@ def spectrum_of(config: PrecisionConfig, scheme: str = "rope") -> Spectrum:
     if scheme == "sinusoidal":
         return Spectrum(inverse_frequencies(config.model_dim, 1e4), 1e4, config.model_dim)
     geometry = Geometry(config.rotated, config.base, config.train_len)
-    scaled = scaling_of(config)[0].plan(geometry, config.offset + config.length)
+    length = config.offset + config.length
+    scaled = scaling_for(config, length)[0].plan(geometry, length)
     if not scaled.inv_freq.any():
         raise InputError(f"no pair of {config.rotated} features rotates under {config.method}")
     return Spectrum(scaled.inv_freq, config.base, config.rotated)
@@ -177,16 +170,12 @@ def encoding_tables(
             resolution.append(key | row)
             for start, stop, count in census.by_octave:
                 # The last position of the range has no neighbour in it.
-                neighbours = min(stop, offset + length - 1) - start
-                if neighbours > 0:
-                    octave = {
-                        "position_start": start,
-                        "position_end": start + neighbours,
-                        "neighbours": neighbours,
-                        "adjacent_collisions": count,
-                        "fraction": count / neighbours,
-                    }
-                    collisions.append(key | octave)
+                end = min(stop, offset + length - 1)
+                if n := max(0, end - start):
+                    octave = {"position_start": start, "position_end": end, "neighbours": n}
+                    collisions.append(
+                        key | octave | {"adjacent_collisions": count, "fraction": count / n}
+                    )
     # Distance 0 too: a key that equals its query is where a score changes least.
     distances = np.append(0, powers_below(length))
     margins = scores.score_margins(spectrum.inv_freq, stored, distances, config.draws, config.seed)
@@ -313,16 +302,10 @@ def explain_table(config: PrecisionConfig, position: int) -> pd.DataFrame:
         candidates = {"asked": asked, "stored": stored, "below": below, "above": above}
         for what, value in candidates.items():
             known = bool(np.isfinite(value))
-            angle = float(value) * theta
-            row = {
-                "format": fmt.name,
-                "what": what,
-                "position": float(value) if known else None,
-                "step_tokens": float(spacing(asked, fmt)) if known else None,
-                "pair": config.explain_pair,
-                "angle_rad": angle if known else None,
-                "cos": math.cos(angle) if known else None,
-                "status": "ok" if known else "overflow",
-            }
-            rows.append(row)
-    return pd.DataFrame(rows)
+            at = float(value) if known else math.nan
+            step = float(spacing(asked, fmt)) if known else math.nan
+            status = "ok" if known else "overflow"
+            numbers = (at, step, config.explain_pair, at * theta, math.cos(at * theta))
+            rows.append((fmt.name, what, *numbers, status))
+    columns = ["format", "what", "position", "step_tokens", "pair", "angle_rad", "cos", "status"]
+    return pd.DataFrame(rows, columns=columns)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import encodings as shared
+from ropelab.math.methods import scaling_for
 from ropelab.math.numerics import scores
 from ropelab.math.numerics.angle_errors import (
     STRETCH,
@@ -149,16 +150,9 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
     for phase, members in by_phase.items():
         chain = Chain(phase, rope)
         octaves = worst_by_octave(chain, offset, length)
-        growth += [
-            {
-                "phase": phase.label,
-                "position_start": octave.start,
-                "position_end": octave.stop - 1,
-                "max_angle_error_rad": octave.error_rad,
-                "status": "overflow" if octave.overflowed else "ok",
-            }
-            for octave in octaves
-        ]
+        for octave in octaves:
+            status = "overflow" if octave.overflowed else "ok"
+            growth.append((phase.label, octave.start, octave.stop - 1, octave.error_rad, status))
         angles = _angle_errors(chain, octaves, config.tolerance)
         lost = math.isnan(angles["max_angle_error_rad"])
         stored = {member.plan.table: Chain(member.plan.stored, rope) for member in members}
@@ -177,7 +171,8 @@ def measure_plans(config: PrecisionConfig, *, plans: Sequence[str], advance: Adv
             }
             rows.append(row)
         advance(len(members) / len(plans))
-    return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth)}
+    columns = ["phase", "position_start", "position_end", "max_angle_error_rad", "status"]
+    return {"plans": pd.DataFrame(rows), "growth": pd.DataFrame(growth, columns=columns)}
 
 
 def _angle_errors(chain: Chain, octaves: Sequence[Worst], tolerance: float) -> dict[str, Any]:
@@ -234,33 +229,25 @@ def measure_drift(
             per_draw = np.sqrt((errors**2).mean(2))
             for shift, values in zip(shifts.tolist(), per_draw, strict=True):
                 mean = mean_interval(values)
-                row = {
-                    "name": name,
-                    "plan": label,
-                    "alignment": alignment,
-                    "shift_tokens": int(shift),
-                    "draws": config.draws,
-                    "rms_score_change": mean.value,
-                    "ci_low": mean.low,
-                    "ci_high": mean.high,
-                    "status": "overflow" if np.isnan(mean.value) else "ok",
-                }
-                rows.append(row)
+                status = "overflow" if np.isnan(mean.value) else "ok"
+                about = (name, label, alignment, int(shift), config.draws)
+                rows.append((*about, mean.value, mean.low, mean.high, status))
         advance(1 / len(plans))
-    return {"drift": pd.DataFrame(rows)}
+    columns = ["name", "plan", "alignment", "shift_tokens", "draws", "rms_score_change"]
+    return {"drift": pd.DataFrame(rows, columns=[*columns, "ci_low", "ci_high", "status"])}
 
 
 def cast_tables(config: PrecisionConfig, measured: Tables) -> Tables:
     """Return the tables `casts` and `growth`: a row per entry beside what its plan has."""
     found = entries(config)
     labels = [entry.plan.label for entry in found]
-    scaling, quotient = shared.scaling_of(config)
+    scaling, quotient = scaling_for(config, config.offset + config.length)
     keys = pd.DataFrame(found).assign(plan=labels, length=config.length, offset=config.offset)
     # Plans are many to one: a repair may be an implementation, or another one's repair.
     casts = keys.merge(measured["plans"], on="plan", how="left", validate="many_to_one")
     if "long" in measured:
         casts = pd.concat([casts, measured["long"]], ignore_index=True)
-    casts = casts.assign(method=scaling.label, factor_from=quotient or None)
+    casts = casts.assign(method=scaling.label, factor_from=quotient)
     # A repair has no curve of its own: it would hide the implementation's.
     shown = keys.assign(phase=[entry.plan.phase.label for entry in found])
     shown = shown.loc[shown["kind"] != "repair", ["kind", "name", "stage", "format", "phase"]]
