@@ -254,15 +254,16 @@ def test_the_base_for_heads_of_128_is_not_that_of_others(head_dim: int, fails: i
 
 
 def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:
-    values = {"base": 5e5, "method": "llama3", "context": "32k,64k", "windows_up_to": 0}
-    found = run(**values, train_len=8192)
+    values: dict[str, Any] = {"base": 5e5, "method": "llama3", "context": "32k,64k"}
+    found = run(**values, windows_up_to=0, train_len=8192)
     assert found["given_base"]["method"].tolist() == ["llama3(factor=4)", "llama3(factor=8)"]
     assert found["given_base"]["factor_from"].tolist() == [
         "32768 / 8192 tokens",
         "65536 / 8192 tokens",
     ]
     assert "with llama3(factor=8), its factor 65536 / 8192 tokens, " in answer(found)
-    for more in ({}, {"train_len": "32k"}):
+    refused: tuple[dict[str, Any], ...] = ({}, {"train_len": "32k"})
+    for more in refused:
         with pytest.raises(InputError, match="llama3 has no factor: write factor="):
             run_by_name("base", **values, **more)
     own = config_of(model="llama-3.1-8b", method="llama3")
