@@ -2,8 +2,12 @@
 
 import pandas as pd
 
-# The baseline that reads no more than the trained length; its rows are in the zero-shot arm.
+# The baseline that reads no more than the trained length; in the arm `finetuned` the model has been
+# trained on at that length for as many tokens as the methods it is compared with.
 WINDOW = "sliding_window"
+# The same, mixed with counts of n-grams: of all text before, or of that which it does not see.
+WINDOW_CACHE, FAR_CACHE = f"{WINDOW} + cache", f"{WINDOW} + far cache"
+CACHE = "cache"  # the arm of both
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
 # A released model, unmodified: everything is compared with it.

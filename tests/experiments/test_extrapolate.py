@@ -143,8 +143,9 @@ def test_what_context_is_worth_is_told_by_kind(tables):
         whole = last[(last["method"] == "unscaled") & (last["context_tokens"] == context)]
         assert np.average(rows[NLL], weights=rows["documents"]) == pytest.approx(whole[NLL].item())
     plain = last[last["method"] == "unscaled"].set_index("context_tokens")[NLL]
-    saved = f"tokens saves the unscaled model {plain[16] - plain[64]:.3f}. "
-    assert f"context from 16 to 64 {saved}" in results.answer(tables)
+    saved = f"save the unscaled model {plain[16] - plain[64]:.3f}. "
+    # Of 16 tokens all 16 are scored: nothing is before them.
+    assert f"; 48 instead of 0 tokens before the last 16 {saved}" in results.answer(tables)
 
 
 def test_documents_are_drawn_against_the_window(tables):
@@ -233,11 +234,69 @@ def test_all_arms_and_recall_on_one_run(config, context):
     tables = made(results, config(**changes), context)
     recall, text = tables["associative_recall_accuracy"], tables["text_nll"]
     methods = {("pi", "zero_shot"), ("pi", "finetuned")}
-    expected = {*methods, ("trained_at_test_len", "ceiling"), ("sliding_window", "zero_shot")}
+    windows = {("sliding_window", "zero_shot"), ("sliding_window", "finetuned")}
+    expected = {*methods, ("trained_at_test_len", "ceiling"), *windows}
     for table in (recall, text):
         assert set(zip(table["method"], table["arm"], strict=True)) == expected
-    ends = text[text["bucket_end_tokens"] == 256].set_index("arm")["nll_nats_per_byte"]
-    assert ends["finetuned"] < ends["zero_shot"].min()
+    ends = text.query("bucket_end_tokens == 256 and method != 'sliding_window'").set_index("arm")
+    assert ends[NLL]["finetuned"] < ends[NLL]["zero_shot"]
+
+
+def test_the_window_beside_fine_tuned_rows_was_trained_on_as_long(config, context):
+    given = config(arms="zero_shot,finetuned", tasks="text", methods="unscaled", finetune_steps=3)
+    tuned, window = (
+        next(
+            c.subject
+            for c in evaluations(given)
+            if (dict(c.labels)["method"], dict(c.labels)["arm"]) == row
+        )
+        for row in (("unscaled", "finetuned"), ("sliding_window", "finetuned"))
+    )
+    assert isinstance(tuned, Training) and isinstance(window, Training)
+    assert (tuned.recipe.window, window.recipe.window) == (256, 64)
+    assert tuned.recipe.steps == window.recipe.steps == 3
+    assert tuned.recipe.tokens_per_step == window.recipe.tokens_per_step
+    tables = made(results, given, context)
+    cost = tables["cost"].set_index(["method", "arm"])["further_training_tokens"]
+    assert cost["unscaled", "finetuned"] == cost["sliding_window", "finetuned"] == 3 * 512
+    assert cost["sliding_window", "zero_shot"] == 0
+    answer = results.answer(tables)
+    losses = tables["text_nll"].query("bucket_end_tokens == 256").set_index(["method", "arm"])[NLL]
+    best = "finetuned" if losses["unscaled"].idxmin() == "finetuned" else "zero_shot"
+    assert f"sliding window of the trained length ({losses['sliding_window', best]:.3f})" in answer
+    assert {"loss_by_position_finetuned", "finetuned_against_zero_shot"} <= set(draw(tables))
+    plt.close("all")
+
+
+def test_a_window_costs_less_attention_and_more_passes(tables):
+    cost = tables["cost"].set_index("method")
+    assert cost.loc["unscaled", "attended_positions"] == 257 / 2
+    # Windows of 64 at 0, 32, ..., 192 are 7.
+    assert cost.loc["sliding_window", "attended_positions"] == 7 * 64 / 256 * 65 / 2
+
+
+def test_a_cache_of_the_text_stands_beside_the_window(config, context):
+    given = config(arms="zero_shot,cache", tasks="text,copy", methods="unscaled")
+    tables = made(results, given, context)
+    rows = tables["text_nll"].pivot_table(index="bucket_end_tokens", columns="method", values=NLL)
+    far, everything = rows["sliding_window + far cache"], rows["sliding_window + cache"]
+    assert set(tables["copy_accuracy"]["method"]) == {"unscaled", "sliding_window"}
+    # A model that has learned nothing gains by counts of what it sees, too.
+    assert (everything.loc[128:] < far.loc[128:]).all()
+    assert (far.loc[128:] < rows.loc[128:, "sliding_window"]).all()
+    assert tables["searched"]["chosen"].str.match(r"weight=0\.\d").all()
+    assert f"lower its loss to {far[256]:.3f}" in results.answer(tables)
+    pairs = tables["comparisons"]
+    only = made(results, config(tasks="text", methods="unscaled"), context)["comparisons"]
+    rates = [
+        each.query(
+            "method_a == 'unscaled' and method_b == 'sliding_window' and metric == 'nll_bucket'"
+        )
+        for each in (pairs, only)
+    ]
+    np.testing.assert_array_equal(*(each["false_discovery_rate"] for each in rates))
+    assert "loss_by_position" in draw(tables)
+    plt.close("all")
 
 
 @pytest.mark.parametrize(
@@ -379,7 +438,7 @@ def copied(inside: float) -> pd.DataFrame:
     yarn = [(1024, 2048, 0.1), (1024, 8192, 0.98), (4096, 8192, 0.95), (6144, 8192, 0.4)]
     rows = [("unscaled", 1.0, *row) for row in plain] + [("yarn", 4.0, *row) for row in yarn]
     table = pd.DataFrame(rows, columns=["method", "factor", *PLACE, "accuracy"])
-    return table.assign(arm="zero_shot", train_len_tokens=2048)
+    return table.assign(arm="zero_shot", seed=0, train_len_tokens=2048)
 
 
 def test_the_question_has_the_lengths_that_were_asked_for():
@@ -391,8 +450,8 @@ def test_the_question_has_the_lengths_that_were_asked_for():
 
 def told(verdict: str, task: str = "copy") -> pd.DataFrame:
     """The comparison of the two methods from 4096 tokens back."""
-    row = (f"{task}_accuracy", 4096, 8192, "unscaled", "yarn ×4", verdict)
-    columns = ["metric", "at_tokens", "context_tokens", "method_a", "method_b", "verdict"]
+    row = (f"{task}_accuracy", 4096, 8192, "unscaled", "yarn ×4", "ok", verdict)
+    columns = ["metric", "at_tokens", "context_tokens", "method_a", "method_b", "status", "verdict"]
     return pd.DataFrame([row], columns=columns)
 
 
@@ -420,7 +479,7 @@ def test_of_what_was_not_learned_inside_the_trained_length_there_is_no_verdict(i
 def test_answer_and_summary_fit_a_real_run(tables):
     assert "sliding window of the trained length" in results.answer(tables)
     assert "No model copies inside 64 tokens, so there is no verdict" in results.answer(tables)
-    assert "comparisons are significant" in results.answer(tables)
+    assert "comparisons between rows that work are significant" in results.answer(tables)
     summary = results.summary(tables)
     assert list(summary["method"]) == ["unscaled", "yarn ×4", "sliding_window"]
     assert len(summary.columns) <= 7
@@ -435,6 +494,7 @@ def test_answer_and_summary_fit_a_real_run(tables):
         ({"test_len": 63}, r"test_len must be at least train_len \(64\), got 63"),
         ({"methods": "longrope_search", "arms": "finetuned"}, "has no finetuned arm"),
         ({"arms": "finetuned", "search": 5}, "search chooses parameters for the zero_shot arm"),
+        ({"arms": "cache", "tasks": "copy"}, "cache is an arm of the task text"),
         ({"finetune_len": 300}, r"finetune_len must lie between train_len \(64\) and test_len"),
         ({"train_len": 32}, "train_len must be at least 64, got 32"),
         ({"methods": "yarm"}, "unknown method 'yarm'; did you mean 'yarn'"),

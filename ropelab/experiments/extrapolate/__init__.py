@@ -41,7 +41,7 @@ CANNOT_SHOW = (
 )
 VERSION = 6
 ORDER = 50
-ArmName = Literal["zero_shot", "finetuned", "ceiling"]
+ArmName = Literal["zero_shot", "finetuned", "ceiling", "cache"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens there is no curriculum, and rotary geometry degenerates.
 SHORTEST = 64
@@ -99,7 +99,8 @@ class ExtrapolateConfig(TaskConfig):
     arms: Annotated[tuple[ArmName, ...], AsList] = Field(
         ("zero_shot",),
         description="zero_shot: as trained; finetuned: fine-tuned under each method, at "
-        "finetune_len; ceiling: trained at test_len from the start, on as many tokens",
+        "finetune_len; ceiling: trained at test_len from the start, on as many tokens; cache: the "
+        "sliding window with counts of n-grams of the text before, all of it or what it cannot see",
     )
     search: Natural = Field(
         0,
@@ -139,6 +140,8 @@ class ExtrapolateConfig(TaskConfig):
         methods = self.parsed_methods()
         if set(self.arms) == {"finetuned"} and not any(each.is_tunable for each in methods):
             raise ValueError("a method searched on the trained model has no finetuned arm")
+        if "cache" in self.arms and "text" not in self.tasks:
+            raise ValueError("cache is an arm of the task text, which tasks leaves out")
         if self.search and "zero_shot" not in self.arms:
             raise ValueError(
                 "search chooses parameters for the zero_shot arm, which arms leaves out"

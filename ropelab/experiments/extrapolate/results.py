@@ -1,7 +1,9 @@
 """Cells, tables, answer and summary.
 
 For most tables see `ropelab.models.tasks.tables`. `searched`: the parameters that a search chose,
-and the losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before.
+and the losses it went by. `ngram_baseline`: what followed the last 1, 2 or 3 tokens before. `cost`:
+of each row in text of the tested length, positions attended to and multiplications of the model per
+token, and the tokens of further training.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -16,12 +18,13 @@ from ropelab.math.frequencies import Geometry
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
-from ropelab.models.lm.training import Recipe
+from ropelab.models.lm.training import Recipe, operations_per_token
 from ropelab.models.methods.attention import UNSCALED
 from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
-from ropelab.models.tasks.cells import Evaluation, collected
-from ropelab.models.tasks.modes import Mode, SlidingWindow, WithMethod
+from ropelab.models.tasks import grid
+from ropelab.models.tasks.cells import FORWARD, Evaluation, collected
+from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMethod
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.tables import (
@@ -37,15 +40,23 @@ from ropelab.models.tasks.tables import (
 )
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import indistinguishable, tied_with
-from ropelab.runs.labels import SEARCHED, WINDOW, row_labels
+from ropelab.runs.labels import (
+    CACHE,
+    FAR_CACHE,
+    SEARCHED,
+    WINDOW,
+    WINDOW_CACHE,
+    method_label,
+    row_labels,
+)
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
 
 LONGER = "trained_at_test_len"
 # Learning rates of fine-tuning, as a share of those of training.
 GENTLER = 0.25
-# Method, factor and arm (`zero_shot`, `searched`, `finetuned` or `ceiling`); the evaluation mode;
-# and the model that is evaluated.
+# Method, factor and arm (one of `config.arms`, or `searched`); the evaluation mode; and the
+# model that is evaluated.
 Row = tuple[tuple[str, float, str], Mode, Training]
 
 
@@ -66,7 +77,7 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
         Evaluation(
             subject=model,
             # The window sees the same at all lengths: the longest is enough.
-            task=task.at_the_end(config.test_len) if method == WINDOW else task,
+            task=task.at_the_end(config.test_len) if isinstance(mode, SlidingWindow) else task,
             mode=mode,
             labels=tuple(zip(ROW, (method, factor, model.seed, arm), strict=True)),
             device=config.device,
@@ -74,6 +85,7 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
         )
         for task in tasks
         for (method, factor, arm), mode, model in all_rows
+        if arm != CACHE or task.name == "text"
     ]
     baselines = [NgramBaseline(task=task) for task in tasks if isinstance(task, Retrieval)]
     return [*evaluations, *baselines]
@@ -127,13 +139,29 @@ def rows(
         recipe = replace(recipe, steps=steps, window=test_len, tokens_per_step=tokens)
         encoding = partial(UNSCALED.encoding, replace(geometry, trained_len=test_len), test_len)
         yield (LONGER, 1.0, "ceiling"), plain, replace(base, recipe=recipe, encoding=encoding)
-    yield (WINDOW, 1.0, "zero_shot"), SlidingWindow(plain, config.train_len), base
+    window = SlidingWindow(plain, config.train_len)
+    if CACHE in config.arms:
+        for name, beyond in ((FAR_CACHE, config.train_len), (WINDOW_CACHE, 0)):
+            yield (name, 1.0, CACHE), WithCache(plain, config.train_len, beyond), base
+    if "finetuned" in config.arms:
+        # Trained on as long as the methods, at its own length: a gain of theirs is of the method.
+        tuned = adapted(config, base, geometry, UNSCALED, "finetuned", config.train_len)
+        yield (WINDOW, 1.0, "finetuned"), window, tuned
+    yield (WINDOW, 1.0, "zero_shot"), window, base
 
 
 def adapted(
-    config: ExtrapolateConfig, base: Training, geometry: Geometry, method: Reading, arm: str
+    config: ExtrapolateConfig,
+    base: Training,
+    geometry: Geometry,
+    method: Reading,
+    arm: str,
+    tuned_len: int | None = None,
 ) -> Training:
-    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning) ask for."""
+    """Train `base` for longer, as the method (recalibration) and the arm (fine-tuning) ask for.
+
+    Fine-tuning is on as many tokens at any `tuned_len`.
+    """
 
     def continued(start: Training, key: dict[str, Any], **changes: Any) -> Training:
         recipe = replace(start.recipe, **changes)
@@ -157,7 +185,7 @@ def adapted(
             model,
             {"method": method.label, "factor": method.factor},
             steps=config.finetune_steps,
-            window=config.tuned_len,
+            window=tuned_len or config.tuned_len,
             tokens_per_step=max(config.tuned_len, base.recipe.tokens_per_step),
             matrix_rate=GENTLER * base.recipe.matrix_rate,
             other_rate=GENTLER * base.recipe.other_rate,
@@ -199,7 +227,26 @@ def tables(config: ExtrapolateConfig, values: Values) -> dict[str, pd.DataFrame]
     if matched:
         by = ["task", "n_gram_tokens", *PLACE]
         found["ngram_baseline"] = accuracies(pd.concat(matched), by)
-    return found
+    return {**found, "cost": _cost(config)}
+
+
+def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
+    geometry, records = config.geometry(), []
+    base, length = trainings(config, geometry)[0], config.test_len
+    for row, mode, model in rows(config, base, geometry, config.parsed_methods()):
+        # A window that moves on by half of its tokens passes most tokens twice.
+        passes, tokens = mode.passed(length) if isinstance(mode, SlidingWindow) else (1, length)
+        times = passes * tokens / length
+        # Two operations are one multiplication.
+        multiplications = operations_per_token(model.size, tokens) * FORWARD / 2
+        further, at = 0, model
+        while at.start is not None:
+            further += at.recipe.steps * max(at.recipe.tokens_per_step, at.recipe.window)
+            at = at.start
+        costs = (times * (tokens + 1) / 2, round(times * multiplications), further)
+        records.append((*row, length, *costs))
+    costs_of = ("attended_positions", "multiplications", "further_training_tokens")
+    return pd.DataFrame(records, columns=["method", "factor", "arm", "context_tokens", *costs_of])
 
 
 def answer(tables: Tables) -> str:
@@ -277,26 +324,44 @@ def _retrieval(tables: Tables, task: str) -> str:
 
 def _text(tables: Tables) -> str:
     table = tables["text_nll"]
-    published = table[table["arm"] != SEARCHED]
-    shown = table if set(published["method"]) == {WINDOW} else published
-    losses = _wide(shown, "bucket_end_tokens", NLL).iloc[:, -1]
-    methods, window = losses.drop(index=WINDOW), losses[WINDOW]
-    best = str(methods.idxmin())
+    losses = _wide(table, "bucket_end_tokens", NLL).iloc[:, -1]
+    named = table.assign(label=row_labels(table)).drop_duplicates("label").set_index("label")
+    # Searched parameters are the best ones of this model only where no formula is shown.
+    own = named[(named["method"] != WINDOW) & (named["arm"] != CACHE)]
+    published = own[own["arm"] != SEARCHED]
+    shown = own if published.empty else published
+    finding = f"at the end of text of {losses.name} bytes "
     rows = tables["comparisons"]
-    rows = rows[(rows["metric"] == "nll_bucket") & (rows["method_b"] == WINDOW)]
-    rows = rows[rows["at_tokens"] == rows["at_tokens"].max()]
-    verdict = str(rows.loc[rows["method_a"] == best, "verdict"].iloc[0])
-    found = {best: "beats", WINDOW: "is worse than"}.get(verdict, "is indistinguishable from")
-    finding = (
-        f"at the end of text of {losses.name} bytes the best method, {best} ({methods.min():.3f} "
-        f"nats per byte), {found} the sliding window of the trained length ({window:.3f})"
-    )
+    rows = rows[(rows["metric"] == "nll_bucket") & (rows["at_tokens"] == losses.name)]
+    if not shown.empty:
+        best = str(losses[shown.index].idxmin())
+        # A method is compared with the window of a model that was trained as long.
+        tuned = method_label(WINDOW, 1, str(shown.loc[best, "arm"]))
+        window = tuned if tuned in losses else WINDOW
+        pair = rows[(rows["method_a"] == best) & (rows["method_b"] == window)]
+        verdict = str(pair["verdict"].iloc[0])
+        found = {best: "beats", window: "is worse than"}.get(verdict, "is indistinguishable from")
+        rivals = [name for name in indistinguishable(best, rows, {}) if name in shown.index]
+        finding += (
+            f"the best method is {best} ({losses[best]:.3f} nats per byte){tied_with(rivals)}"
+        )
+        finding += f"; it {found} the sliding window of the trained length ({losses[window]:.3f})"
+    else:
+        finding += f"the sliding window has {losses[WINDOW]:.3f} nats per byte"
+    if FAR_CACHE in losses:
+        finding += (
+            f"; counts of the n-grams that the window does not see lower its loss to "
+            f"{losses[FAR_CACHE]:.3f}, those of all text before to {losses[WINDOW_CACHE]:.3f}"
+        )
     # Where context is worth little inside the trained length, losses beyond it say little.
     plain = tables["last_window"].query("method == 'unscaled'")
     inside = plain[plain["context_tokens"] <= plain["train_len_tokens"]]
     costs = inside.groupby("context_tokens")[NLL].mean()
     if len(costs) < 2:
         return finding
-    first, last = costs.index[0], costs.index[-1]
+    scored = grid.last_window(int(plain["train_len_tokens"].iloc[0]))
     saved = costs.iloc[0] - costs.iloc[-1]
-    return f"{finding}; context from {first} to {last} tokens saves the unscaled model {saved:.3f}"
+    return (
+        f"{finding}; {costs.index[-1] - scored} instead of {costs.index[0] - scored} tokens before "
+        f"the last {scored} save the unscaled model {saved:.3f}"
+    )

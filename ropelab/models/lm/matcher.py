@@ -1,5 +1,9 @@
-"""A baseline without a model: the continuation of the last n tokens at their latest occurrence."""
-# A model that only matches it finds an earlier passage, but need not know its position.
+"""Baselines without a model, made of the n-grams of the text before."""
+# A model that only matches them finds an earlier passage, but need not know its position. What
+# counts of them add to a model is left in the text that it does not see, or does not use.
+
+from collections import defaultdict
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Int
@@ -34,3 +38,31 @@ def ngram_predictions(
     found[places[again + 1]] = following[places[again]]
     predictions[:, n:] = found.view(rows, -1)
     return predictions
+
+
+def cached_predictions(
+    tokens: Sequence[int], order: int, beyond: int, vocabulary: int
+) -> list[tuple[float, int]]:
+    """Predict every token but the first from n-grams more than `beyond` tokens before it.
+
+    Returns:
+        Its probability, and the tokens of the longest context that was counted: at most `order`.
+    """
+    row = tuple(tokens)
+    counts: defaultdict[tuple[int, ...], dict[int, int]] = defaultdict(dict)
+    found = []
+    for place, token in enumerate(row[1:], 1):
+        counted = place - 1 - beyond
+        for length in range(min(order, counted) + 1):
+            following = counts[row[counted - length : counted]]
+            following[row[counted]] = following.get(row[counted], 0) + 1
+        probability, longest = 1 / vocabulary, 0
+        for length in range(min(order, place) + 1):
+            seen = counts.get(row[place - length : place])
+            if seen is None:
+                break
+            # Witten and Bell 1991: as much for what is new as there were different continuations.
+            new, longest = len(seen), length
+            probability = (seen.get(token, 0) + new * probability) / (sum(seen.values()) + new)
+        found.append((probability, longest))
+    return found

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ropelab.math.frequencies import Geometry
@@ -13,8 +14,13 @@ from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
 from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.evaluation import Readable
+from ropelab.models.lm.matcher import cached_predictions
 from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
+
+# The longest context of a cache, in tokens, and the weights that are tried for it.
+ORDER = 8
+WEIGHTS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
 
 
 class Mode(ABC):
@@ -151,6 +157,49 @@ class SlidingWindow(Mode):
 
     def seen(self, tokens: Tensor) -> Tensor:
         return tokens[:, -self.window - 1 :]
+
+    def passed(self, length: int) -> tuple[int, int]:
+        """Return the number of passes over a text and the tokens in each."""
+        return 1 + max(0, -(-(length - self.window) // (self.window // 2))), self.window
+
+
+@dataclass(frozen=True)
+class WithCache(SlidingWindow):
+    """The sliding window, mixed with counts of the n-grams more than `beyond` tokens back."""
+
+    beyond: int
+    weight: float = 0.0  # where the longest context was seen before, and less for shorter ones
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS]}
+
+    def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
+        losses = super().losses(model, tokens).double()
+        rows = (
+            cached_predictions(row, ORDER, self.beyond, model.size.vocabulary)
+            for row in tokens.tolist()
+        )
+        cached, longest = torch.tensor(list(rows), dtype=torch.float64).unbind(-1)
+        weight = self.weight * longest / ORDER
+        mixed = -((1 - weight) * (-losses).exp() + weight * cached).log()
+        return mixed[:, -(last or 0) :]
+
+    @property
+    def evaluations(self) -> int:
+        return len(WEIGHTS)
+
+    def searched(
+        self, loss: Callable[[Readable, Mode], float], model: Readable
+    ) -> tuple[Mode, dict[str, Any]]:
+        found = {weight: loss(model, replace(self, weight=weight)) for weight in WEIGHTS}
+        weight = min(found, key=lambda each: found[each])
+        return replace(self, weight=weight), {
+            "chosen": f"weight={weight:g}",
+            "evaluations": len(found),
+            "first_nll_nats_per_token": found[WEIGHTS[0]],
+            "chosen_nll_nats_per_token": found[weight],
+        }
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:

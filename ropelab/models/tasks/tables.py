@@ -1,7 +1,8 @@
 """From the values of tasks to tables with 95 % intervals, the same in all experiments.
 
 text_nll         loss by bucket of positions, mean over documents: one causal pass over each
-last_window      loss of the same final tokens after growing contexts, mean over documents
+last_window      loss of the same final tokens (512, or a quarter of the trained length if that is
+                 less), which are part of context_tokens, as it grows; mean over documents
 text_by_kind     loss after the longest context, a row per kind of document
 text_by_document the same for every document, mean over the seeds
 context_by_kind  loss of the same final tokens inside the trained length, by kind, unmodified model
@@ -20,7 +21,7 @@ import pandas as pd
 
 from ropelab.models.tasks.config import Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
-from ropelab.runs.labels import row_labels
+from ropelab.runs.labels import CACHE, row_labels
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 
 NLL = "nll_nats_per_byte"
@@ -140,9 +141,12 @@ def comparisons(
                 str(label): rows.set_index(["seed", unit])[column]
                 for label, rows in group.groupby(labels, sort=False)
             }
+            # A cache reads what methods do not: its easy discoveries are apart from theirs.
+            apart = {*labels[group["arm"] == CACHE]}
             for a, b in combinations(by_row, 2):
+                family = (*about, bool({a, b} & apart))
                 values_of = by_row[a], by_row[b]
-                pairs.append(Pair((*about, a, b), *values_of, (a, b), measure, family=about))
+                pairs.append(Pair((*about, a, b), *values_of, (a, b), measure, family))
     return compared(pairs, ABOUT)
 
 

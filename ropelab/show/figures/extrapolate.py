@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ropelab.runs.comparisons import indistinguishable, tied_with
-from ropelab.runs.labels import AS_SHIPPED, SEARCHED, WINDOW, name_in, row_labels
+from ropelab.runs.labels import AS_SHIPPED, CACHE, SEARCHED, WINDOW, name_in, row_labels
 from ropelab.runs.stats import mean_interval
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.show.figures import shapes
@@ -48,11 +48,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     arms = [arm for arm in HOW if arm in tried] or ["zero_shot"]
     figures: dict[str, Figure] = {}
     for arm in arms:
-        # Rows that no method was applied to are drawn in every arm.
-        shown = {
-            name: table[table["arm"].isin([arm, "ceiling"]) | (table["method"] == WINDOW)]
-            for name, table in measured.items()
-        }
+        shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         suffix = "" if arm == "zero_shot" else f"_{arm}"
         for task in (task for task in WORDS if f"{task}_accuracy" in shown):
             table = shown[f"{task}_accuracy"]
@@ -66,7 +62,8 @@ def draw(tables: Tables) -> dict[str, Figure]:
             if arm == "zero_shot":
                 figures["tax_and_gain"] = _tax_and_gain(shown["last_window"])
     if "text_by_document" in tables:
-        figures["loss_by_kind"] = _loss_by_kind(tables["text_by_document"])
+        by_document = tables["text_by_document"]
+        figures["loss_by_kind"] = _loss_by_kind(by_document[by_document["arm"] != CACHE])
     for task in FOUND:
         if f"{task}_accuracy" in tables:
             figures[f"{task}_depth_by_length"] = _depth_by_length(tables[f"{task}_accuracy"], task)
@@ -77,6 +74,14 @@ def draw(tables: Tables) -> dict[str, Figure]:
 
 def _is_ok(table: pd.DataFrame) -> bool:
     return "status" not in table or bool((table["status"] == "ok").all())
+
+
+def _of_arm(table: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """Select an arm with rows that no method was applied to, and one window: that of the arm."""
+    chosen, window = table["arm"].isin([arm, "ceiling"]), table["method"] == WINDOW
+    if not (chosen & window).any():
+        chosen |= window & (table["arm"] == "zero_shot")
+    return table[chosen]
 
 
 def _labelled(table: pd.DataFrame) -> pd.DataFrame:
@@ -179,7 +184,8 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
 
 
 def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) -> Figure:
-    pairs = (comparisons["metric"] == "nll_bucket") & (comparisons["method_b"] == WINDOW)
+    (window,) = set(row_labels(table[table["method"] == WINDOW]))
+    pairs = (comparisons["metric"] == "nll_bucket") & (comparisons["method_b"] == window)
     rows = comparisons[pairs & comparisons["method_a"].isin(row_labels(table))]
     last = rows[rows["at_tokens"] == rows["at_tokens"].max()]
     better = last.loc[last["ci_high"] < 0, "method_a"].astype(str).tolist()
@@ -194,17 +200,17 @@ def _loss_by_position(table: pd.DataFrame, comparisons: pd.DataFrame, arm: str) 
 
 
 def _loss_by_context(table: pd.DataFrame, arm: str) -> Figure:
-    methods = _methods(table, "context_tokens", NLL)
-    window = methods.pop(WINDOW, pd.DataFrame({NLL: []}))[NLL]
+    methods = _methods(table[table["method"] != WINDOW], "context_tokens", NLL)
+    window = table.loc[table["method"] == WINDOW].groupby("context_tokens")[NLL].mean()
     title = _context_title(table, HOW[arm])
-    labels = "context before the same final tokens (tokens)", "loss (nats per byte)", title
+    labels = "context that ends with the same tokens (tokens)", "loss (nats per byte)", title
     limits = None, table[NLL].min() + CEILING
     return _line_figure(table, methods, ("context_tokens", NLL), labels, window, limits)
 
 
 def _context_title(table: pd.DataFrame, how: str) -> str:
     trained, longest = _ends(table)
-    wide = _means(table, "context_tokens", NLL).drop(WINDOW, errors="ignore")
+    wide = _means(table[table["method"] != WINDOW], "context_tokens", NLL)
     if trained not in wide or longest == trained:
         return f"Loss of the same last tokens by the length of their context ({how})"
     # The gain of a method that is far behind the best says nothing.
@@ -308,8 +314,11 @@ def _loss_by_kind(table: pd.DataFrame) -> Figure:
 def against_window(table: pd.DataFrame) -> pd.DataFrame:
     """Return every document's loss above that of the sliding window, as the column `above`."""
     named, about = _labelled(table), ["name", "kind"]
-    window = named[named["label"] == WINDOW].set_index(about)[NLL].rename("window")
-    others = named[named["label"] != WINDOW].join(window, on=about)
+    windows = named[named["method"] == WINDOW]
+    # Of a model that was trained as long, where there is one.
+    arm = named["arm"].where(named["arm"].isin(windows["arm"]), "zero_shot")
+    window = windows.set_index([*about, "arm"])[NLL].rename("window")
+    others = named.assign(own=arm)[named["method"] != WINDOW].join(window, on=[*about, "own"])
     return others.assign(above=others[NLL] - others["window"])
 
 
@@ -362,7 +371,7 @@ def _by_arm(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         rows = rows[rows["distance_tokens"] > rows["train_len_tokens"]]
     # The label is that of the method, whatever its arm, so that the arms share a row.
     rows = _labelled(rows.assign(arm="")).assign(
-        kind=rows["arm"].mask(rows["method"] == WINDOW, "window")
+        kind=rows["arm"].where(rows["method"] != WINDOW, "window " + rows["arm"])
     )
     seeds = rows.groupby(["kind", "label", "seed"], sort=False)[column].mean()
     spreads = seeds.groupby(["kind", "label"], sort=False).agg(["mean", "min", "max"])
@@ -385,7 +394,8 @@ def _before_and_after(ax: Axes, arms: Mapping[str, pd.DataFrame], is_loss: bool)
         if outside:
             shapes.note(ax, " → ".join(outside), (edge, row), (0, 7), ha="center")
     for arm, label, color, style_of_line in (
-        ("window", "sliding window", ORANGE, ":"),
+        ("window zero_shot", "sliding window", ORANGE, ":"),
+        ("window finetuned", "sliding window, trained on", ORANGE, "-"),
         ("ceiling", "trained at the tested length", GREY, "--"),
     ):
         for mean in arms[arm]["mean"] if arm in arms else ():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ropelab.models.lm.matcher import NOTHING, ngram_predictions
+from ropelab.models.lm.matcher import NOTHING, cached_predictions, ngram_predictions
 
 
 def looked_up(row: list[int], n: int, place: int) -> int:
@@ -47,3 +47,30 @@ def test_short_rows_are_not_predicted() -> None:
 def test_what_does_not_fit_is_refused(n: int) -> None:
     with pytest.raises(ValueError, match=f"{n}-grams of 256 tokens"):
         ngram_predictions(torch.zeros(1, 20, dtype=torch.long), n)
+
+
+def cached_by_definition(row: list[int], place: int, order: int, beyond: int) -> tuple[float, int]:
+    """Count the continuations of every context from scratch."""
+    probability, longest = 1 / 4, 0
+    for length in range(min(order, place) + 1):
+        context = row[place - length : place]
+        ends = range(length, place - beyond)
+        after = [row[end] for end in ends if row[end - length : end] == context]
+        if not after:
+            break
+        new, longest = len(set(after)), length
+        share = after.count(row[place]) / len(after)
+        probability = (share * len(after) + new * probability) / (len(after) + new)
+    return probability, longest
+
+
+@pytest.mark.parametrize(("order", "beyond"), [(0, 0), (3, 0), (3, 5), (8, 60)])
+def test_a_cache_counts_what_lies_further_back_and_backs_off(order: int, beyond: int) -> None:
+    row = torch.randint(4, (50,), generator=torch.Generator().manual_seed(0)).tolist()
+    found = cached_predictions(row, order, beyond, 4)
+    wanted = [cached_by_definition(row, place, order, beyond) for place in range(1, len(row))]
+    assert [longest for _, longest in found] == [longest for _, longest in wanted]
+    assert [p for p, _ in found] == pytest.approx([p for p, _ in wanted])
+    # Over all tokens that could be next, probabilities add up to 1.
+    ends = [cached_predictions([*row, token], order, beyond, 4)[-1][0] for token in range(4)]
+    assert sum(ends) == pytest.approx(1)
