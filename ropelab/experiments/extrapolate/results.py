@@ -345,7 +345,10 @@ def _text(tables: Tables) -> str:
         finding += (
             f"the best method is {best} ({losses[best]:.3f} nats per byte){tied_with(rivals)}"
         )
-        finding += f"; it {found} the sliding window of the trained length ({losses[window]:.3f})"
+        # Runs from before that window have only the one of the model before fine-tuning.
+        behind = ", before fine-tuning" if "finetuned" in tuned and window == WINDOW else ""
+        length = "the sliding window of the trained length"
+        finding += f"; it {found} {length} ({losses[window]:.3f}{behind})"
     else:
         finding += f"the sliding window has {losses[WINDOW]:.3f} nats per byte"
     if FAR_CACHE in losses:
