@@ -294,7 +294,8 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
         )
         for each in (pairs, only)
     ]
-    np.testing.assert_array_equal(*(each["false_discovery_rate"] for each in rates))
+    ours, theirs = (each["false_discovery_rate"] for each in rates)
+    np.testing.assert_array_equal(ours, theirs)
     assert "loss_by_position" in draw(tables)
     plt.close("all")
 
