@@ -19,7 +19,9 @@ STRING, ARRAY = 8, 9
 # Bytes of a string that are kept; templates and the like may be longer and are cut.
 LONGEST_STRING = 2**16
 MOST_KEYS = 2**16
-MOST_TENSORS = 2**20
+MOST_TENSORS = 2**16
+# Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
+MOST_ENTRIES = 2**22
 MOST_DEPTH = 4
 LONGEST_NAME = 2**12
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
@@ -47,6 +49,7 @@ class _Cursor:
 
     def __init__(self, file: BinaryIO, size: int, name: str) -> None:
         self.file, self.size, self.name = file, size, name
+        self.entries = 0  # of arrays that are stepped over
 
     def fail(self, problem: str) -> InputError:
         return InputError(f"{self.name} is not a readable GGUF file: {problem}")
@@ -122,6 +125,9 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
         return Length(count)
     # A string begins with its length, an array with a type and a length.
     cursor.require(count * (8 if inner == STRING else 12), "an array is longer than the file")
+    cursor.entries += count
+    if cursor.entries > MOST_ENTRIES:
+        raise cursor.fail(f"arrays of {cursor.entries} entries are more than any model has")
     for _ in range(count):
         if inner == STRING:
             cursor.skip(cursor.scalar("Q"))

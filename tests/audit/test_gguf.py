@@ -2,6 +2,7 @@
 
 import random
 import struct
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -122,6 +123,16 @@ def test_arrays_longer_than_the_file_are_refused_at_once(tmp_path):
         path.write_bytes(start + struct.pack("<IIQ", 9, kind, 2**40))
         with pytest.raises(InputError, match="longer than the file"):
             read_header(path)
+
+
+def test_more_strings_than_any_vocabulary_has_are_refused_at_once(tmp_path: Path) -> None:
+    name, path = b"llama.list", tmp_path / "sparse.gguf"
+    start = b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(name)) + name
+    with path.open("wb") as file:
+        file.write(start + struct.pack("<IIQ", 9, 8, 2**26))
+        file.truncate(2**30)
+    with pytest.raises(InputError, match="entries are more than any model has"):
+        read_header(path)
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(MUTATIONS, marks=pytest.mark.stress)])

@@ -286,6 +286,16 @@ def _type_over(folder, old, new):
     path.write_text(path.read_text().replace(old, new))
 
 
+def test_a_run_given_twice_is_once_in_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for results in ("one", "two"):
+        write_run(tmp_path / results, "a-1", {"claims": claims()}, "ropelab claims")
+    found = find_runs([tmp_path / "one", tmp_path / "two"])
+    assert [run.folder.parts[-3] for run in found] == ["one"]
+    assert "a-1: the same run as " in capsys.readouterr().err
+
+
 def test_a_cut_picture_is_left_out_aloud(tmp_path, capsys):
     run = write_run(
         tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/cut.png"]

@@ -1,6 +1,8 @@
 """The report in a real browser: it opens without a complaint, and everything on it works."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from ropelab.runs.stats import mean_interval
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
-from tests.show.made import NASTY, accuracies
+from tests.show.made import NASTY, accuracies, write_run
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FIRST = "toy-00000001"
@@ -282,3 +284,15 @@ def test_a_claim_is_quoted_with_a_link_that_is_one(visit, report):
     links = page.locator("#claim-two blockquote a")
     assert links.evaluate_all("all => all.map(a => a.href)") == ["https://example.org/x"]
     assert page.evaluate("window.pwned") is None
+
+
+def test_names_of_every_object_and_a_lone_percent_break_nothing(
+    tmp_path: Path, visit: Callable[..., Any]
+) -> None:
+    table = accuracies(0).replace({"unscaled": "constructor", "yarn": "toString"})
+    write_run(tmp_path, "a-1", {"copy_accuracy": table}, "ropelab toy")
+    path = write_report(find_runs([tmp_path]), tmp_path / "index.html", draw=False)
+    page = visit(path, "%")
+    assert page.locator("#overview.open").count() == 1
+    page = visit(path, "toy-1")
+    assert page.locator("#toy-1 .explorer svg").count() == 1

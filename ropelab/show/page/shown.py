@@ -104,7 +104,12 @@ def find_runs(paths: Sequence[Path]) -> list[Shown]:
         if not found:
             raise InputError(f"no finished run in {path}; give a run's folder or a results folder")
         runs |= found
-    return list(runs.values())
+    # The page names a run by its config.
+    by_key: dict[str, Shown] = {}
+    for run in runs.values():
+        if by_key.setdefault(run.key, run) is not run:
+            say(f"left out: {run.folder}: the same run as {by_key[run.key].folder}")
+    return list(by_key.values())
 
 
 def _can_be_shown(run: Shown) -> bool:

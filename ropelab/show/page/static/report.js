@@ -4,7 +4,8 @@ const drawing = readData("drawing");
 const opened = new Map();
 
 function showPart() {
-  const wanted = decodeURIComponent(location.hash.slice(1)) || "overview";
+  let wanted = location.hash.slice(1) || "overview";
+  try { wanted = decodeURIComponent(wanted); } catch { /* a lone % names nothing */ }
   const target = document.getElementById(wanted);
   const view = target?.closest("section.view") ?? document.getElementById("overview");
   for (const section of document.querySelectorAll("section.view")) section.classList.toggle("open", section === view);

@@ -115,8 +115,9 @@ function looksFor(names, known) {
   let unknown = 0;
   return names.map((name) => {
     const plain = name.split(/[ (,]/)[0];
-    let [color, mark, dash] = known[plain] ?? [unknown % 8, MARKS[unknown % 8], DASHES[Math.floor(unknown / 8) % 4]];
-    if (!known[plain]) unknown += 1;
+    const own = Object.hasOwn(known, plain); // every object has a `constructor`
+    let [color, mark, dash] = own ? known[plain] : [unknown % 8, MARKS[unknown % 8], DASHES[Math.floor(unknown / 8) % 4]];
+    if (!own) unknown += 1;
     for (let step = 1; taken.has(`${color}${mark}${dash}`) && step < 256; step += 1) {
       mark = MARKS[(MARKS.indexOf(mark) + 1) % MARKS.length];
       dash = DASHES[(DASHES.indexOf(dash) + 1) % DASHES.length];
