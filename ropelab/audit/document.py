@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ropelab.audit.gguf import Length, read_header
+from ropelab.audit.runtimes.families import known_to_rotate, unrotated
 from ropelab.audit.runtimes.trace import language_part, rope_paths
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES, check_regular, parse
@@ -72,10 +73,15 @@ def read_bytes(path: Path, most: int = MOST_BYTES + 1) -> bytes:
 
 
 def from_json(name: str, raw: bytes) -> Document:
-    config = parse(name, raw)
+    # transformers writes `Infinity` for a limit that is none (Nemotron's time_step_limit).
+    config = parse(name, raw, finite=False)
     if "n_heads" in config and "dim" in config:
         return Document(name, "params", from_params(config))
     _, text = language_part(config)
+    if why := unrotated(text):
+        raise InputError(f"{name} has no rotary positions: {why}")
+    if known_to_rotate(str(text.get("model_type"))):
+        return Document(name, "config", config)
     sized = any(key in text for key in ("num_attention_heads", "n_head", "head_dim"))
     rotates = "max_position_embeddings" in text or any(
         "rope" in path or "rotary" in path for path in rope_paths(text)

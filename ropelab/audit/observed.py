@@ -322,9 +322,9 @@ def rotary_module(folder: Path) -> Any:
     classes = importlib.import_module(f"{package[0]}.modeling_{package[2]}")
     for name, found in vars(classes).items():
         own = getattr(found, "__module__", "") == classes.__name__
-        if own and name.endswith("RotaryEmbedding"):
+        if own and name.endswith("RotaryEmbedding") and "Vision" not in name:
             try:
-                return found(config=config_class.from_dict(dict(text)))
-            except (KeyError, ValueError, TypeError, RuntimeError) as error:
+                return found(config=config_class.from_dict(dict(text)).get_text_config())
+            except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
                 raise InputError(f"{name} refuses the configuration: {error}") from None
     raise InputError(f"no rotary embedding in {classes.__name__}")

@@ -43,12 +43,13 @@ def check_name(name: object) -> None:
         raise InputError(f"{name} is not a name in UTF-8; rename it") from None
 
 
-def parse(name: str, raw: bytes) -> dict[str, Any]:
-    """Return a JSON object from bytes; anything else is an InputError."""
+def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
+    """Return a JSON object from bytes; anything else is an InputError, as is Infinity if finite."""
     if len(raw) > MOST_BYTES:
         raise InputError(f"{name} is larger than 16 MB, which no configuration is")
     try:
-        value = json.loads(raw, parse_constant=_not_finite, parse_float=_finite)
+        constant = _not_finite if finite else _infinite
+        value = json.loads(raw, parse_constant=constant, parse_float=_finite)
     except RecursionError:
         raise InputError(f"{name} is nested too deeply") from None
     except (ValueError, UnicodeDecodeError) as error:
@@ -63,6 +64,10 @@ def parse(name: str, raw: bytes) -> dict[str, Any]:
     if level:
         raise InputError(f"{name} is nested too deeply")
     return value
+
+
+def _infinite(text: str) -> float:
+    return _not_finite(text) if text == "NaN" else float(text)
 
 
 def _not_finite(text: str) -> NoReturn:

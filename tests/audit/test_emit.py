@@ -199,7 +199,7 @@ OWN: dict[str, dict[str, Any]] = {
         "rope_scaling": {"type": "yarn", "factor": 40, **MSCALES},
     },
     "kimi-k2": {
-        "model_type": "kimi_k2",
+        "model_type": "deepseek_v3",
         "rope_theta": 50000.0,
         **LATENT,
         "rope_scaling": {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, **MSCALES},

@@ -337,7 +337,7 @@ def test_labels_leave_defaults_out():
         ("clipped(n=-1)", "at least 0 pairs"),
         ("p_rope(p=1.5)", "between 0 and 1"),
         ("yarn(beta_slow=40)", "0 < beta_slow < beta_fast"),
-        ("llama3(low_freq_factor=4)", "low_freq_factor < high_freq_factor"),
+        ("llama3(low_freq_factor=5)", "low_freq_factor < high_freq_factor"),
         ("ntk_by_parts(alpha=0)", "0 < alpha < beta"),
         ("yarn(attention_factor=-1)", "attention_factor must be a positive number"),
         ("longrope", "needs long_factor"),

@@ -165,6 +165,8 @@ def converted(trace: Trace) -> Fields:
     share = block.get("partial_rotary_factor")
     if share is None:
         share, _ = trace.first(family.partial_keys, family.partial or 1.0)
+    if (width := reader.share_of(trace, head_dim)) is not None:
+        share = width
     if family.partial is None:  # classes that rotate the whole head write no share
         share = 1.0
     fields: Fields = {

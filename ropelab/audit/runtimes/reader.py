@@ -143,7 +143,8 @@ class Reader:
 
     def longest(self, trace: Trace) -> tuple[int, str]:
         """Return max_position_embeddings and its source."""
-        given, path = trace.first((MAXIMUM, "n_positions"), self.usual_longest)
+        usual = trace.family.longest or self.usual_longest
+        given, path = trace.first((MAXIMUM, "n_positions"), usual)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM), path or "class default"
@@ -193,6 +194,10 @@ def head_dim_of(trace: Trace) -> int:
             if trace.has(unread):
                 trace.mark(unread, "used", "not for the head: head_dim is given")
         width = whole(given, source)
+    elif trace.family.head_dim is not None:
+        source, width = "class default", trace.family.head_dim
+    elif trace.family.bare_head_dim is not None and not trace.has("hidden_size"):
+        source, width = "class default", trace.family.bare_head_dim
     else:
         source = "hidden_size / num_attention_heads"
         hidden, _ = trace.first(("hidden_size", "n_embd", "dim"))
@@ -205,6 +210,12 @@ def head_dim_of(trace: Trace) -> int:
     if width > MOST_FEATURES:
         raise RefusedError(f"{source} of {width} features is more than any head has")
     return width
+
+
+def share_of(trace: Trace, head_dim: int) -> float | None:
+    """Return the rotated share of families that give the rotated width itself."""
+    key = trace.family.width_key
+    return whole(trace.get(key), key) / head_dim if key and trace.has(key) else None
 
 
 def width_of(head_dim: int, share: float) -> int:

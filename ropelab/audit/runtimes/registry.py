@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
 from ropelab.audit.runtimes.engines import Exllama, TensorRt, Tgi
+from ropelab.audit.runtimes.families import RELEASES
 from ropelab.audit.runtimes.mlx import Mlx
 from ropelab.audit.runtimes.servers import Sglang, Vllm
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
 from ropelab.audit.runtimes.transformers4 import Transformers4
 from ropelab.audit.runtimes.transformers5 import Transformers5
@@ -124,6 +125,7 @@ def read(
     trace = Trace(config, flags)
     outcome: Literal["refused", "not modelled"] = "not modelled"
     try:
+        refuse_unread(runtime, trace)
         layers = runtime.read(trace)
     except RefusedError as error:
         outcome, problem = "refused", str(error)
@@ -137,9 +139,30 @@ def read(
     return Reading(runtime, {}, trace.uses(), outcome, problem, trace.model_type)
 
 
+def refuse_unread(runtime: Runtime, trace: Trace) -> None:
+    """Raise NotModelledError for types that a release lacks, and keys that no reader computes."""
+    family = trace.family
+    if family.unread and (not family.unread_key or trace.has(family.unread_key)):
+        raise NotModelledError(f"'{family.name}' has {family.unread}")
+    known = RELEASES.get(runtime.version)
+    outer = trace.whole.get("model_type")
+    for kind in (trace.model_type, outer if isinstance(outer, str) else ""):
+        if known is not None and kind and kind not in known:
+            problem = f"'{short(kind)}' is not in that release; the model's own code was not read"
+            raise NotModelledError(problem)
+    # Of 4.44 only the Llama class was read; others have rules of their own.
+    if runtime.compared == {"llama"} and trace.model_type not in ("llama", ""):
+        raise NotModelledError(
+            f"of that release the class of '{short(trace.model_type)}' was not read"
+        )
+
+
 def reference(name: str, config: Mapping[str, Any]) -> RopeSpec:
     """Return the reference's main spec of the configuration ``name``; InputError without one."""
     reading = read(RUNTIMES[REFERENCE], config)
+    if reading.main is None and reading.outcome == "not modelled":
+        others = (read(runtime, config) for runtime in chosen(()))
+        reading = next((other for other in others if other.main is not None), reading)
     if reading.main is None:
         raise InputError(f"{name}: {reading.problem}")
     return reading.main

@@ -56,7 +56,7 @@ class Transformers4(Reader):
         if not local:
             return specs
         # Gemma 3's sliding-window layers have a base of their own and are never scaled.
-        sliding = specs["all"].unscaled(number(trace.get(local, 10000.0), local))
+        sliding = specs["all"].unscaled(number(trace.get(local, trace.family.local_base), local))
         return {"full_attention": specs["all"], "sliding_attention": sliding}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -74,6 +74,8 @@ class Transformers4(Reader):
         source = source or f"default of the {family.name or 'model'} class"
         settings.put("rope_theta", base, source)
         share, source = trace.first(family.partial_keys, family.partial or 1.0)
+        if (width := reader.share_of(trace, reader.head_dim_of(trace))) is not None:
+            share = width
         settings.put("partial_rotary_factor", share, source)
         return {"all": settings}
 

@@ -102,6 +102,10 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
         if value is not None:
             settings.put(name, value, path or source)
 
+    if "partial_rotary_factor" not in block and family.width_key:
+        share = reader.share_of(trace, reader.head_dim_of(trace))
+        if share is not None and not trace.has("partial_rotary_factor"):
+            settings.put("partial_rotary_factor", share, family.width_key)
     if settings.get("rope_type") in SCALED:
         # A top-level original length wins in a flat dict; without any it is the maximum.
         if trace.has(ORIGINAL) and not nested:
@@ -127,7 +131,7 @@ def two_layer_types(trace: Trace, name: str, block: Block, inner: Block) -> dict
     local.values.setdefault("rope_type", "default")
     if "rope_theta" not in local.values:
         key = trace.family.local_base_key
-        local.put("rope_theta", trace.get(key, 10000.0, "translated"), key)
+        local.put("rope_theta", trace.get(key, trace.family.local_base, "translated"), key)
     return {"full_attention": glob, "sliding_attention": local}
 
 

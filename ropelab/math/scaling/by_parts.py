@@ -49,7 +49,7 @@ class _RotationsRamp(Stretching):
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         slow, fast = (getattr(self, end) for end in self.ends)
         r = rotations(geometry.inv_freq, geometry.trained_len)
-        kept = np.clip((r - slow) / (fast - slow), 0, 1)
+        kept = np.clip((r - slow) / (fast - slow or 1e-200), 0, 1)  # equal ends are a step
         return RopePlan(blend(geometry.inv_freq, kept, stretch), stretch=stretch)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
@@ -101,6 +101,13 @@ class Llama3(_RotationsRamp):
     )
     # With r = L/lambda the blend of the reference code is the ramp of NTK-by-parts.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
+
+    def __post_init__(self) -> None:
+        # Llama 4 Scout has both at 1: a step, which every runtime accepts.
+        if self.low_freq_factor == self.high_freq_factor > 0:
+            Stretching.__post_init__(self)
+        else:
+            super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
