@@ -8,7 +8,7 @@ import pytest
 
 from ropelab.claims import verdicts
 from ropelab.claims.experiment import ClaimsConfig
-from ropelab.claims.ledger import CLAIMS, SOURCES
+from ropelab.claims.ledger import CLAIMS, SOURCES, find
 from ropelab.claims.record import Kind, Verdict
 from ropelab.runs.cell import Stored, Values, name_of
 from ropelab.runs.config import build
@@ -66,7 +66,7 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert set(claims.index[elsewhere]) == {claim.id for claim in CLAIMS if claim.reads}
     assert set(claims.loc[elsewhere, "verdict"]) > {Verdict.REPRODUCED, Verdict.NOT_REPRODUCED}
     for id_, found in verdicts.committed().items():
-        assert claims.loc[id_, "verdict"] == found.verdict(verdicts.find(id_).kind)
+        assert claims.loc[id_, "verdict"] == found.verdict(find(id_).kind)
         assert claims.loc[id_, "measured"] == found.measured
     said = verdicts.answer(tables)
     assert f"No run stored here decides {elsewhere.sum()} of them" in said
@@ -76,7 +76,7 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
 
 
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):
-    claim = verdicts.find("base-bound-table")
+    claim = find("base-bound-table")
     bound = pd.DataFrame(
         {
             "context_tokens": [1024],
