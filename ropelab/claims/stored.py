@@ -371,8 +371,8 @@ def guard(found: Findings, run: Trained, *names: str) -> None:
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
     """Make a check of stored runs from one that adds the findings of a single run."""
-    # The largest run that can answer decides; one whose models did not all learn the task only if
-    # there is no other.
+    # The largest run that can answer decides, one that answers in every part before others; one
+    # whose models did not all learn the task only if there is no other.
 
     def decorate(add_findings: Check) -> Check:
         @wraps(add_findings)
@@ -391,7 +391,12 @@ def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:
             if not answers:
                 found.missing("a stored run that tests beyond its trained length")
                 return
-            best = min(answers, key=lambda answer: (answer.is_missing, answer.is_unlearned))
+
+            def gaps(answer: Findings) -> tuple[bool, bool, int]:
+                missing = sum(finding.missing for finding in answer.findings)
+                return answer.is_missing, answer.is_unlearned, missing
+
+            best = min(answers, key=gaps)
             found.models, found.findings = best.models, best.findings
 
         return check
