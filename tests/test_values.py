@@ -87,7 +87,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         "kept": 0.5,
         "dropped": "0,1",
         "base": 700.0,
-        "method": "pi",
+        "method": "pi(factor=2)",
         "train_base": 500.0,
         "train_len": 16,
         "test_len": 128,

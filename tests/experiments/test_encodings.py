@@ -304,12 +304,14 @@ def test_the_answer_names_the_best_and_counts_the_claims(found: dict[str, pd.Dat
 
 
 def test_only_encodings_that_learned_to_copy_can_copy_best(found: dict[str, pd.DataFrame]) -> None:
-    rows = [("copy accuracy", name, times, value, "ok")
+    rows = [("copy accuracy", name, times, value, value, "ok")
             for name, values in {"nope": (0.5, 0.4), "t5": (0.9, 0.3), "rope": (1, 0.1)}.items()
             for times, value in zip((1, 4), values, strict=True)]  # fmt: skip
-    columns = ["metric", "encoding", "times_trained_len", "value", "status"]
+    columns = ["metric", "encoding", "times_trained_len", "value", "worst_seed_value", "status"]
     text = quality.answer({**found, "quality": pd.DataFrame(rows, columns=columns)})
-    assert text.startswith("Of 2 that learned to copy T5 bias copies best (30% at 4x). ")
+    assert text.startswith(
+        "Of 2 that learned to copy with every seed T5 bias copies best (30% at 4x). "
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def _cost_and_quality(cost: pd.DataFrame, quality: pd.DataFrame) -> Figure:
     values = last.set_index("encoding")["value"].reindex(cost["encoding"])
     order = values.sort_values(ascending=metrics[0] == TEXT, na_position="last").index
     costs = cost.set_index("encoding").loc[order]
-    size = (10, 1.7 + 0.27 * len(order))
+    size = (10, max(3.2, 1.7 + 0.27 * len(order)))
     figure, (axes,) = shapes.panels(1, len(metrics) + 2, size, sharey=True)
     for ax, metric in zip(axes, metrics, strict=False):
         _dumbbells(ax, quality[quality["metric"] == metric], list(order), longest)
@@ -141,7 +141,7 @@ def _copy_heatmap(table: pd.DataFrame, cost: pd.DataFrame) -> Figure:
     )
     wide = wide.loc[wide.fillna(0).mean(axis=1).sort_values(ascending=False).index]
     distances = [str(distance) for _, distance in columns]
-    figure, ax = plt.subplots(figsize=(8, 1.6 + 0.3 * len(wide)))
+    figure, ax = plt.subplots(figsize=(8, max(2.8, 1.6 + 0.3 * len(wide))))
     wide.columns = pd.Index(distances)
     shapes.heat_map(ax, wide, shapes.shares(wide, missing="–"), size=8)
     # A line parts the two contexts, which are named above it.
