@@ -19,6 +19,7 @@ from textwrap import TextWrapper
 import jinja2
 import pandas as pd
 
+from ropelab.audit.runtimes.registry import RUNTIMES
 from ropelab.runs.labels import method_label, roughly, row_labels
 
 ROOT = Path(__file__).parents[1]
@@ -326,6 +327,7 @@ def environment() -> jinja2.Environment:
     )
     made.globals |= {function.__name__: function for function in functions}
     made.globals |= {"count_verdicts": count_verdicts, "zip": zip, "only": only}
+    made.globals["runtimes"] = len(RUNTIMES)
     return made
 
 
