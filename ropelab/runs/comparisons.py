@@ -23,14 +23,13 @@ are drawn anew, and a verdict speaks of that one trained model; `seeds` says so.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 
-from ropelab.runs.stats import FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
+from ropelab.runs.stats import CONFIDENCE, FALSE_DISCOVERIES, Mean, crossed_mean, discovery_rates
 from ropelab.runs.thresholds import AT_CHANCE, NO_USE, TWO_KINDS
 
 # The columns of every comparison, behind those that identify it; n: units per seed.
@@ -73,33 +72,28 @@ def compared(pairs: Iterable[Pair], columns: Sequence[str]) -> pd.DataFrame:
     """Return a row per pair, judged by family; `columns` name their `about`."""
     pairs = list(pairs)
     means = [difference(pair.a, pair.b) for pair in pairs]
-    statuses = _statuses(pairs)
-    # Pairs of equal values are one test.
-    tests: dict[tuple[Hashable, str], dict[tuple[bytes, bytes], float]] = defaultdict(dict)
-    places = []
-    for pair, mean, status in zip(pairs, means, statuses, strict=True):
-        family, test = (pair.family, status), (_values(pair.a), _values(pair.b))
-        # The pair the other way round is the same test.
-        test = min(test, (test[1], test[0]))
-        tests[family][test] = mean.p_value() if status in (TESTED, FAILING) else math.nan
-        places.append((family, test))
-    rates: dict[Hashable, dict[tuple[bytes, bytes], float]] = {}
-    confidence = {}
-    for family, values in tests.items():
-        rates[family] = dict(zip(values, discovery_rates(list(values.values())), strict=True))
-        found = sum(rate <= FALSE_DISCOVERIES for rate in rates[family].values())
-        tested = sum(not math.isnan(rate) for rate in rates[family].values())
-        confidence[family] = 1 - FALSE_DISCOVERIES * max(1, found) / max(1, tested)
+    judged = pd.DataFrame({"status": _statuses(pairs), "confidence": CONFIDENCE, "rate": math.nan})
+    judged["family"] = pd.Series([pair.family for pair in pairs], dtype=object)
+    # Pairs of equal values, either way round, are one test.
+    judged["test"] = [b"".join(sorted((_values(pair.a), _values(pair.b)))) for pair in pairs]
+    p_values = pd.Series([mean.p_value() for mean in means], dtype=float)
+    judged["p"] = p_values.where(judged["status"].isin((TESTED, FAILING)))
+    for _, family in judged.groupby(["family", "status"], sort=False):
+        tests = family.drop_duplicates("test").set_index("test")["p"]
+        rates = pd.Series(discovery_rates(tests.tolist()), tests.index)
+        judged.loc[family.index, "rate"] = family["test"].map(rates)
+        found = max(1, (rates <= FALSE_DISCOVERIES).sum()) / max(1, tests.notna().sum())
+        judged.loc[family.index, "confidence"] = 1 - FALSE_DISCOVERIES * found
     records = []
-    for pair, mean, status, (family, test) in zip(pairs, means, statuses, places, strict=True):
-        rate, p = rates[family][test], tests[family][test]
-        interval = mean.interval(confidence[family])
+    for pair, mean, row in zip(pairs, means, judged.to_dict("records"), strict=True):
+        interval = mean.interval(row["confidence"])
         a_is_better = (mean.value < 0) == (pair.measure == "loss")
-        verdict = pair.names[0] if a_is_better else pair.names[1]
-        if math.isnan(rate) or rate > FALSE_DISCOVERIES:
-            verdict = "~"
+        better = pair.names[0] if a_is_better else pair.names[1]
+        # A rate is missing where nothing was tested.
+        verdict = better if row["rate"] <= FALSE_DISCOVERIES else "~"
         measured = (mean.seeds, mean.units, mean.value, interval.low, interval.high)
-        records.append((*pair.about, *measured, confidence[family], p, rate, status, verdict))
+        judgement = (row["confidence"], row["p"], row["rate"], row["status"], verdict)
+        records.append((*pair.about, *measured, *judgement))
     return pd.DataFrame(records, columns=[*columns, *MEASURES])
 
 
