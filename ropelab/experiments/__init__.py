@@ -10,7 +10,8 @@ needs, and ORDER, its place in lists) and a body, imported when it is first used
     answer(tables), summary(tables)    a sentence or two, and the short table
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
-The face is the package `ropelab.experiments.<name>`, or a module of it, and names its body in BODY.
+The face is the package `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`),
+and names its body in BODY.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,6 @@ import pandas as pd
 from scipy import stats
 
 from ropelab.runs.errors import InputError
-from ropelab.runs.labels import row_labels
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import intervals, kinds_of, labelled, views_of
@@ -137,10 +136,10 @@ def of_released_model(manifest: Mapping[str, Any], tables: Tables) -> dict[str, 
     measured = {name: table for name, table in tables.items() if name in known}
     if not measured:
         raise InputError(f"lm-eval has a place for none but these tables: {', '.join(known)}")
-    labelled = {name: table.assign(label=row_labels(table)) for name, table in measured.items()}
+    named = {name: labelled(table) for name, table in measured.items()}
     found = {}
-    for label in dict.fromkeys(label for table in labelled.values() for label in table["label"]):
-        rows = {name: table[table["label"] == label] for name, table in labelled.items()}
+    for label in dict.fromkeys(label for table in named.values() for label in table["label"]):
+        rows = {name: table[table["label"] == label] for name, table in named.items()}
         tasks = [
             _text(table) if name == TEXT else _keys(KEYS[name], table)
             for name, table in rows.items()

@@ -130,7 +130,7 @@ def test_a_given_attention_factor_wins():
 
 
 @given(GEOMETRIES, FACTORS)
-def test_llama3_is_by_parts_between_one_and_four_turns(geometry, factor):
+def test_llama3_is_by_parts_between_one_and_four_rotations(geometry, factor):
     by_parts = inv_freq("ntk_by_parts(alpha=1, beta=4)", geometry, factor=factor)
     assert np.array_equal(inv_freq("llama3", geometry, factor=factor), by_parts)
 

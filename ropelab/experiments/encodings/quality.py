@@ -27,7 +27,16 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import AsTrained
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.tables import BUCKET, INTERVAL, NLL, PLACE, accuracies, losses, over_seeds
+from ropelab.models.tasks.tables import (
+    BUCKET,
+    INTERVAL,
+    NLL,
+    PLACE,
+    accuracies,
+    losses,
+    over_seeds,
+    per_unit,
+)
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.tables import Tables
@@ -138,12 +147,11 @@ def _rows(answers: dict[str, dict[str, pd.DataFrame]], config: EncodingsConfig) 
     by_metric = {}
     if text := answers.get("text"):
         table = text["last_window"].merge(wanted.assign(context_tokens=contexts))
-        by_metric[TEXT] = table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
+        by_metric[TEXT] = per_unit(table)
     if copied := answers.get("copy"):
         # Copying at a multiple is copying from half of that context back, in all of it.
         at = wanted.assign(distance_tokens=contexts // 2, context_tokens=contexts)
-        table = copied["trials"].merge(at).rename(columns={"sequence": "unit"})
-        by_metric[COPY] = table.assign(value=table["correct"] / table["trials"])
+        by_metric[COPY] = per_unit(copied["trials"].merge(at))
     return {
         (metric, *place): rows
         for metric, table in by_metric.items()

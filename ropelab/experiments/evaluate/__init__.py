@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 
 from pydantic import ByteSize, Field, model_validator
 
-from ropelab.models.tasks.config import CorpusPath, Depths, On, TaskName, check_depths
+from ropelab.models.tasks.config import ASKED, CorpusPath, Depths, On, TaskName, check_depths
 from ropelab.runs.config import AsList, Config, Count, Names
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ropelab.models.tasks.tokens import TokenText
 
 BODY = "ropelab.experiments.evaluate.results"
-ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 QUESTION = "What does my own model do beyond its trained length, unmodified and with PI, NTK, YaRN?"
 CANNOT_SHOW = (
     "How other models behave: a released model speaks for itself alone. And what fine-tuning under "

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from ropelab.models.methods.registry import METHODS
 from ropelab.models.tasks.config import (
+    ASKED,
     CorpusPath,
     Depths,
     Documents,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
 
 BODY = "ropelab.experiments.extrapolate.results"
-ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 QUESTION = ASKED.format(2048, 8192)
 CANNOT_SHOW = (
     "How a large model behaves: the models have about a million parameters and are trained for "

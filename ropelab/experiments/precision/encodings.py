@@ -29,7 +29,7 @@ FREQUENCIES = {"single": ("period",), "rope": ROTARY, "sinusoidal": ("model_dim"
 SCORED = ("offset", "length", "draws", "seed")
 
 # Python with NumPy, SciPy, pandas and matplotlib.
-LIBRARIES_BYTES = 0.3e9
+LIBRARIES = 300_000_000
 # All components in four formats: 2^20 positions took 0.3 s, with 32 pairs 0.6 s. Longer ranges,
 # whose hashes do not fit into a cache, take two to three times as long per position.
 SECONDS_PER_POSITION = 1e-6
@@ -73,7 +73,7 @@ def piece(
     """Make a cell from the named fields; `memory`: bytes beside the libraries."""
     needs = Needs(
         seconds=seconds + drawn * SECONDS_PER_SCORE,
-        memory_bytes=int(LIBRARIES_BYTES + memory + drawn * BYTES_PER_SCORE),
+        memory_bytes=int(LIBRARIES + memory + drawn * BYTES_PER_SCORE),
     )
     fields = config.model_dump(mode="json", include=set(names))
     return Piece(fields=fields, needs=needs, **about)

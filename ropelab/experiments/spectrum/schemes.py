@@ -24,7 +24,7 @@ from ropelab.models.methods.method import PAIRING, Scaled
 from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.modes import WithMethod
 from ropelab.models.tasks.plans import beyond_training, training_of
-from ropelab.models.tasks.tables import INTERVAL, NLL, PLACE, over_seeds
+from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import roughly
@@ -72,7 +72,7 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "version": LEARNING_VERSION,
     }
     encoding = partial(encoding_of, scheme, geometry)
-    return training_of(config, seed, encoding, key, config.first_window)
+    return training_of(config, seed, encoding, key, config.first_window, fused=False)
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
@@ -145,12 +145,11 @@ def _measured(answers: dict[str, dict[str, pd.DataFrame]]) -> pd.DataFrame:
     found = []
     for task, metric in (("copy", COPY), ("most_recent", NEARER)):
         if task in answers:
-            trials = answers[task]["trials"].rename(columns={"sequence": "unit"})
-            found.append(trials.assign(metric=metric, value=trials["correct"] / trials["trials"]))
+            found.append(per_unit(answers[task]["trials"]).assign(metric=metric))
     if "text" in answers:
-        text = answers["text"]["last_window"].rename(columns={"document": "unit", NLL: "value"})
         # A place of text is its context alone; its loss is over the same last tokens.
-        found.append(text.assign(metric=TEXT, distance_tokens=0, trials=0))
+        text = per_unit(answers["text"]["last_window"])
+        found.append(text.assign(metric=TEXT, distance_tokens=0))
     columns = [*ROW, "seed", "unit", "trials", "value"]
     return pd.concat([table[columns] for table in found], ignore_index=True)
 

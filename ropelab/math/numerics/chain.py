@@ -165,10 +165,10 @@ class Chain:
     @np.errstate(invalid="ignore", over="ignore")
     def error_bounds(self, positions: Positions) -> PerPair:
         """Bound the angle errors of each pair at all positions up to m; infinite: unknown."""
-        skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
         # The margin covers what float64 loses in computing the bound itself.
         if self.recurrent:
             return self._recurrence_bounds(positions) * (1 + 1e-9)
+        skew = np.abs(self.inv_freq - self.spectrum.inv_freq)[:, None] * positions
         return (skew + self.rounding_bounds(positions)) * (1 + 1e-9)
 
     @np.errstate(invalid="ignore", over="ignore")

@@ -41,10 +41,11 @@ class _RotationsRamp(Stretching):
 
     # The parameters that hold slow and fast, in rotations within the trained length.
     ends: ClassVar[tuple[str, str]]
+    step: ClassVar[bool] = False  # they may be equal
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_order(self, *self.ends)
+        _check_order(self, *self.ends, step=self.step)
 
     def stretched(self, geometry: Geometry, stretch: float) -> RopePlan:
         slow, fast = (getattr(self, end) for end in self.ends)
@@ -101,13 +102,8 @@ class Llama3(_RotationsRamp):
     )
     # With r = L/lambda the blend of the reference code is the ramp of NTK-by-parts.
     ends: ClassVar[tuple[str, str]] = ("low_freq_factor", "high_freq_factor")
-
-    def __post_init__(self) -> None:
-        # Llama 4 Scout has both at 1: a step, which every runtime accepts.
-        if self.low_freq_factor == self.high_freq_factor > 0:
-            Stretching.__post_init__(self)
-        else:
-            super().__post_init__()
+    # Llama 4 Scout has both at 1: a step, which every runtime accepts.
+    step: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +116,7 @@ class _CodedRamp(Scaling):
 
     def __post_init__(self) -> None:
         # Kimi-K2 has both at 1: a step, which every runtime accepts.
-        if not self.beta_slow == self.beta_fast > 0:
-            _check_order(self, "beta_slow", "beta_fast")
+        _check_order(self, "beta_slow", "beta_fast", step=True)
 
     def ramp_range(self, geometry: Geometry) -> tuple[float, float]:
         low, high = (pair_with_rotations(geometry, r) for r in (self.beta_fast, self.beta_slow))
@@ -192,9 +187,9 @@ class DynamicYarn(_CodedRamp):
         return RopePlan(self.ramped(geometry, stretch), magnitude(stretch), stretch)
 
 
-def _check_order(method: Scaling, low_name: str, high_name: str) -> None:
+def _check_order(method: Scaling, low_name: str, high_name: str, *, step: bool) -> None:
     low, high = getattr(method, low_name), getattr(method, high_name)
-    if not (math.isfinite(high) and 0 < low < high):
+    if not (math.isfinite(high) and (0 < low < high or (step and 0 < low == high))):
         raise InputError(
             f"{method.name}: needs 0 < {low_name} < {high_name}, "
             f"not {low_name}={low:g}, {high_name}={high:g}"

@@ -1,4 +1,4 @@
-"""Measuring a model: losses of every position in one pass, and exact copies by distance.
+"""Measuring a model: the loss of every token in one pass, and which were the most probable.
 
 Only the sliding-window baseline slides. Results are on the CPU. Products are in the format of the
 weights, or of the caller's autocast (`ropelab.runs.machine.computing_in`).

@@ -32,7 +32,7 @@ from ropelab.models.released.positions import (
     UNMODIFIED,
     UNPATCHED,
     Attention,
-    Layout,
+    PairLayout,
     Patch,
     Positions,
     attending,
@@ -52,7 +52,12 @@ PROBE, ROWS = 24, 4
 AS_NEAR = 1.5
 # A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
 SCORES_PER_PART = 2**25
-LAYOUTS = (Layout("half"), Layout("interleaved"), Layout("half", True), Layout("interleaved", True))
+LAYOUTS = (
+    PairLayout("half"),
+    PairLayout("interleaved"),
+    PairLayout("half", True),
+    PairLayout("interleaved", True),
+)
 # Errors of code that was not made for a test.
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
@@ -107,7 +112,7 @@ class Capabilities:
         return self._same(UNPATCHED, Patch(sharpened_from=10**9))
 
     @cached_property
-    def layout(self) -> Layout | None:
+    def layout(self) -> PairLayout | None:
         """The features that rotate, where rotation can be taken over; None where it cannot."""
         near = Patch(self.plan, far=SelfExtend(Rope(self.plan), window=2**40, group=1))
         for layout in LAYOUTS:

@@ -49,7 +49,7 @@ UNMODIFIED = Unmodified()
 
 
 @dataclass(frozen=True)
-class Layout:
+class PairLayout:
     """The features of queries and keys that rotate, as a model's layers hand them to attention."""
 
     pairing: Pairing = "half"
@@ -67,7 +67,7 @@ class Patch:
     softmax: float = 1.0  # factor on scores where the model's code has one
     sharpened_from: int | None = None  # logits grow with ln n / ln L beyond L
     far: SelfExtend | None = None  # distances; None: by the model's own rotation
-    layout: Layout = Layout()
+    layout: PairLayout = PairLayout()
 
     @property
     def attends(self) -> bool:

@@ -43,6 +43,8 @@ In = Annotated[
 TaskName = Literal[
     "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
 ]
+# The question of a config, with the trained and the tested length.
+ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]
 MOST_DEPTHS = 16
 

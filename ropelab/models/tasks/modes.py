@@ -124,12 +124,8 @@ class WithMethod(Mode):
         method = self.method.found(self.geometry, loss_under)
         if not tried:
             return self, {}
-        return replace(self, method=method), {
-            "chosen": as_typed(method.scaling if isinstance(method, Scaled) else method),
-            "evaluations": len(tried),
-            "first_nll_nats_per_token": tried[0],
-            "chosen_nll_nats_per_token": min(tried),
-        }
+        chosen = as_typed(method.scaling if isinstance(method, Scaled) else method)
+        return replace(self, method=method), _choice(chosen, tried)
 
 
 @dataclass(frozen=True)
@@ -192,14 +188,19 @@ class WithCache(SlidingWindow):
     def searched(
         self, loss: Callable[[Readable, Mode], float], model: Readable
     ) -> tuple[Mode, dict[str, Any]]:
-        found = {weight: loss(model, replace(self, weight=weight)) for weight in WEIGHTS}
-        weight = min(found, key=lambda each: found[each])
-        return replace(self, weight=weight), {
-            "chosen": f"weight={weight:g}",
-            "evaluations": len(found),
-            "first_nll_nats_per_token": found[WEIGHTS[0]],
-            "chosen_nll_nats_per_token": found[weight],
-        }
+        tried = [loss(model, replace(self, weight=weight)) for weight in WEIGHTS]
+        weight = WEIGHTS[tried.index(min(tried))]
+        return replace(self, weight=weight), _choice(f"weight={weight:g}", tried)
+
+
+def _choice(chosen: str, losses: Sequence[float]) -> dict[str, Any]:
+    """Return the row of a search: its choice, and the losses that it tried, in order."""
+    return {
+        "chosen": chosen,
+        "evaluations": len(losses),
+        "first_nll_nats_per_token": losses[0],
+        "chosen_nll_nats_per_token": min(losses),
+    }
 
 
 def defined_length(encoding: Encoding, longest: int) -> int:

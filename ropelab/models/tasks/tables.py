@@ -68,6 +68,14 @@ def accuracies(counts: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=[*columns, "sequences", "trials", "accuracy", *INTERVAL])
 
 
+def per_unit(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows as `over_seeds` takes them: losses of documents, or shares of sequences."""
+    if NLL in table:
+        return table.rename(columns={"document": "unit", NLL: "value"}).assign(trials=0)
+    shares = table["correct"] / table["trials"]
+    return table.rename(columns={"sequence": "unit"}).assign(value=shares)
+
+
 def over_seeds(rows: pd.DataFrame) -> tuple[int, int, float, float, float]:
     """Return seeds, units, value, both ends of its interval over both."""
     # `rows` has seed, unit, trials (of a share; 0 for a mean) and value, each seed with each unit.

@@ -27,7 +27,7 @@ from ropelab.runs.errors import InputError, MachineError
 Bos = Literal["auto", "yes", "no"]
 Piece = tuple[Origin, list[int]]
 # Bytes: so many per token are enough text to tokenize; on average a token has three or four.
-LONGEST_TOKEN = 16
+BYTES_PER_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -228,5 +228,5 @@ def _stream(text: TokenText, length: int) -> list[int]:
 
 
 def _first_ids(text: TokenText, document: bytes, length: int) -> list[int]:
-    beginning = document[: LONGEST_TOKEN * length].decode(errors="replace")
+    beginning = document[: BYTES_PER_TOKEN * length].decode(errors="replace")
     return text.ids(beginning)[:length]
