@@ -10,7 +10,7 @@ from matplotlib import pyplot as plt
 
 from ropelab.experiments.base import BaseConfig
 from ropelab.experiments.base.bound import cells, rounded_up, similarity_of, steps
-from ropelab.experiments.base.comparison import answer, blind_from, fits, summary
+from ropelab.experiments.base.comparison import answer, blind_from, check, fits, summary
 from ropelab.experiments.base.comparison import tables as tables_of
 from ropelab.lab import run as run_by_name
 from ropelab.math.bounds import Similarity, first_negative
@@ -251,6 +251,11 @@ def test_the_base_for_heads_of_128_is_not_that_of_others(head_dim: int, fails: i
     assert first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
     table = run(head_dim=head_dim, context="1k", windows_up_to=0)
     assert f"and heads of {head_dim} features, base" in answer(table)
+
+
+def test_a_method_without_a_base_is_refused() -> None:
+    with pytest.raises(InputError, match=r"yarn\(factor=4\) is judged with a base: give one"):
+        check(config_of(method="yarn(factor=4)", context="4k"))
 
 
 def test_a_factor_that_is_not_given_comes_from_the_lengths() -> None:

@@ -95,7 +95,8 @@ def test_what_a_random_model_cannot_copy_is_not_asked_of_methods(tables):
     assert set(copies["status"]) == {"undecidable"}
     assert set(copies["context_tokens"]) == {64}
     assert not tables["comparisons"]["metric"].str.startswith("copy").any()
-    assert "never copies inside 64 tokens, which is undecidable" in results.answer(tables)
+    less = "copies in fewer than half of the cases inside 64 tokens, so nothing is decided beyond"
+    assert less in results.answer(tables)
     assert not any(name.startswith("copy") for name in draw(tables))
 
 

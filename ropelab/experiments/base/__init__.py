@@ -37,7 +37,7 @@ class BaseConfig(Config):
     base: Base | None = Field(None, description="a base to judge, with its first failing position")
     method: str = Field(
         "unscaled",
-        description="its scaling method; without a factor, that is context / train_len",
+        description="scaling of the given base; without a factor: context / the given train_len",
     )
     train_base: Base = Field(10000.0, description="base that the extension rules start from")
     # ge=7: the critical dimension and base are undefined within 2 pi tokens.

@@ -42,7 +42,8 @@ def check(config: BaseConfig) -> None:
             f"a head of two pairs is searched up to {TWO_PAIRS_UP_TO} tokens only: there the "
             "first pair is back at half a turn, and no base below 1e14 makes up for it"
         )
-    parse_scaling(config.method)
+    if config.base is None and parse_scaling(config.method).name != "unscaled":
+        raise InputError(f"{config.method} is judged with a base: give one (--base 500000)")
     for context in config.context:
         if config.base is not None:
             judged = Geometry(config.rotated, config.base, config.train_len)

@@ -220,7 +220,8 @@ def _finding(row: pd.Series, model: pd.Series) -> str:
     does, best = DOES[row["task"]], row["best"]
     if row["status"] == UNDECIDABLE:
         trained = model["train_len_tokens"]
-        return f"unmodified it never {does} inside {trained} tokens, which is undecidable beyond"
+        cases = f"in fewer than half of the cases inside {trained} tokens"
+        return f"unmodified it {does} {cases}, so nothing is decided beyond"
     unit = " nats per byte" if row["task"] == "text" else ""
     rivals = f", indistinguishable from {row['not_significant']}" if row["not_significant"] else ""
     lead = f"at {row['at_tokens']} tokens"
