@@ -30,11 +30,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.corpus import VOCABULARY, read_corpus
 from ropelab.models.lm.evaluation import token_losses
 from ropelab.models.lm.model import LanguageModel, ModelSize, fused_attention
-from ropelab.models.lm.source import Mixture, training_batch
+from ropelab.models.lm.source import Batch, Mixture, training_batch
 from ropelab.models.lm.training import Recipe, train
 from ropelab.runs.cell import Advance
 from ropelab.runs.machine import about_dtype, computing_in, resolve_dtype

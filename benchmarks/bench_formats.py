@@ -17,8 +17,8 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.model import LanguageModel, ModelSize
+from ropelab.models.lm.source import Batch
 from ropelab.models.lm.training import Recipe, batch_loss, make_optimizers, operations_per_token
 from ropelab.runs.machine import DtypeName, about_dtype, computing_in, resolve_dtype
 

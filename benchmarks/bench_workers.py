@@ -28,8 +28,8 @@ import pandas as pd
 import torch
 
 from ropelab.experiments.encodings import EncodingsConfig, quality
-from ropelab.models.tasks.cells import Trained
-from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.lm.corpus import CorpusRef
+from ropelab.models.lm.trained import Training
 from ropelab.runs.cell import Cell, Context, Needs
 from ropelab.runs.config import build
 from ropelab.runs.engine import Engine, Here
@@ -134,10 +134,9 @@ def plan_config(window: int, steps: int) -> EncodingsConfig:
     return build(EncodingsConfig, values)
 
 
-def trainings(config: EncodingsConfig, number: int) -> list[Trained]:
+def trainings(config: EncodingsConfig, number: int) -> list[Training]:
     """So many, each with a seed that was not used before."""
-    wanted = [quality.training(config, "rope", next(numbers)) for _ in range(number)]
-    return [Trained(training=each, device="cpu") for each in wanted]
+    return [quality.training(config, "rope", next(numbers)) for _ in range(number)]
 
 
 def steps_of(window: int) -> int:

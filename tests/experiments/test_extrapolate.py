@@ -353,7 +353,7 @@ def test_what_is_trained_on_reads_text_at_its_length_from_the_first_step(config)
     for model in trained_on:
         length = model.recipe.window
         for step in range(model.recipe.steps):
-            batch = model.task.data(0)(step, length, 1)
+            batch = model.batch(step, length, 1)
             assert batch.tokens.shape == (1, length)
 
 

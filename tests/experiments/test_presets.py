@@ -39,5 +39,5 @@ def test_a_larger_preset_learns(corpora: tuple[str, str]) -> None:
     model = described.untrained(Context())
     recipe = replace(described.recipe, steps=3, window=64, tokens_per_step=256, warmup=1)
     optimizers = make_optimizers(model, recipe, "float32")
-    losses = [one_step(model, optimizers, described.task.data(0), recipe, 0) for _ in range(3)]
+    losses = [one_step(model, optimizers, described.batch, recipe, 0) for _ in range(3)]
     assert losses[2] < losses[0]

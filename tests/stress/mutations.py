@@ -20,7 +20,7 @@ import tomli_w
 
 from ropelab import experiments, lab
 from ropelab.cli import app as cli
-from ropelab.models.tasks import corpora
+from ropelab.models.lm import corpus
 from ropelab.runs.errors import InputError
 from tests.audit.test_bad_input import mutated
 from tests.stress.bench import told
@@ -104,15 +104,15 @@ def checked_only() -> Iterator[None]:
     def stop(*_: object, **__: object) -> None:
         sys.exit(0)
 
-    before = lab.Lab.run_all, corpora.read
-    library = corpora.read("", 4097)
+    before = lab.Lab.run_all, corpus.read_corpus
+    library = corpus.read_corpus(None, 4097)
     lab.Lab.run_all = stop  # type: ignore[assignment, method-assign]
-    corpora.read = lambda path, piece: before[1](path, piece) if path else library
+    corpus.read_corpus = lambda path, piece: before[1](path, piece) if path else library
     try:
         with warnings.catch_warnings(action="error"):
             yield
     finally:
-        lab.Lab.run_all, corpora.read = before  # type: ignore[method-assign]
+        lab.Lab.run_all, corpus.read_corpus = before  # type: ignore[method-assign]
 
 
 def one(arguments: tuple[str, ...], what: str) -> Trial:

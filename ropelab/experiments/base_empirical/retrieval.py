@@ -88,12 +88,11 @@ def cells(config: BaseEmpiricalConfig) -> list[Evaluation]:
                 seed,
                 partial(rope, config.head_dim, base),
                 {"name": "rope", "pairing": "half", "base": base},
+                called=f"base {base:g}",
             ),
             task=task,
             mode=AsTrained(),
             labels=(("base", base), ("seed", seed)),
-            device=config.device,
-            model_name=f"base {base:g}",
         )
         for task, seed, base in product(tasks, config.seeds, config.bases)
     ]

@@ -19,10 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.models.encoding.base import Encoding, unfused
 from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
-from ropelab.models.lm.batch import Batch
-from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import Cache, LanguageModel
-from ropelab.models.lm.source import periodic_batch
+from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
 from ropelab.models.tasks.modes import defined_length
 from ropelab.models.tasks.plans import model_size, recipe_of
@@ -59,7 +57,7 @@ def encoding_of(shape: Shape, name: str, seed: int = 0) -> Encoding:
 
 
 def untrained(config: EncodingsConfig, name: str) -> LanguageModel:
-    return LanguageModel(model_size(config, VOCABULARY), encoding_of(shape_of(config), name))
+    return LanguageModel(model_size(config), encoding_of(shape_of(config), name))
 
 
 def costs(config: EncodingsConfig) -> pd.DataFrame:
@@ -126,7 +124,7 @@ def memory(config: EncodingsConfig) -> pd.DataFrame:
     for name in config.encodings:
         for length in MEMORY_LENGTHS:
             encoding = make_encoding(name, shape_of(config, length))
-            model = LanguageModel(model_size(config, VOCABULARY), encoding)
+            model = LanguageModel(model_size(config), encoding)
             with torch.no_grad(), LargestTensor() as largest:
                 model.hidden(torch.zeros(1, length, dtype=torch.long))
             rows.append(

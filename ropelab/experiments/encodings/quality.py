@@ -68,8 +68,6 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
             task=task,
             mode=AsTrained(),
             labels=(("encoding", encoding), ("task", task.name), ("seed", seed)),
-            device=config.device,
-            model_name=encoding,
         )
         for task, encoding, seed in product(tasks, config.encodings, config.seeds)
     ]
@@ -87,7 +85,7 @@ def observations(config: EncodingsConfig) -> list[Evaluation]:
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
     key = {"name": encoding, "trained_len": config.train_len, "version": LEARNING_VERSION}
     make = partial(encoding_of, shape_of(config), encoding, seed)
-    return training_of(config, seed, make, key, config.first_window, fused=False)
+    return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
 
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:

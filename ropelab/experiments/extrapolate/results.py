@@ -15,6 +15,7 @@ import pandas as pd
 
 from ropelab.experiments.extrapolate import ExtrapolateConfig
 from ropelab.math.frequencies import Geometry
+from ropelab.models.lm.corpus import VOCABULARY
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
@@ -80,7 +81,6 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
             task=task.at_the_end(config.test_len) if isinstance(mode, SlidingWindow) else task,
             mode=mode,
             labels=tuple(zip(ROW, (method, factor, model.seed, arm), strict=True)),
-            device=config.device,
             dtype=config.dtype,
         )
         for task in tasks
@@ -92,9 +92,9 @@ def cells(config: ExtrapolateConfig) -> list[Evaluation | NgramBaseline]:
 
 
 def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
-    preset, task = config.sizes, config.text.task(Mixture())
+    preset = config.sizes
     shape = {"layers": preset.layers, "width": preset.width, "heads": preset.heads}
-    size = ModelSize(vocabulary=task.vocabulary, head_dim=config.head_dim, **shape)
+    size = ModelSize(vocabulary=VOCABULARY, head_dim=config.head_dim, **shape)
     recipe = Recipe(
         steps=config.steps or preset.steps,
         window=config.train_len,
@@ -104,13 +104,15 @@ def trainings(config: ExtrapolateConfig, geometry: Geometry) -> list[Training]:
     )
     return [
         Training(
-            task=task,
+            corpus=config.text,
+            mixture=Mixture(),
             size=size,
             recipe=recipe,
             seed=seed,
             encoding=partial(UNSCALED.encoding, geometry, config.train_len),
             encoding_key={"name": "rope", "pairing": PAIRING, "base": config.base},
             dtype=config.dtype,
+            device=config.device,
         )
         for seed in config.seeds
     ]
@@ -168,7 +170,7 @@ def adapted(
         return replace(
             start,
             # Copying is known by now: the periodic rows that training begins with are left out.
-            task=config.text.task(Mixture(periodic_steps=0)),
+            mixture=Mixture(periodic_steps=0),
             # The model can read by now: windows have their full length from the first step.
             recipe=replace(recipe, first_window=recipe.window, warmup=min(5, recipe.steps)),
             encoding=partial(method.encoding, geometry, recipe.window),

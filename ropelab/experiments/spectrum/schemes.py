@@ -53,8 +53,6 @@ def cells(config: SpectrumConfig) -> list[Evaluation]:
             task=task,
             mode=WithMethod(Scaled(scaling=rest), geometry),
             labels=(("scheme", scheme.label), ("removed", removed), ("seed", seed)),
-            device=config.device,
-            model_name=scheme.label,
         )
         for seed in config.seeds
         for task in (beyond_training(config, task) for task in config.tasks)
@@ -72,7 +70,7 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "version": LEARNING_VERSION,
     }
     encoding = partial(encoding_of, scheme, geometry)
-    return training_of(config, seed, encoding, key, config.first_window, fused=False)
+    return training_of(config, seed, encoding, key, scheme.label, config.first_window, fused=False)
 
 
 def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:

@@ -11,20 +11,27 @@ import os
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ropelab.models.lm.batch import EVALUATION, TRAINING, Batch
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, MachineError
 from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import files_below
 
+# First word of every random seed: training data never come back as evaluation data.
+TRAINING, EVALUATION = 0, 1
 VOCABULARY = 256
+# The 64 symbols of random stretches and records, ascending: those of base64.
+ALPHABET = np.frombuffer(
+    b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
+).astype(np.int64)
 # Of the files, or of a single file's bytes.
 HELD_OUT = 0.2
 SKIPPED_FOLDERS = {"site-packages", "dist-packages", "__pycache__"}
@@ -83,17 +90,15 @@ class Corpus:
     origins: tuple[Origin, ...]  # of each held-out document
     fingerprint: str  # sha256 over both halves
 
-    def windows(self, seed: int, step: int, window: int, rows: int) -> Batch:
-        """Return the training batch of one step: windows at equally likely places in documents."""
-        # A pure function of its arguments. Everything but the first byte is scored.
+    def windows(self, seed: int, step: int, window: int, rows: int) -> Int[Tensor, "rows window"]:
+        """Return the text of one training step: windows at equally likely places in documents."""
         random = np.random.default_rng((TRAINING, seed, step))
         long_enough = [text for text in self.training if len(text) >= window]
         places = np.cumsum([0, *(len(text) - window + 1 for text in long_enough)])
         draws = random.integers(places[-1], size=rows)
         documents = np.searchsorted(places, draws, side="right") - 1
         texts = [long_enough[document] for document in documents]
-        scored = (torch.arange(window) > 0).expand(rows, window)
-        return Batch(_cut(texts, draws - places[documents], window), scored)
+        return _cut(texts, draws - places[documents], window)
 
     def held_out_windows(self, length: int, documents: int) -> Int[Tensor, "documents length"]:
         """Return a window of each of the first held-out documents; InputError if too few fit."""
@@ -129,12 +134,108 @@ def _cut(texts: Sequence[bytes], starts: Iterable[int], length: int) -> Tensor:
     return torch.from_numpy(np.stack(cut).astype(np.int64))
 
 
+@dataclass(frozen=True)
+class CorpusRef:
+    """A corpus whose tokens are bytes, by its path and content: another process reads it once."""
+
+    path: str  # a text file or a folder, empty for the standard library of this Python
+    piece: int  # bytes into which the held-out end of a single file is cut
+    fingerprint: str  # of its content; a corpus that changed since is refused
+
+    @classmethod
+    def of(cls, path: str, piece: int) -> Self:
+        """Describe a corpus on disk. InputError if there is none."""
+        return cls(path, piece, read_corpus(Path(path) if path else None, piece).fingerprint)
+
+    def corpus(self) -> Corpus:
+        """Return the text, read once per process. MachineError if it changed since."""
+        return _provided.get(self) or _read_once(self)
+
+    # The two methods of an input of a cell: a process on another machine need not have the files.
+    def content(self) -> Corpus:
+        return self.corpus()
+
+    def provide(self, content: Corpus) -> None:
+        _provided.clear()
+        _provided[self] = content
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"corpus": self.fingerprint, "tokenizer": False}
+
+    @property
+    def stretch_key(self) -> dict[str, Any]:
+        return self.key
+
+    def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
+        # 0 stood for bytes when there were vocabularies of other sizes: it names stored cells.
+        return {"name": task, "corpus": self.fingerprint if reads_text else "", "vocabulary": 0}
+
+    @property
+    def front(self) -> list[int]:
+        return []
+
+    @property
+    def symbols(self) -> Tensor:
+        return torch.from_numpy(ALPHABET)
+
+    def ids(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def documents(self, length: int, count: int) -> tuple[Tensor, Tensor]:
+        """Return held-out windows of `length` bytes; a token has one byte."""
+        return _held_out(self, length, count), torch.ones(count, dtype=torch.float64)
+
+    def origins(self, length: int, count: int) -> tuple[Origin, ...]:
+        return self.corpus().held_out_origins(length, count)
+
+    def stretch(self, number: int, length: int) -> list[int]:
+        """Return a window of a held-out document. InputError if none is that long."""
+        corpus = self.corpus()
+        there = sum(len(text) >= length for text in corpus.held_out)
+        if not there:
+            raise InputError(
+                f"{corpus.name} has no held-out document of {length} bytes; give longer text "
+                "(--corpus)"
+            )
+        found: list[int] = _held_out(self, length, there)[number % there].tolist()
+        return found
+
+    def windows(self, seed: int, length: int, rows: int) -> Tensor:
+        """Return windows of the text that is learned from, at places drawn by the seed."""
+        return self.corpus().windows(seed, 0, length, rows)
+
+
+# The last text that was sent to this process.
+_provided: dict[CorpusRef, Corpus] = {}
+
+
+@lru_cache(maxsize=2)
+def _read_once(place: CorpusRef) -> Corpus:
+    corpus = read_corpus(Path(place.path) if place.path else None, place.piece)
+    if corpus.fingerprint != place.fingerprint:
+        raise MachineError(f"{corpus.name} changed while the run was going on; start it again")
+    return corpus
+
+
+@lru_cache(maxsize=8)
+def _held_out(place: CorpusRef, length: int, count: int) -> Tensor:
+    return place.corpus().held_out_windows(length, count)
+
+
 def read_corpus(path: Path | None, piece: int) -> Corpus:
     """Read a corpus; documents of a single file have `piece` bytes. Errors: `read_documents`."""
+    single = path is not None and not path.is_dir()
+    # Many runs ask for the same one: it is read again only when its files have changed.
+    return _read_unchanged(path, piece if single else 0, stamp_of(path))
+
+
+@lru_cache(maxsize=1)
+def _read_unchanged(path: Path | None, piece: int, stamp: object) -> Corpus:
     name, documents = read_documents(path)
-    if path is None or path.is_dir():
-        return from_documents(name, documents)
-    return from_single(name, documents[0].text, piece)
+    if piece:
+        return from_single(name, documents[0].text, piece)
+    return from_documents(name, documents)
 
 
 def read_documents(path: Path | None) -> tuple[str, list[Document]]:
@@ -169,13 +270,12 @@ def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
     by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
-    learned = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] >= border]
-    measured = [by_hash[digest] for digest in sorted(by_hash) if digest[:8] < border]
     # Training first: of near-duplicates in both halves the one in the training half is kept.
-    new = without_near_duplicates([document.text for document in (*learned, *measured)])
-    training = [d for d, keep in zip(learned, new, strict=False) if keep]
-    held_out = [d for d, keep in zip(measured, new[len(learned) :], strict=True) if keep]
-    return _corpus(name, [document.text for document in training], held_out)
+    ordered = sorted(by_hash, key=lambda digest: (digest[:8] < border, digest))
+    new = without_near_duplicates([by_hash[digest].text for digest in ordered])
+    kept = list(compress(ordered, new))
+    training = [by_hash[digest].text for digest in kept if digest[:8] >= border]
+    return _corpus(name, training, [by_hash[digest] for digest in kept if digest[:8] < border])
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:

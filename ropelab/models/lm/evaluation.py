@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.source import Batch
 
 # Rows are put together up to so many tokens; more needs memory and is not faster on a CPU.
 TOKENS_PER_PASS = 8192

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from ropelab.models.lm.batch import EVALUATION, Batch
-from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD, random_symbols
+from ropelab.models.lm.corpus import ALPHABET, EVALUATION
+from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, random_symbols
 
 # Tokens at the end of a row that hold the questions; fewer where the distance is shorter.
 QUESTIONS = 256

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
-from ropelab.models.lm.batch import TRAINING, Batch
-from ropelab.models.lm.corpus import Corpus
+from ropelab.models.lm.corpus import ALPHABET, TRAINING, Corpus
 from ropelab.models.lm.matcher import ngram_predictions
 
-# The 64 symbols of random stretches and records, ascending: those of base64.
-ALPHABET = np.frombuffer(
-    b"+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8
-).astype(np.int64)
 # The first tokens of a quotation, which are not scored: they identify the quoted passage.
 CUE = 4
 # Symbols in a key: 64^3 keys, so that long windows need not use one twice by chance.
@@ -30,6 +27,17 @@ KEY = 3
 RECORD = KEY + 1
 
 TEXT, QUOTATION, SYMBOLS, LOOK_UPS = range(4)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences and which of their tokens are to be predicted from those before."""
+
+    tokens: Int[Tensor, "batch tokens"]
+    scored: Bool[Tensor, "batch tokens"]
+
+    def to(self, device: torch.device) -> "Batch":
+        return Batch(self.tokens.to(device), self.scored.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +71,7 @@ def training_batch(
     if step < mixture.periodic_steps:
         shorter = min(window, mixture.periodic_window)
         return periodic_batch(random, shorter, rows * window // shorter)
-    return mixed_batch(mixture, random, corpus.windows(seed, step, window, rows).tokens.numpy())
+    return mixed_batch(mixture, random, corpus.windows(seed, step, window, rows).numpy())
 
 
 def random_symbols(random: np.random.Generator, *shape: int) -> np.ndarray:

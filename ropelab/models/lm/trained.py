@@ -4,19 +4,25 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
+
+import pandas as pd
 
 from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
-from ropelab.models.lm.training import Data, Recipe, train
-from ropelab.runs.cell import Context, Supply
+from ropelab.models.lm.source import Batch, Mixture, training_batch
+from ropelab.models.lm.training import Recipe, operations_of_training, train
+from ropelab.runs.cell import Context, Needs
 from ropelab.runs.cells import CellName
 from ropelab.runs.machine import DtypeName
 
 # Raise it when the same description would train to other weights.
 VERSION = 4
 
+# A worker keeps some of the memory that it needed for other cells.
+MEMORY = Needs().memory_bytes
 # Memory in bytes, fitted to measured peaks of training. Layers x width, tokens in a step, window:
 # GB, and the formula's: 3x192, 4096, 2048: 1.1 (0.9); 3x192, 16384, 2048: 1.1 (1.5); 6x384, 8192,
 # 1024: 1.8 (2.7); 2x128 with 4 heads and separate products, 4096, 2048: 0.9 (1.4). A worker that
@@ -29,40 +35,31 @@ SCORE = 10  # a score of an encoding without a fused kernel, in a layer that is 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """The data that a model learns."""
-
-    name: str  # for people
-    vocabulary: int
-    batches: Callable[[int, int, int, int], Any]  # from seed, step, window and rows
-    key: dict[str, Any]  # identifies those batches, json-able
-    supplies: tuple[Supply, ...] = ()  # inputs that they are made from
-
-    def data(self, seed: int) -> Data:
-        return partial(self.batches, seed)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Training:
-    """The description of a trained model."""
+    """The description of a trained model, and the cell that trains it."""
 
-    task: Task
-    size: ModelSize  # its vocabulary is the task's
+    corpus: CorpusRef
+    mixture: Mixture
+    size: ModelSize  # its vocabulary is the corpus's
     recipe: Recipe
     seed: int  # of the initial weights and of the batches
     encoding: Callable[[], Encoding]
     encoding_key: dict[str, Any]  # identifies that encoding, json-able
     dtype: DtypeName
+    device: str
+    called: str = ""  # the name of the model, where an experiment has several
     start: "Training | None" = None  # whose weights this one starts from
     # Without a fused kernel memory holds all scores. The weights are the same: not in the key.
     fused: bool = True
+    kind: ClassVar[str] = "training"
+    version: ClassVar[int] = VERSION
 
     @property
     def key(self) -> dict[str, Any]:
         """Everything the trained weights depend on, json-able."""
         start = {"start": self.start.key} if self.start else {}
         return {
-            "task": self.task.key,
+            "task": {"corpus": self.corpus.fingerprint, "mixture": asdict(self.mixture)},
             "size": asdict(self.size),
             "recipe": asdict(self.recipe),
             "seed": self.seed,
@@ -72,33 +69,61 @@ class Training:
         }
 
     @property
+    def title(self) -> str:
+        return f"{self.called or 'mixture'}, seed {self.seed}"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            operations_of_training(self.size, self.recipe),
+            memory_bytes=max(MEMORY, bytes_of_training(self.size, self.recipe, self.fused)),
+            dtype=self.dtype,
+            gpu=self.device == "cuda",
+            folders=self.folders,
+            supplies=(self.corpus,),
+        )
+
+    @property
+    def starts(self) -> "tuple[Training, ...]":
+        """The training whose weights this one begins with."""
+        return (self.start,) if self.start else ()
+
+    @property
     def folders(self) -> tuple[CellName, ...]:
         """The folders of its weights, and of the models that it starts from."""
         starts = self.start.folders if self.start else ()
         return (*starts, CellName("model", VERSION, self.key))
 
-    def untrained(self, context: Context, device: str = "cpu") -> LanguageModel:
-        model = LanguageModel(self.size, self.encoding(), self.seed).to(device)
+    def batch(self, step: int, window: int, rows: int) -> Batch:
+        corpus = self.corpus.corpus()
+        return training_batch(self.mixture, corpus, self.seed, step, window, rows)
+
+    def untrained(self, context: Context) -> LanguageModel:
+        model = LanguageModel(self.size, self.encoding(), self.seed).to(self.device)
         if self.start:
-            model.load_state_dict(self.start.model(context, device).state_dict())
+            model.load_state_dict(self.start.model(context).state_dict())
         return model
 
-    def model(self, context: Context, device: str = "cpu") -> LanguageModel:
-        return self.model_and_losses(context, device)[0]
+    def model(self, context: Context) -> LanguageModel:
+        return self.model_and_losses(context)[0]
 
-    def model_and_losses(
-        self, context: Context, device: str = "cpu"
-    ) -> tuple[LanguageModel, list[float]]:
+    def model_and_losses(self, context: Context) -> tuple[LanguageModel, list[float]]:
         """Return the trained model, in evaluation mode, and the loss of each step per token.
 
         MachineError: training diverged, or a checkpoint cannot be read or written.
         """
-        model, data = self.untrained(context, device), self.task.data(self.seed)
+        model = self.untrained(context)
+        called = f"{self.called}: " if self.called else ""
         doing = "training" if self.start is None else "fine-tuning"
-        progress = partial(context.progress, f"{doing} a model, seed {self.seed}")
+        progress = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
-            losses = train(model, data, self.recipe, folder, progress, self.dtype)
+            losses = train(model, self.batch, self.recipe, folder, progress, self.dtype)
         return model.eval().requires_grad_(False), losses
+
+    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
+        """Return `loss`: the training loss of each step, in nats per scored token."""
+        _, losses = self.model_and_losses(context)
+        return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
 
 
 def bytes_of_training(size: ModelSize, recipe: Recipe, fused: bool) -> int:

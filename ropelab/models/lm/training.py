@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
+from ropelab.models.lm.source import Batch
 from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import MachineError

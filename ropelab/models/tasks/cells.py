@@ -1,14 +1,14 @@
-"""The cells of a run that evaluates models: trainings, and tasks of trained or released models."""
+"""The cells of a run that evaluates models: tasks of trained or released ones."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pandas as pd
 
-from ropelab.models.lm.trained import VERSION, Training, bytes_of_reading, bytes_of_training
-from ropelab.models.lm.training import operations_of_training, operations_per_token
+from ropelab.models.lm.trained import MEMORY, Training, bytes_of_reading
+from ropelab.models.lm.training import operations_per_token
 from ropelab.models.released.model import ModelRef
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.retrieval import NgramBaseline
@@ -20,56 +20,7 @@ from ropelab.runs.thresholds import KNOWN
 
 # The share of the forward pass in the operations of a training step.
 FORWARD = 1 / 3
-# A worker keeps some of the memory that it needed for other cells.
-MEMORY = Needs().memory_bytes
 UNDECIDABLE = "undecidable"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """One training; its weights are in the folder of its checkpoints."""
-
-    training: Training
-    device: str
-    called: str = ""  # the name of the model, where a task has several
-    kind: ClassVar[str] = "training"
-    version: ClassVar[int] = VERSION
-
-    @property
-    def key(self) -> dict[str, Any]:
-        return self.training.key
-
-    @property
-    def title(self) -> str:
-        return f"{self.called or self.training.task.name}, seed {self.training.seed}"
-
-    @property
-    def needs(self) -> Needs:
-        training, size, recipe = self.training, self.training.size, self.training.recipe
-        return Needs(
-            operations_of_training(size, recipe),
-            memory_bytes=max(MEMORY, bytes_of_training(size, recipe, training.fused)),
-            dtype=training.dtype,
-            gpu=self.device == "cuda",
-            folders=training.folders,
-            supplies=training.task.supplies,
-        )
-
-    @property
-    def starts(self) -> "tuple[Trained, ...]":
-        """The training whose weights this one begins with."""
-        return (replace(self, training=self.training.start),) if self.training.start else ()
-
-    def tables(self, context: Context) -> dict[str, pd.DataFrame]:
-        """Return `loss`: the training loss of each step, in nats per scored token."""
-
-        called = f"{self.called}: " if self.called else ""
-
-        def named(description: str, total: float | None = None) -> Any:
-            return context.progress(f"{called}{description}", total)
-
-        _, losses = self.training.model_and_losses(replace(context, progress=named), self.device)
-        return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +73,7 @@ class Evaluation:
     task: EvaluationTask
     mode: Mode
     labels: tuple[tuple[str, object], ...]  # the first columns of its rows; not in the key
-    device: str = "cpu"
     dtype: DtypeName = "float32"  # of the products; a released model has its own
-    model_name: str = ""  # of the model while it is trained
     checked: Checked | None = None  # of a released model
     # The same task inside the trained length. Where too little is found there, this one is
     # undecidable, and is not computed.
@@ -170,16 +119,16 @@ class Evaluation:
             operations(windows) + self.mode.evaluations * operations(self.task.searched),
             memory_bytes=max(MEMORY, *(bytes_of_reading(size, *window) for window in windows)),
             dtype=self.dtype,
-            gpu=self.device == "cuda",
+            gpu=self.subject.device == "cuda",
             folders=self.subject.folders,
             supplies=self.task.supplies,
         )
 
     @property
-    def starts(self) -> "tuple[Trained | Checked | Evaluation, ...]":
+    def starts(self) -> "tuple[Training | Checked | Evaluation, ...]":
         """The training of its model; the check of a released one, and the probe of its task."""
         if isinstance(self.subject, Training):
-            return (Trained(training=self.subject, device=self.device, called=self.model_name),)
+            return (self.subject,)
         return tuple(start for start in (self.checked, self.probe) if start is not None)
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
@@ -187,8 +136,8 @@ class Evaluation:
         # KNOWN decides that and is not in the key: raise the version where it is changed.
         if self.probe is not None and not is_found(context.compute(self.probe)):
             return {"status": pd.DataFrame({"status": [UNDECIDABLE]})}
-        model = self.subject.model(context, self.device)
-        computing = computing_in(self.dtype, self.device)
+        model = self.subject.model(context)
+        computing = computing_in(self.dtype, self.subject.device)
         with context.progress(self.title, self.task.steps) as advance, computing:
             mode, chosen = self.mode.searched(self.task.search_loss, model)
             tables = self.task.measure(model, mode, advance)

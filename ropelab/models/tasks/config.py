@@ -9,7 +9,8 @@ from pydantic import Field
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Naturals
 
 if TYPE_CHECKING:
-    from ropelab.models.tasks.corpora import CorpusRef, Text
+    from ropelab.models.lm.corpus import CorpusRef
+    from ropelab.models.tasks.tokens import Text
 
 TrainLen = Annotated[Count, Field(description="length the models are trained at, in tokens")]
 TestLen = Annotated[Count, Field(description="length they are measured at, in tokens")]
@@ -98,12 +99,12 @@ class TaskConfig(Config):
 
         InputError: there is none, or it is too short for these lengths and documents.
         """
-        from ropelab.models.tasks import corpora
+        from ropelab.models.lm.corpus import CorpusRef
 
-        path, length = self.corpus, self.longest + 1
-        corpus = corpora.read(path, length)
-        corpus.check(self.train_len + 1, length, self.documents)
-        return corpora.CorpusRef(path, length, corpus.fingerprint)
+        length = self.longest + 1
+        text = CorpusRef.of(self.corpus, length)
+        text.corpus().check(self.train_len + 1, length, self.documents)
+        return text
 
     def check_lengths(self, shortest: int) -> None:
         """Raise ValueError unless the trained length is at least `shortest` and at most tested."""

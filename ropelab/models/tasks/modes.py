@@ -12,9 +12,9 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.lm.matcher import cached_predictions
+from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
 

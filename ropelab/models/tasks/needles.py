@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ropelab.models.lm.batch import EVALUATION
+from ropelab.models.lm.corpus import EVALUATION
 from ropelab.models.lm.evaluation import Readable
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import EvaluationTask, Windows

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ropelab.models.encoding.base import Encoding
+from ropelab.models.lm.corpus import VOCABULARY, CorpusRef
 from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import FIRST_WINDOW, Recipe
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
-from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.needles import WORDINGS, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.text import Texts
@@ -54,26 +54,29 @@ def training_of(
     seed: int,
     encoding: Callable[[], Encoding],
     encoding_key: dict[str, Any],
+    called: str,
     first_window: int = FIRST_WINDOW,
     fused: bool = True,
 ) -> Training:
     """Describe a model of an experiment whose config gives its shape."""
-    task = config.text.task(Mixture())
     return Training(
-        task=task,
-        size=model_size(config, task.vocabulary),
+        called=called,
+        corpus=config.text,
+        mixture=Mixture(),
+        size=model_size(config),
         recipe=recipe_of(config, first_window),
         seed=seed,
         encoding=encoding,
         encoding_key=encoding_key,
         dtype=config.dtype,
+        device=config.device,
         fused=fused,
     )
 
 
-def model_size(config: ShapedConfig, vocabulary: int) -> ModelSize:
+def model_size(config: ShapedConfig) -> ModelSize:
     shape = {name: getattr(config, name) for name in ("layers", "width", "heads", "head_dim")}
-    return ModelSize(vocabulary=vocabulary, **shape)
+    return ModelSize(vocabulary=VOCABULARY, **shape)
 
 
 def recipe_of(config: ShapedConfig, first_window: int = FIRST_WINDOW) -> Recipe:

@@ -16,12 +16,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.corpus import ALPHABET, CorpusRef
 from ropelab.models.lm.evaluation import Readable, token_losses
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.sequences import Background, copy_trials, recall_trials
-from ropelab.models.lm.source import ALPHABET
-from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.lm.source import Batch
 from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows

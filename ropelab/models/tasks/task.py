@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import pandas as pd
 
+from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import Readable
-from ropelab.models.tasks.corpora import CorpusRef, Text
 from ropelab.models.tasks.modes import Mode
+from ropelab.models.tasks.tokens import Text
 from ropelab.runs.cell import Advance, Supply
 
 # Rows and tokens in each, pass by pass.

@@ -1,4 +1,8 @@
-"""Text in the tokens of a released model: all of a corpus, since nothing learns from it.
+"""Text to evaluate on, described so that another process can read it there, once.
+
+A corpus gives documents, stretches to hide something in, and tokens that serve as symbols: as
+bytes, half of them to learn from (`CorpusRef`), or in the tokens of a released model (`TokenText`):
+all of it, since nothing learns from it.
 
 Documents are whole files, ordered by their content, one kind after the other, without
 near-duplicates. A single file is cut into pieces by tokens, and so are documents that are packed:
@@ -18,8 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.corpus import Document, Origin, read_documents, without_near_duplicates
-from ropelab.models.lm.source import ALPHABET
+from ropelab.models.lm.corpus import (
+    ALPHABET,
+    CorpusRef,
+    Document,
+    Origin,
+    read_documents,
+    without_near_duplicates,
+)
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
@@ -113,6 +123,9 @@ class TokenText:
     def windows(self, seed: int, length: int, rows: int) -> Tensor:
         """Text to search parameters on, which is never measured."""
         raise NotImplementedError("no parameters are searched on a released model")
+
+
+Text = CorpusRef | TokenText
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from ropelab.models.encoding.base import Encoding
 from ropelab.models.lm import evaluation
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.evaluation import correct, sliding_correct, sliding_losses, token_losses
 from ropelab.models.lm.model import LanguageModel
+from ropelab.models.lm.source import Batch
 from tests.models.lm.test_model import SIZE, random_model, rope, tokens
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from ropelab.models.lm.batch import Batch
+from ropelab.models.lm.corpus import ALPHABET
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, recall_trials
-from ropelab.models.lm.source import ALPHABET, CUE, KEY, RECORD
+from ropelab.models.lm.source import CUE, KEY, RECORD, Batch
 
 PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024), (900, 1024)]
 TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_seed(0))

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from ropelab.models.lm.batch import Batch
-from ropelab.models.lm.corpus import Corpus, Document, from_documents
+from ropelab.models.lm.corpus import ALPHABET, Corpus, Document, from_documents
 from ropelab.models.lm.matcher import ngram_predictions
 from ropelab.models.lm.source import (
-    ALPHABET,
     CUE,
     KEY,
     LOOK_UPS,
@@ -18,6 +16,7 @@ from ropelab.models.lm.source import (
     RECORD,
     SYMBOLS,
     TEXT,
+    Batch,
     Mixture,
     Stretches,
     draw_stretches,

@@ -22,10 +22,9 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
 from ropelab.models.lm import checkpoints, training
-from ropelab.models.lm.batch import Batch
 from ropelab.models.lm.checkpoints import FILE
 from ropelab.models.lm.model import LanguageModel, ModelSize
-from ropelab.models.lm.source import periodic_batch
+from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import Recipe, check_finite, train
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError

@@ -5,8 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.models.tasks import corpora
-from ropelab.models.tasks.corpora import CorpusRef
+from ropelab.models.lm.corpus import CorpusRef
 from ropelab.runs.cell import Context, Values, with_starts
 
 
@@ -18,7 +17,7 @@ def made(body: ModuleType, config: Any, context: Context) -> dict[str, pd.DataFr
 
 
 def corpus_of(path: str, piece: int = 257) -> CorpusRef:
-    return CorpusRef(path, piece, corpora.read(path, piece).fingerprint)
+    return CorpusRef.of(path, piece)
 
 
 def nothing(*_: object, **__: object) -> None:

@@ -22,7 +22,7 @@ from ropelab.experiments.spectrum import SpectrumConfig
 from ropelab.experiments.spectrum import schemes as frequencies
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
-from ropelab.models.tasks.cells import Evaluation, Trained, collected
+from ropelab.models.tasks.cells import Evaluation, collected
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.runs.cell import Advance, Context, Values, silent, with_starts
@@ -173,8 +173,8 @@ def changed_by_one(one: Any) -> list[Any]:
 
 
 def test_every_number_of_the_mixture_the_shape_and_the_recipe_is_in_the_key(corpora):
-    corpus, training = corpus_of(corpora[0]), described(corpora)
-    others = [replace(training, task=corpus.task(each)) for each in changed_by_one(Mixture())]
+    training = described(corpora)
+    others = [replace(training, mixture=each) for each in changed_by_one(Mixture())]
     for part in ("size", "recipe"):
         parts = changed_by_one(getattr(training, part))
         others += [replace(training, **{part: each}) for each in parts]
@@ -295,7 +295,7 @@ def test_every_model_is_trained_once_and_after_the_one_it_starts_from(corpora, t
     context = Context(progress=progress)
     config = lab.configured(corpus=corpora[0], **changes)
     for cell in with_starts(lab.evaluations(config)).values():
-        if isinstance(cell, Trained):
+        if isinstance(cell, Training):
             context.compute(cell)
     # The model as it was trained; it without rotations, three fine-tuned, and the window's.
     of_models = [line for line in lines if line.endswith("model, seed 0")]
@@ -317,20 +317,19 @@ def test_operations_are_known_before_as_they_are_counted_after(lab, corpora):
     first = {cell.kind: cell for cell in evaluations if cell.labels[0] == labels[0]}
     context = Context()
     assert isinstance(subject, Training)
-    trained = Trained(training=subject, device="cpu")
-    cells: list[Trained | Evaluation] = [trained, *first.values()]
+    cells: list[Training | Evaluation] = [subject, *first.values()]
     for cell in cells:
         with FlopCounterMode(display=False) as counter:
             cell.tables(context)
         assert 1 / 3 < cell.needs.operations / counter.get_total_flops() < 3
-    assert all(cell.starts[0].key == trained.key for cell in first.values())
+    assert all(cell.starts[0].key == subject.key for cell in first.values())
 
 
 def test_cells_need_a_gpu_where_they_compute_on_one(corpora):
     lab = LABS["encodings"]
     evaluation = lab.evaluations(lab.configured(corpus=corpora[0]))[0]
     assert isinstance(evaluation.subject, Training)
-    trained = Trained(training=evaluation.subject, device="cpu")
-    assert not (evaluation.needs.gpu or trained.needs.gpu)
-    assert replace(evaluation, device="cuda").needs.gpu
-    assert replace(trained, device="cuda").needs.gpu
+    assert not (evaluation.needs.gpu or evaluation.subject.needs.gpu)
+    on_gpu = replace(evaluation.subject, device="cuda")
+    assert replace(evaluation, subject=on_gpu).needs.gpu
+    assert on_gpu.needs.gpu

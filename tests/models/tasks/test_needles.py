@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.released.model import ReleasedModel
-from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place
 from ropelab.models.tasks.modes import AsTrained, Unmodified
 from ropelab.models.tasks.needles import WORDINGS, Needles, answered, inserted

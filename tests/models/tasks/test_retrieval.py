@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
+from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.source import KEY
-from ropelab.models.tasks.corpora import CorpusRef
 from ropelab.models.tasks.grid import Place, distances, places, retrieval_contexts
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow
 from ropelab.models.tasks.retrieval import GRAMS, TASKS, NgramBaseline, Retrieval
