@@ -10,8 +10,7 @@ from torch import Tensor
 from ropelab.models.lm.model import Attention, Cache, LanguageModel, Layer, causal_mask, norm
 from ropelab.models.tasks.modes import Mode, defined_length
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.task import EvaluationTask
-from ropelab.models.tasks.text import Texts
+from ropelab.models.tasks.task import EvaluationTask, Texts
 from ropelab.runs.cell import Advance
 
 # Texts on which caches and shuffled orders are tried.

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from ropelab.experiments.evaluate import EvaluateConfig
-from ropelab.models.methods.attention import UNSCALED
+from ropelab.models.methods.method import UNSCALED
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collected, is_found
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod

@@ -20,8 +20,7 @@ from ropelab.models.lm.model import ModelSize
 from ropelab.models.lm.source import Mixture
 from ropelab.models.lm.trained import Training
 from ropelab.models.lm.training import Recipe, operations_per_token
-from ropelab.models.methods.attention import UNSCALED
-from ropelab.models.methods.method import PAIRING, Method, Reading, Scaled
+from ropelab.models.methods.method import PAIRING, UNSCALED, Method, Reading, Scaled
 from ropelab.models.methods.search import LongRopeSearch, Searched, has_parameters
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.cells import FORWARD, Evaluation, collected

@@ -18,11 +18,17 @@ def sinusoid(positions: Shaped[Tensor, " tokens"], width: int) -> Float[Tensor, 
 
 
 class Sinusoidal(Encoding):
-    """x + PE (Vaswani et al. 2017, arXiv:1706.03762)."""
+    """x + PE (Vaswani et al. 2017, arXiv:1706.03762), or x * PE, feature by feature."""
+
+    def __init__(self, times: bool = False) -> None:
+        super().__init__()
+        self.times = times
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
+        encoded = sinusoid(positions, x.shape[-1]).to(x.dtype)
+        # Times a sine of 0 the feature is lost: at position 0 every other one.
         # The paper's factor sqrt(width) is not needed: embeddings have unit variance here.
-        return x + sinusoid(positions, x.shape[-1]).to(x.dtype)
+        return x * encoded if self.times else x + encoded
 
 
 class Learned(Encoding):
@@ -38,14 +44,6 @@ class Learned(Encoding):
 
     def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
         return x + self.table(positions)
-
-
-class Multiplied(Encoding):
-    """x * PE, feature by feature."""
-
-    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
-        # Where a sine is 0 the feature is lost: at position 0 every other one.
-        return x * sinusoid(positions, x.shape[-1]).to(x.dtype)
 
 
 class Concatenated(Encoding):

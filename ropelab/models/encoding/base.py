@@ -43,7 +43,6 @@ class Encoding(nn.Module):
         return x
 
     def query(self, q: Heads, positions: Positions) -> Heads:
-        """Act on the queries of one layer."""
         return q
 
     def key(self, k: Heads, positions: Positions) -> Heads:

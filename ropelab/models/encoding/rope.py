@@ -1,5 +1,10 @@
-"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and variants."""
+"""Rotary position embedding (arXiv:2104.09864) under any plan of frequencies, and variants.
 
+The last of them extend contexts by changing attention instead: ReRope and SelfExtend let no
+distance occur that was not trained, which needs two scores per pair of tokens, so no fused kernel.
+"""
+
+import math
 from typing import Any, Self
 
 import torch
@@ -11,7 +16,7 @@ from ropelab.math import rotary
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
-from ropelab.models.encoding.base import Encoding, Heads, Positions, Scores
+from ropelab.models.encoding.base import Embeddings, Encoding, Heads, Positions, Scores
 from ropelab.runs.errors import unknown_name
 
 BASE = 10000.0
@@ -39,9 +44,9 @@ def rotate(
         return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
     if pairing != "interleaved":
         raise unknown_name("pairing", pairing, ("half", "interleaved"))
-    first, second = x[..., 0::2], x[..., 1::2]
-    rotated = (first * cos - second * sin, first * sin + second * cos)
-    return torch.stack(rotated, dim=-1).flatten(-2)
+    # Neighbours are complex numbers already: one product instead of four.
+    pairs = torch.view_as_complex(x.contiguous().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2)
 
 
 class Rotation(Function):
@@ -50,23 +55,16 @@ class Rotation(Function):
     # Autograd would keep and multiply twice as many tensors; rotating is then a quarter of a
     # training step of a small model on a CPU.
     @staticmethod
-    def compute(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
-        if pairing == "half":
-            return rotate(x.float(), cos, sin).to(x.dtype)
-        # Neighbours are complex numbers already: one product instead of four.
-        pairs = torch.view_as_complex(x.float().contiguous().unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * torch.complex(cos, sin)).flatten(-2).to(x.dtype)
-
-    @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing) -> Tensor:
         ctx.save_for_backward(cos, sin)
         ctx.pairing = pairing
-        return Rotation.compute(x, cos, sin, pairing)
+        return rotate(x.float(), cos, sin, pairing=pairing).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        cos, sin = ctx.saved_tensors
-        return Rotation.compute(grads[0], cos, -sin, ctx.pairing), None, None, None
+        (cos, sin), grad = ctx.saved_tensors, grads[0]
+        back = rotate(grad.float(), cos, -sin, pairing=ctx.pairing).to(grad.dtype)
+        return back, None, None, None
 
 
 class Rope(Encoding):
@@ -184,3 +182,70 @@ class XPos(Rope):
     def _decayed(self, x: Heads, power: Tensor) -> Heads:
         factor = torch.exp(power.double()[:, None] * self.log_zeta.to(power.device))
         return (x.float() * factor.float()).to(x.dtype)
+
+
+class LogN(Encoding):
+    """Logits times max(1, ln n / ln L) for n tokens that a query sees and L = `trained_len`.
+
+    Keeps attention's entropy from growing (Su 2021, kexue.fm/archives/8823; arXiv:2501.19399).
+    """
+
+    def __init__(self, inner: Encoding, trained_len: int) -> None:
+        super().__init__()
+        self.inner, self.trained_len = inner, trained_len
+        self.fused, self.max_position = inner.fused, inner.max_position
+
+    def embed(self, x: Embeddings, positions: Positions) -> Embeddings:
+        return self.inner.embed(x, positions)
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        seen = (positions + 1).float()
+        scale = (seen.log() / math.log(self.trained_len)).clamp(min=1.0)
+        return self.inner.query(q, positions) * scale[:, None].to(q.dtype)
+
+    def key(self, k: Heads, positions: Positions) -> Heads:
+        return self.inner.key(k, positions)
+
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+        return self.inner.scores(q, k, at_q, at_k)
+
+
+class Dropped(Encoding):
+    """No positions, logits times the constant `sharper`: DroPE (arXiv:2512.12167)."""
+
+    def __init__(self, sharper: float = 1.0) -> None:
+        super().__init__()
+        self.sharper = sharper
+
+    def query(self, q: Heads, positions: Positions) -> Heads:
+        return q * self.sharper
+
+
+class SelfExtend(Encoding):
+    """Exact distances below `window`; beyond it those of positions divided by `group`.
+
+    Far pairs (i, j) have the distance floor(i/g) + w - floor(w/g) - floor(j/g) (arXiv:2401.01325).
+    """
+
+    fused = False
+
+    def __init__(self, rope: Rope, window: int, group: int) -> None:
+        super().__init__()
+        self.rope, self.window, self.group = rope, window, group
+
+    def scores(self, q: Heads, k: Heads, at_q: Positions, at_k: Positions) -> Scores:
+        near = self._rotated_scores(q, k, at_q, at_k)
+        shift = self.window - self.window // self.group
+        far = self._rotated_scores(q, k, at_q // self.group + shift, at_k // self.group)
+        return torch.where(at_q[:, None] - at_k[None, :] < self.window, near, far)
+
+    def _rotated_scores(self, q: Tensor, k: Tensor, at_q: Tensor, at_k: Tensor) -> Tensor:
+        return super().scores(self.rope.query(q, at_q), self.rope.key(k, at_k), at_q, at_k)
+
+
+class ReRope(SelfExtend):
+    """The distance of a pair is min(i - j, w), w = `window` (Su 2023, kexue.fm/archives/9708)."""
+
+    def __init__(self, rope: Rope, window: int) -> None:
+        # The limit of SelfExtend where all far keys are in one group.
+        super().__init__(rope, window, group=2**40)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -61,19 +61,15 @@ MULTIPLIERS = np.array(
 
 
 class Origin(NamedTuple):
-    """Name and kind of a document."""
-
     name: str
     kind: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text; its name is its path in the corpus."""
-
     text: bytes
     kind: str = SINGLE
-    name: str = ""
+    name: str = ""  # its path in the corpus
 
     @property
     def origin(self) -> Origin:
@@ -141,6 +137,8 @@ class CorpusRef:
     path: str  # a text file or a folder, empty for the standard library of this Python
     piece: int  # bytes into which the held-out end of a single file is cut
     fingerprint: str  # of its content; a corpus that changed since is refused
+    front: ClassVar[list[int]] = []
+    symbols: ClassVar[Tensor] = torch.from_numpy(ALPHABET)
 
     @classmethod
     def of(cls, path: str, piece: int) -> Self:
@@ -152,8 +150,7 @@ class CorpusRef:
         return _provided.get(self) or _read_once(self)
 
     # The two methods of an input of a cell: a process on another machine need not have the files.
-    def content(self) -> Corpus:
-        return self.corpus()
+    content = corpus
 
     def provide(self, content: Corpus) -> None:
         _provided.clear()
@@ -163,21 +160,11 @@ class CorpusRef:
     def key(self) -> dict[str, Any]:
         return {"corpus": self.fingerprint, "tokenizer": False}
 
-    @property
-    def stretch_key(self) -> dict[str, Any]:
-        return self.key
+    stretch_key = key
 
     def symbols_key(self, task: str, reads_text: bool) -> dict[str, Any]:
         # 0 stood for bytes when there were vocabularies of other sizes: it names stored cells.
         return {"name": task, "corpus": self.fingerprint if reads_text else "", "vocabulary": 0}
-
-    @property
-    def front(self) -> list[int]:
-        return []
-
-    @property
-    def symbols(self) -> Tensor:
-        return torch.from_numpy(ALPHABET)
 
     def ids(self, text: str) -> list[int]:
         return list(text.encode())
@@ -266,16 +253,23 @@ def read_documents(path: Path | None) -> tuple[str, list[Document]]:
     return f"the corpus {path}", documents
 
 
+def distinct(
+    documents: Iterable[Document], rank: Callable[[bytes], Any] | None = None
+) -> dict[bytes, Document]:
+    """Return documents by the hash of their content, sorted by it, without near-duplicates."""
+    by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
+    ordered = sorted(by_hash, key=rank)
+    new = without_near_duplicates([by_hash[digest].text for digest in ordered])
+    return {digest: by_hash[digest] for digest in compress(ordered, new)}
+
+
 def from_documents(name: str, documents: Iterable[Document]) -> Corpus:
     """Divide whole documents by the hash of their content, dropping near-duplicates."""
-    by_hash = {hashlib.sha256(document.text).digest(): document for document in documents}
     border = int(HELD_OUT * 2**64).to_bytes(8, "big")
     # Training first: of near-duplicates in both halves the one in the training half is kept.
-    ordered = sorted(by_hash, key=lambda digest: (digest[:8] < border, digest))
-    new = without_near_duplicates([by_hash[digest].text for digest in ordered])
-    kept = list(compress(ordered, new))
-    training = [by_hash[digest].text for digest in kept if digest[:8] >= border]
-    return _corpus(name, training, [by_hash[digest] for digest in kept if digest[:8] < border])
+    kept = distinct(documents, lambda digest: (digest[:8] < border, digest))
+    training = [document.text for digest, document in kept.items() if digest[:8] >= border]
+    return _corpus(name, training, [each for digest, each in kept.items() if digest[:8] < border])
 
 
 def from_single(name: str, text: bytes, piece: int) -> Corpus:

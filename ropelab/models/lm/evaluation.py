@@ -27,10 +27,7 @@ class Readable(Protocol):
 
     encoding: Encoding
     head: Any
-
-    @property
-    def size(self) -> Any:
-        """Anything with a `vocabulary`, the number of different tokens."""
+    size: Any  # with a `vocabulary`, the number of different tokens
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return the input of `head` for every token."""

@@ -30,8 +30,6 @@ QUERIES_PER_BLOCK = 128
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSize:
-    """The shape of a model."""
-
     vocabulary: int
     layers: int
     width: int

@@ -105,7 +105,6 @@ class Stretches:
 
     @property
     def inside(self) -> np.ndarray:
-        """Places in the own stretch."""
         return np.arange(self.start.shape[1]) - self.start
 
     def records(self, kind: int) -> np.ndarray:

@@ -56,7 +56,6 @@ class Training:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything the trained weights depend on, json-able."""
         start = {"start": self.start.key} if self.start else {}
         return {
             "task": {"corpus": self.corpus.fingerprint, "mixture": asdict(self.mixture)},
@@ -74,9 +73,13 @@ class Training:
 
     @property
     def needs(self) -> Needs:
+        size, recipe = self.size, self.recipe
+        tokens = max(recipe.tokens_per_step, recipe.window)
+        scores = 0 if self.fused else tokens * recipe.window * size.heads
+        kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
         return Needs(
-            operations_of_training(self.size, self.recipe),
-            memory_bytes=max(MEMORY, bytes_of_training(self.size, self.recipe, self.fused)),
+            operations_of_training(size, recipe),
+            memory_bytes=max(MEMORY, LIBRARIES + OPTIMIZED * size.weights + kept),
             dtype=self.dtype,
             gpu=self.device == "cuda",
             folders=self.folders,
@@ -85,7 +88,6 @@ class Training:
 
     @property
     def starts(self) -> "tuple[Training, ...]":
-        """The training whose weights this one begins with."""
         return (self.start,) if self.start else ()
 
     @property
@@ -124,13 +126,6 @@ class Training:
         """Return `loss`: the training loss of each step, in nats per scored token."""
         _, losses = self.model_and_losses(context)
         return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
-
-
-def bytes_of_training(size: ModelSize, recipe: Recipe, fused: bool) -> int:
-    tokens = max(recipe.tokens_per_step, recipe.window)
-    scores = 0 if fused else tokens * recipe.window * size.heads
-    kept = size.layers * (KEPT * tokens * size.width + SCORE * scores)
-    return LIBRARIES + OPTIMIZED * size.weights + kept
 
 
 def bytes_of_reading(size: ModelSize, rows: int, length: int) -> int:

@@ -3,12 +3,16 @@
 The window grows by doubling to the trained length over the first half of the steps, at a constant
 number of tokens a step: a model that is shown 2048 tokens from the start does not learn to copy in
 the same time, and short windows cost little attention. Batches and learning rates are functions of
-(seed, step) alone, so a continued run ends in the same weights as an uninterrupted one.
+(seed, step) alone, so a continued run ends in the same weights as an uninterrupted one, bit for
+bit. Its checkpoint is one safetensors file, written whole or not at all: weights, optimizer state
+and one loss per step.
 """
 
+import hashlib
 import math
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,18 +20,21 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import AdamW, Optimizer
 
-from ropelab.models.lm.checkpoints import load_checkpoint, save_checkpoint
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.muon import Muon
 from ropelab.models.lm.source import Batch
 from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import MachineError
+from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.machine import DtypeName, computing_in
+from ropelab.runs.notices import say
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -37,6 +44,9 @@ FINAL_RATE = 0.05
 LARGEST_GRADIENT = 1.0
 # Times the loss of a uniform guess.
 DIVERGED = 3.0
+FILE = "checkpoint.safetensors"
+# A tensor with the hash of all others: a damaged checkpoint is not used.
+HASH = "sha256"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +70,6 @@ class Recipe:
 
     @property
     def doublings(self) -> int:
-        """Times that the window grows."""
         return max(0, math.ceil(math.log2(self.window / self.first_window)))
 
     def stages(self) -> Iterator[tuple[int, int]]:
@@ -202,3 +211,69 @@ def operations_per_token(size: ModelSize, window: int) -> int:
     # attention, half of the window on average, since later keys do not count; backward twice that.
     multiplied = size.matrices + size.vocabulary * size.width
     return 6 * (multiplied + size.layers * size.heads * size.head_dim * window)
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizers: Sequence[Optimizer], losses: list[float]
+) -> None:
+    """Replace the previous checkpoint, or raise MachineError and leave it untouched."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for place, optimizer in enumerate(optimizers):
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{place}.{index}.{name}": state[name] for name in state}
+    tensors["losses"] = torch.tensor(losses, dtype=torch.float64)
+    kept = {name: value.contiguous().cpu() for name, value in tensors.items()}
+    path = folder / FILE
+    try:
+        with replaced_file(path) as fresh:
+            fresh.write_bytes(save({**kept, HASH: hash_of(kept)}))
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror}") from None
+
+
+def load_checkpoint(folder: Path, model: nn.Module, optimizers: Sequence[Optimizer]) -> list[float]:
+    """Restore the last checkpoint in place and return the losses so far, none without one.
+
+    A damaged one is removed with a notice. MachineError: another model's, or unreadable.
+    """
+    path = folder / FILE
+    if not os.path.lexists(path):
+        return []
+    try:
+        tensors = load_file(path) if path.is_file() else {}
+    except OSError as error:
+        raise MachineError(f"cannot read {path}: {error.strerror}") from None
+    except (SafetensorError, ValueError, KeyError, RuntimeError):
+        tensors = {}
+    written = tensors.pop(HASH, None)
+    if written is None or not torch.equal(written, hash_of(tensors)):
+        say(f"{path} is not what was written: training begins again")
+        remove(path)
+        return []
+    try:
+        model.load_state_dict(_below(tensors, "model."))
+        for place, optimizer in enumerate(optimizers):
+            states: dict[int, dict[str, Tensor]] = {}
+            for key, value in _below(tensors, f"optimizer.{place}.").items():
+                index, name = key.split(".")
+                states.setdefault(int(index), {})[name] = value
+            # Moments only: hyperparameters stay as the caller built them.
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": states, "param_groups": groups})
+    except (RuntimeError, KeyError) as error:
+        message = f"cannot continue from {path} (delete it to start over): {error}"
+        raise MachineError(message) from None
+    return tensors["losses"].tolist()
+
+
+def hash_of(tensors: Mapping[str, Tensor]) -> Tensor:
+    """Return the sha256 over names, types, shapes and values of tensors in main memory."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
+
+
+def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

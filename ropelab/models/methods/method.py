@@ -4,6 +4,7 @@ One that depends on the length of the context (dynamic NTK, dynamic YaRN) is mea
 that length is evaluated: all tokens under the plan of the full length, in a pass of its own.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,16 +13,18 @@ from typing import ClassVar, Literal, Self
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
-from ropelab.math.scaling import Scaling
+from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.math.scaling.plan import as_typed
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rope import Dropped, LogN, ReRope, Rope, SelfExtend
 from ropelab.runs.errors import InputError
 
 # The features of a head that form a pair; trained weights belong to one of the two layouts.
 PAIRING: Pairing = "interleaved"
 
 ActsOn = Literal["frequencies", "attention", "weights"]
+# Parameters that are whole numbers of at least 1; None: open.
+WHOLE = ("window", "group", "steps", "budget")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,14 @@ class Method(ABC):
     factor_means: ClassVar[str] = ""  # empty: it has none
     default_factors: ClassVar[tuple[float, ...]] = ()  # as `Scaling.default_factors`
     is_tunable: ClassVar[bool] = True  # a model can be fine-tuned under it
+
+    def __post_init__(self) -> None:
+        for parameter in WHOLE:
+            value = getattr(self, parameter, None)
+            if value is not None and value < 1:
+                raise InputError(
+                    f"{self.name}: {parameter} must be a whole number of at least 1, not {value}"
+                )
 
     @property
     def label(self) -> str:
@@ -113,7 +124,99 @@ class Scaled(Reading):
         return (*plan.inv_freq.tolist(), plan.attention_factor)
 
 
-def check_whole(method: str, parameter: str, value: int | None) -> None:
-    """Raise InputError unless a parameter is open or at least 1."""
-    if value is not None and value < 1:
-        raise InputError(f"{method}: {parameter} must be a whole number of at least 1, not {value}")
+UNSCALED = Scaled(scaling=Unscaled())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharpenedByLogN(Reading):
+    """Logits times max(1, ln n / ln L) for n tokens read, on top of any other method, `inner`."""
+
+    inner: Reading = UNSCALED
+    name: ClassVar[str] = "log_n"
+    source: ClassVar[str] = "Su 2021, kexue.fm/archives/8823"
+
+    def __post_init__(self) -> None:
+        inner: Method = self.inner  # any method may have been typed
+        if not isinstance(inner, Reading):
+            raise InputError(f"log_n: inner must need no search, which {inner.name} does")
+
+    @property
+    def factor(self) -> float:
+        return self.inner.factor
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        return replace(self, inner=self.inner.resolved(geometry, test_len))
+
+    @property
+    def recalibration(self) -> int:
+        return self.inner.recalibration
+
+    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+        return LogN(self.inner.encoding(geometry, length), geometry.trained_len)
+
+    def signature(self, geometry: Geometry, length: int) -> Hashable:
+        return self.inner.signature(geometry, length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rectified(Reading):
+    """Distances from `window` on (half the trained length) are all read as `window`."""
+
+    window: int | None = None
+    name: ClassVar[str] = "rerope"
+    source: ClassVar[str] = "Su 2023, kexue.fm/archives/9708"
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        return replace(self, window=self.window or geometry.trained_len // 2)
+
+    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+        assert self.window is not None, "set by `resolved`"
+        return ReRope(UNSCALED.encoding(geometry, length), self.window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Reading):
+    """Distances from `window` on in steps of `group`, by default the least that stays within L."""
+
+    window: int | None = None
+    group: int | None = None
+    name: ClassVar[str] = "self_extend"
+    source: ClassVar[str] = "Jin et al. 2024, arXiv:2401.01325"
+
+    def resolved(self, geometry: Geometry, test_len: int) -> Self:
+        window = self.window or geometry.trained_len // 2
+        needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
+        return replace(self, window=window, group=self.group or max(1, needed))
+
+    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+        assert self.window is not None and self.group is not None, "set by `resolved`"
+        return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unrotated(Reading):
+    """Rotations dropped, `steps` of training without them, then logits times 1 + `sharpen` ln s."""
+
+    # s is the context over the trained length, at least 1.
+
+    steps: int = 160  # a tenth of the default training
+    sharpen: float = 0.1
+    name: ClassVar[str] = "drope"
+    source: ClassVar[str] = "DroPE, arXiv:2512.12167"
+    acts_on: ClassVar[ActsOn] = "weights"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.sharpen < math.inf:
+            raise InputError(f"drope: sharpen must be a number of at least 0, not {self.sharpen:g}")
+
+    @property
+    def recalibration(self) -> int:
+        return self.steps
+
+    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+        times = max(1.0, length / geometry.trained_len)
+        return Dropped(1 + self.sharpen * math.log(times))
+
+    def signature(self, geometry: Geometry, length: int) -> Hashable:
+        return max(length, geometry.trained_len) if self.sharpen else None

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 # Each name with the module and the class in ropelab.models.methods.
 MORE = {
-    "log_n": "attention.SharpenedByLogN",
-    "rerope": "attention.Rectified",
-    "self_extend": "attention.Grouped",
-    "drope": "attention.Unrotated",
+    "log_n": "method.SharpenedByLogN",
+    "rerope": "method.Rectified",
+    "self_extend": "method.Grouped",
+    "drope": "method.Unrotated",
     "longrope_search": "search.LongRopeSearch",
 }
 METHODS = (*FREQUENCIES, *MORE)
@@ -80,6 +80,14 @@ def catalogue() -> "pd.DataFrame":
     import pandas as pd
 
     from ropelab.math.scaling import Scaling
+    from ropelab.math.scaling.plan import parameter_text
+
+    def parameter(method: "type[Scaling] | type[Method]", field: Any) -> str:
+        follows = field.name == "factor" and method.default_factors
+        required = field.default is MISSING or field.default == ()
+        # A default that follows from model and length is no text.
+        known = not (follows or required or field.default is None)
+        return f"{field.name}={parameter_text(field.default) if known else '...'}"
 
     rows = []
     for name in METHODS:
@@ -95,7 +103,7 @@ def catalogue() -> "pd.DataFrame":
         rows.append(
             {
                 "method": name,
-                "parameters": ", ".join(_parameter(method, field) for field in fields(method)),
+                "parameters": ", ".join(parameter(method, field) for field in fields(method)),
                 "acts_on": acts_on,
                 "factor": method.factor_means,
                 "usable_in": usable,
@@ -105,13 +113,3 @@ def catalogue() -> "pd.DataFrame":
             }
         )
     return pd.DataFrame(rows)
-
-
-def _parameter(method: "type[Scaling] | type[Method]", field: Any) -> str:
-    """Return a parameter with its default, `...` where that follows from model and length."""
-    from ropelab.math.scaling.plan import parameter_text
-
-    follows = field.name == "factor" and method.default_factors
-    required = field.default is MISSING or field.default == ()
-    open_ = follows or required or field.default is None
-    return f"{field.name}={'...' if open_ else parameter_text(field.default)}"

@@ -13,15 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from ropelab.math.frequencies import Geometry, rotations
-from ropelab.math.scaling import (
-    LongRope,
-    NtkAware,
-    NtkByParts,
-    PositionInterpolation,
-    Scaling,
-)
+from ropelab.math.scaling import LongRope, NtkAware, NtkByParts, PositionInterpolation, Scaling
 from ropelab.math.scaling.plan import as_typed, check_factor
-from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled, check_whole
+from ropelab.models.methods.method import ActsOn, Method, Reading, Scaled
 
 LARGEST = 2.0  # divisor tried, as a multiple of the factor
 PARENTS = 4  # the best so far, which are mutated and crossed
@@ -59,7 +53,7 @@ class LongRopeSearch(Method):
     is_tunable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_whole(self.name, "budget", self.budget)
+        super().__post_init__()
         check_factor(self.name, self.factor)
 
     @property
@@ -114,9 +108,6 @@ class Searched(Method):
     source: ClassVar[str] = "a search of this laboratory"
     acts_on: ClassVar[ActsOn] = "frequencies"
     is_tunable: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_whole(self.name, "budget", self.budget)
 
     @property
     def factor(self) -> float:

@@ -26,8 +26,6 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """One model's positions."""
-
     model_type: str
     train_len: int  # tokens, before any scaling in the checkpoint
     claimed_len: int  # tokens; the length in the configuration

@@ -155,11 +155,9 @@ def _identity(path: Path) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-@lru_cache(maxsize=4096)
-def _remembered(path: Path, identity: tuple[int, ...]) -> bytes:
-    return _read(path)
-
-
 def _read(path: Path) -> bytes:
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").digest()
+
+
+_remembered = lru_cache(maxsize=4096)(lambda path, identity: _read(path))

@@ -35,7 +35,6 @@ class ModelShape:
 
     @classmethod
     def of(cls, text: Any, element: int, fused: bool = True) -> "ModelShape":
-        """Read the sizes from the configuration of the language part of a model."""
         full = full_layers(text)
         heads, width = full.num_attention_heads, head_dim(full)
         return cls(
@@ -71,13 +70,6 @@ class ModelShape:
         return held + at_once * self.activations + scores + 4 * 4 * LOGITS_PER_CHUNK
 
 
-def layers_of(model: Any) -> nn.Module:
-    """Return the part of a causal language model before its head."""
-    names = (model.base_model_prefix, "model", "transformer")
-    found: nn.Module = next(model._modules[name] for name in names if name in model._modules)
-    return found
-
-
 class Output(dict[str, Any]):
     """Output of layers: the hidden states by any of the ways to ask, and None for all else."""
 
@@ -98,7 +90,10 @@ class Head:
         weight = model.get_output_embeddings().weight
         # Weights kept on disk are nowhere until they are used; what they are given is moved then.
         self.weight = torch.empty(0) if weight.is_meta else weight
-        self.model, self.layers = model, layers_of(model)
+        names = (model.base_model_prefix, "model", "transformer")
+        # The part of a causal language model before its head.
+        self.layers: Any = next(model._modules[name] for name in names if name in model._modules)
+        self.model = model
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """Logits [..., vocabulary] of hidden states [..., width]."""

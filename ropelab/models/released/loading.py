@@ -43,20 +43,7 @@ def import_transformers() -> Any:
 
 @contextmanager
 def refusing(problem: str, path: Path | str) -> Iterator[None]:
-    """Turn any error of transformers over a folder into one line."""
-    # They are no closed set: they follow from the files, and the files may hold anything.
-    try:
-        with quiet():
-            yield
-    except RopelabError:
-        raise
-    except Exception as error:
-        raise InputError(f"{problem} {path}: {reason(error)}") from None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No bars, warnings or logs of transformers while the block runs."""
+    """Turn any error of transformers over a folder into one line; no bars, warnings or logs."""
     import_transformers()
     from transformers.utils import logging
 
@@ -67,6 +54,11 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except RopelabError:
+        raise
+    except Exception as error:
+        # No closed set: errors follow from the files, and the files may hold anything.
+        raise InputError(f"{problem} {path}: {reason(error)}") from None
     finally:
         logging.set_verbosity(level)
         if bars:

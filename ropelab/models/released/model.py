@@ -6,28 +6,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.extended import SelfExtend
-from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rope import LogN, Rope, SelfExtend
 from ropelab.models.lm.trained import LIBRARIES
+from ropelab.models.released import loading
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.folder import located, weight_bytes
-from ropelab.models.released.forward import Head, ModelShape, layers_of, upcast
-from ropelab.models.released.loading import (
-    ModelDtype,
-    checkpoint_dtype,
-    configuration,
-    load,
-    refusing,
-)
+from ropelab.models.released.forward import Head, ModelShape, upcast
+from ropelab.models.released.loading import ModelDtype, load
 from ropelab.models.released.positions import (
     UNMODIFIED,
     UNPATCHED,
@@ -52,12 +47,7 @@ PROBE, ROWS = 24, 4
 AS_NEAR = 1.5
 # A part holds so many tokens that its mask of earlier ones stays below this (32 MiB).
 SCORES_PER_PART = 2**25
-LAYOUTS = (
-    PairLayout("half"),
-    PairLayout("interleaved"),
-    PairLayout("half", True),
-    PairLayout("interleaved", True),
-)
+LAYOUTS = [PairLayout(pairing, last) for last in (False, True) for pairing in get_args(Pairing)]
 # Errors of code that was not made for a test.
 UNSUITED = (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
@@ -109,7 +99,7 @@ class Capabilities:
     @cached_property
     def sharpens(self) -> bool:
         """True if layers call our attention, and sharpening by nothing changes nothing."""
-        return self._same(UNPATCHED, Patch(sharpened_from=10**9))
+        return self._same(UNPATCHED, Patch(sharper=LogN(Encoding(), 10**9)))
 
     @cached_property
     def layout(self) -> PairLayout | None:
@@ -169,11 +159,12 @@ class ReleasedModel:
         self.positions = Positions(self.lm, self.text)
         if not self.positions.modules:
             raise InputError(f"{path}: this architecture has no rotary frequencies to patch")
-        with refusing("cannot take apart the model in", path):
+        with loading.refusing("cannot take apart the model in", path):
             fused = self.lm.config._attn_implementation != "eager"
             element = next(self.lm.parameters()).element_size()
             self.shape = ModelShape.of(self.text, element, fused)
-            self.head, self.layers = Head(self.lm), layers_of(self.lm)
+            self.head = Head(self.lm)
+            self.layers = self.head.layers
             self.closed = self.positions.objection(self.facts.geometry())
             self.in_parts = False
             self.capabilities = Capabilities(self)
@@ -247,11 +238,9 @@ class ReleasedModel:
             return found
 
     def bytes_of_reading(self, length: int) -> int:
-        """Bytes that a pass over a context adds to those of the weights."""
         return self.shape.bytes_of_reading(length, self.in_parts)
 
     def free_bytes(self) -> int:
-        """Bytes that are free where the model computes."""
         if self.head.weight.device.type == "cuda":
             return int(torch.cuda.mem_get_info()[0])
         return int(psutil.virtual_memory().available)
@@ -269,7 +258,6 @@ class ModelRef:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything that identifies the model and its arithmetic."""
         return {"hf": self.fingerprint, "dtype": self.dtype}
 
     def model(self, *_: object) -> ReleasedModel:
@@ -307,14 +295,14 @@ class ModelRef:
 
     @property
     def _shape(self) -> ModelShape:
-        text = configuration(Path(self.path)).get_text_config(decoder=True)
+        text = loading.configuration(Path(self.path)).get_text_config(decoder=True)
         return ModelShape.of(text, ELEMENTS.get(self.dtype, 4))
 
     @property
     def _weights(self) -> int:
         """The number of weights, from the size of their files in the checkpoint's format."""
         folder = located(Path(self.path))
-        return weight_bytes(folder) // ELEMENTS.get(checkpoint_dtype(folder), 4)
+        return weight_bytes(folder) // ELEMENTS.get(loading.checkpoint_dtype(folder), 4)
 
 
 @lru_cache(maxsize=1)

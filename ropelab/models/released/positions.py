@@ -26,8 +26,7 @@ from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.extended import LogN, SelfExtend
-from ropelab.models.encoding.rope import Rope, cos_sin
+from ropelab.models.encoding.rope import LogN, Rope, SelfExtend, cos_sin
 from ropelab.models.lm.model import blocked_attention
 from ropelab.models.released.facts import FULL, rope_parameters
 from ropelab.runs.errors import InputError
@@ -39,12 +38,11 @@ PROBED = (0, 1, 5)
 
 
 class Unmodified(Encoding):
-    """The checkpoint's own frequencies, scaling, softmax factor and windows."""
+    """The checkpoint's own frequencies, scaling, softmax factor and windows: undoes every patch."""
 
     name: ClassVar[str] = "unmodified"
 
 
-# `model.encoding = UNMODIFIED` undoes every patch.
 UNMODIFIED = Unmodified()
 
 
@@ -65,14 +63,13 @@ class Patch:
 
     plan: RopePlan | None = None  # None: the checkpoint's frequencies
     softmax: float = 1.0  # factor on scores where the model's code has one
-    sharpened_from: int | None = None  # logits grow with ln n / ln L beyond L
+    sharper: LogN | None = None  # its factor on logits; what it is around is ignored
     far: SelfExtend | None = None  # distances; None: by the model's own rotation
     layout: PairLayout = PairLayout()
 
     @property
     def attends(self) -> bool:
-        """True if attention itself is changed."""
-        return self.sharpened_from is not None or self.far is not None
+        return self.sharper is not None or self.far is not None
 
 
 UNPATCHED = Patch()
@@ -80,10 +77,10 @@ UNPATCHED = Patch()
 
 def patch_of(encoding: Encoding) -> Patch:
     """Return the patch of an encoding; InputError if it is more than frequencies and attention."""
-    if isinstance(encoding, Unmodified):
+    if encoding is UNMODIFIED:
         return UNPATCHED
     if isinstance(encoding, LogN):
-        return replace(patch_of(encoding.inner), sharpened_from=encoding.trained_len)
+        return replace(patch_of(encoding.inner), sharper=LogN(Encoding(), encoding.trained_len))
     if isinstance(encoding, SelfExtend):
         return Patch(encoding.rope.plan, far=encoding)
     if isinstance(encoding, Rope):
@@ -110,7 +107,6 @@ class Frequencies:
         return found
 
     def set_original(self, length: int) -> None:
-        """Set the checkpoint's frequencies for a context."""
         # Those that follow the length are computed for the whole of it, once. In a pass over all
         # of it transformers does the same; in parts the first ones would be of a shorter context.
         if self.rope_type in GROWING:
@@ -163,7 +159,6 @@ class SineTables:
         """Keep the checkpoint's table, which is in the modules."""
 
     def patch(self, plan: RopePlan, length: int) -> None:
-        """Set a table of a plan for contexts of up to that length."""
         cos, sin = cos_sin(torch.arange(length), plan)
         table = torch.cat([sin, cos], dim=1) * plan.attention_factor
         table = table.to(self.inv_freq.device, torch.float32)
@@ -171,7 +166,6 @@ class SineTables:
             module.embed_positions = table
 
     def cosines(self, positions: list[int]) -> Tensor:
-        """Return the cosines at positions, times their factor, one row each."""
         table: Tensor = self.modules[0].embed_positions
         return table[positions, len(self.inv_freq) :]
 
@@ -286,9 +280,7 @@ class Attention:
     def __init__(self, patch: Patch, by_layer_type: bool) -> None:
         self.by_layer_type, self.last = by_layer_type, patch.layout.last
         self.first, self.called = 0, False
-        self.sharper = self.far = None
-        if patch.sharpened_from is not None:
-            self.sharper = LogN(Encoding(), patch.sharpened_from)
+        self.sharper, self.far = patch.sharper, None
         if patch.far is not None:
             rope = Rope(patch.far.rope.plan, patch.layout.pairing)
             self.far = SelfExtend(rope, patch.far.window, patch.far.group)

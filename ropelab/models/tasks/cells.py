@@ -103,7 +103,6 @@ class Evaluation:
 
     @property
     def needs(self) -> Needs:
-        """Forward passes over all rows, and those of a search before."""
         windows = self.task.windows
         if isinstance(self.subject, ModelRef):
             return self.subject.needs(windows)

@@ -36,7 +36,6 @@ def contexts(train_len: int, test_len: int) -> list[int]:
 
 
 def last_window(train_len: int) -> int:
-    """Return the number of final tokens on which growing contexts are compared."""
     return min(LAST_WINDOW, train_len // 4)
 
 

@@ -60,10 +60,8 @@ WORDINGS = {
 
 
 class Answer(NamedTuple):
-    """An answer in a row, in tokens."""
-
     depth: int  # of its key, in percent
-    start: int
+    start: int  # in the row, in tokens
     size: int
     distance: int  # of the key
 

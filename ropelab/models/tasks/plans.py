@@ -13,7 +13,7 @@ from ropelab.models.tasks import grid
 from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import WORDINGS, Needles
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.text import Texts
+from ropelab.models.tasks.task import Texts
 
 
 def beyond_training(

@@ -1,6 +1,8 @@
 """Finding again an earlier part of a context full of random symbols or real text.
 
-Symbols are bytes for a model trained here, and ordinary tokens for a released one.
+Symbols are bytes for a model trained here, and ordinary tokens for a released one. Sequences are
+pure functions of their arguments. Their questions are at the end, and the answer occurs once more,
+exactly `distance` tokens before.
 
 copy                256 random symbols, repeated at the end of a context of random symbols
 copy_in_text        64 random symbols in a context of real text, repeated at its end
@@ -12,15 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-from ropelab.models.lm.corpus import ALPHABET, CorpusRef
+from ropelab.models.lm.corpus import ALPHABET, EVALUATION, CorpusRef
 from ropelab.models.lm.evaluation import Readable, token_losses
 from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.lm.sequences import Background, copy_trials, recall_trials
-from ropelab.models.lm.source import Batch
+from ropelab.models.lm.source import CUE, KEY, RECORD, Batch, random_symbols
 from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
@@ -32,6 +35,71 @@ SEARCH_SEQUENCES = 2
 GRAMS = (1, 2, 3)
 # Marks text in a sequence; no symbol.
 BLANK = -1
+# Tokens at the end of a row that hold the questions; fewer where the distance is shorter.
+QUESTIONS = 256
+# As many in a background of other tokens, which should stay most of the row.
+HIDDEN = 64
+
+Background = Int[Tensor, "rows length"]
+
+
+def copy_trials(
+    seed: int, distance: int, length: int, rows: int, background: Background | None = None
+) -> Batch:
+    """Ask for a stretch of symbols whose only other occurrence is exactly `distance` back.
+
+    Its first CUE tokens, its mark, are not scored. ValueError: a row or distance is too short.
+    """
+    size = min(distance, length - distance, QUESTIONS if background is None else HIDDEN)
+    if size <= CUE:
+        raise ValueError(f"of a copy of {size} tokens nothing is left after a cue of {CUE}")
+    random = np.random.default_rng((EVALUATION, seed, distance, length, 0))
+    tokens = _context(random, rows, length, background)
+    stretch = random_symbols(random, rows, size)
+    tokens[:, _places(length, size, 0)] = stretch
+    tokens[:, _places(length, size, distance)] = stretch
+    scored = torch.arange(length) >= length - size + CUE
+    return Batch(torch.from_numpy(tokens), scored.expand(rows, length))
+
+
+def recall_trials(
+    seed: int,
+    distance: int,
+    length: int,
+    rows: int,
+    background: Background | None = None,
+    *,
+    further: int | None = None,
+) -> Batch:
+    """Ask for records, a key and a value, exactly `distance` back; the value is scored.
+
+    The key may occur at a `further` distance too, always with another value: the nearer one's is
+    right. ValueError: a row is too short, or too little is between the records.
+    """
+    furthest = distance if further is None else further
+    between = distance if further is None else min(distance, further - distance)
+    questions = QUESTIONS if background is None else HIDDEN
+    size = min(between, length - furthest, questions) // RECORD * RECORD
+    # The last word keeps the draws apart: 0 for copies, 1 for recall, else the further distance.
+    random = np.random.default_rng((EVALUATION, seed, distance, length, further or 1))
+    tokens = _context(random, rows, length, background)
+    records = random_symbols(random, rows, size)
+    # Every second record at the end of a row repeats the one `distance` back; those between are
+    # new, or the repeats together would be a copied stretch.
+    asked = np.arange(size) % (2 * RECORD) < RECORD
+    value = np.arange(size) % RECORD == KEY
+    if further is not None:
+        # The value of the older record is another symbol, all others being equally probable.
+        steps = random.integers(1, len(ALPHABET), size=records.shape)
+        others = ALPHABET[(np.searchsorted(ALPHABET, records) + steps) % len(ALPHABET)]
+        tokens[:, _places(length, size, further)] = np.where(value, others, records)
+    tokens[:, _places(length, size, distance)] = records
+    tokens[:, _places(length, size, 0)] = np.where(
+        asked, records, random_symbols(random, rows, size)
+    )
+    scored = np.zeros(length, np.bool_)
+    scored[_places(length, size, 0)] = asked & value
+    return Batch(torch.from_numpy(tokens), torch.from_numpy(scored).expand(rows, length))
 
 
 def _most_recent(
@@ -79,7 +147,6 @@ class Retrieval(EvaluationTask):
         return [(SEARCH_SEQUENCES, place.context) for place in self._searched_places]
 
     def at_the_end(self, length: int) -> Self:
-        """Return the same task in the longest context only."""
         return replace(self, places=tuple(p for p in self.places if p.context == length))
 
     def inside(self, length: int) -> Self:
@@ -96,7 +163,6 @@ class Retrieval(EvaluationTask):
         return {"trials": pd.concat(found, ignore_index=True)}
 
     def examples(self, count: int, length: int) -> Tensor:
-        """Return some of the sequences that are measured, cut to a length."""
         return self.sequences_at(0, Place(length // 2, length), count).tokens
 
     def search_loss(self, model: Readable, mode: Mode) -> float:
@@ -178,3 +244,21 @@ def _per_sequence(hits: Tensor, place: Place) -> pd.DataFrame:
             "correct": hits.sum(dim=1).tolist(),
         }
     )
+
+
+def _places(length: int, size: int, distance: int) -> slice:
+    """Return the last `size` places of a row, `distance` earlier."""
+    start = length - size - distance
+    if start < 0 or size < RECORD:
+        raise ValueError(f"{length} tokens do not hold a question and its answer {distance} back")
+    return slice(start, start + size)
+
+
+def _context(
+    random: np.random.Generator, rows: int, length: int, background: Background | None
+) -> np.ndarray:
+    if background is None:
+        return random_symbols(random, rows, length)
+    if background.shape != (rows, length):
+        raise ValueError(f"the background is {tuple(background.shape)}, not {(rows, length)}")
+    return background.numpy().copy()

@@ -1,11 +1,13 @@
-"""The base of the tasks that models are evaluated on."""
+"""The base of the tasks that models are evaluated on, and the first of them: real text."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import pandas as pd
+import torch
+from torch import Tensor
 
 from ropelab.models.lm.corpus import CorpusRef
 from ropelab.models.lm.evaluation import Readable
@@ -17,6 +19,11 @@ from ropelab.runs.cell import Advance, Supply
 Windows = Sequence[tuple[int, int]]
 # Sequences to search with: no training seed, and not the seed 0 of those that are measured.
 SEARCH_SEED = 1_000_003
+# Documents between two reports of progress.
+ROWS_AT_ONCE = 5
+SEARCH_WINDOWS = 2
+# Mean losses of some documents, by the end of the bucket or the length of the context.
+Losses = dict[int, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,6 @@ class EvaluationTask(ABC):
 
     @property
     def text_key(self) -> dict[str, Any]:
-        """The part of the key that the corpus gives."""
         return self.corpus.key
 
     @property
@@ -80,3 +86,92 @@ class EvaluationTask(ABC):
     def search_loss(self, model: Readable, mode: Mode) -> float:
         """Return a loss on material that is not measured, which a search lowers."""
         raise NotImplementedError(f"nothing is searched on {self.name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(EvaluationTask):
+    name: str = "text"
+    documents: int
+    buckets: Sequence[tuple[int, int]]  # [start, end) of positions, without a gap
+    contexts: Sequence[int] = ()  # tokens before the end of the text
+    last: int = 0  # final tokens that are compared as that context grows
+    # The position from which on a search looks at the loss; None: nothing is searched.
+    beyond: int | None = None
+
+    @property
+    def steps(self) -> int:
+        return self.documents
+
+    @property
+    def windows(self) -> Windows:
+        return [(self.documents, length) for length in {self.length, *self.contexts}]
+
+    @property
+    def searched(self) -> Windows:
+        return [(SEARCH_WINDOWS, self.length + 1)]
+
+    @property
+    def length(self) -> int:
+        """The number of tokens of a document that are predicted."""
+        return self.buckets[-1][1]
+
+    def check(self) -> None:
+        self.corpus.documents(self.length + 1, self.documents)
+
+    def at_the_end(self, length: int) -> Self:
+        """Return the same task, of growing contexts the longest only."""
+        return replace(self, contexts=(length,))
+
+    def measure(self, model: Readable, mode: Mode, advance: Advance) -> dict[str, pd.DataFrame]:
+        """Return nats per byte and document: `buckets` in one pass, `last_window` by context."""
+        tokens, bytes_per_token = self.corpus.documents(self.length + 1, self.documents)
+        blocks = []
+        for rows in tokens.split(ROWS_AT_ONCE):
+            blocks.append(self._losses(model, mode, rows))
+            advance(len(rows))
+        by_bucket, by_context = (
+            {at: torch.cat([part[at] for part in parts]) / bytes_per_token for at in parts[0]}
+            for parts in zip(*blocks, strict=True)
+        )
+        starts = {end: start for start, end in self.buckets}
+        buckets = _per_document(by_bucket, "bucket_end_tokens")
+        buckets.insert(1, "bucket_start_tokens", buckets["bucket_end_tokens"].map(starts))
+        last = {"last_window": _per_document(by_context, "context_tokens")} if by_context else {}
+        return {"buckets": buckets, **last}
+
+    def _losses(self, model: Readable, mode: Mode, rows: Tensor) -> tuple[Losses, Losses]:
+        """Return mean losses of each row by bucket, and by the context before the end."""
+        starts = {end: start for start, end in self.buckets}
+        in_bucket: Losses = {}
+        at_end: Losses = {}
+        for ends in mode.passes(model, list(starts)):
+            # In float64, as sums over thousands of tokens lose digits in float32.
+            losses = mode.losses(model, rows[:, : ends[-1] + 1]).double()
+            in_bucket |= {end: losses[:, starts[end] : end].mean(dim=1) for end in ends}
+            if ends[-1] == self.length:
+                at_end[self.length] = losses[:, -self.last :].mean(dim=1)
+        for context in set(self.contexts) - set(at_end):
+            for _ in mode.passes(model, [context]):
+                last = mode.losses(model, rows[:, -context - 1 :], self.last)
+                at_end[context] = last.double().mean(dim=1)
+        return in_bucket, {c: at_end[c] for c in self.contexts if c in at_end}
+
+    def examples(self, count: int, length: int) -> Tensor:
+        """Return some of the documents that are measured, cut to a length."""
+        return self.corpus.documents(self.length + 1, self.documents)[0][:count, :length]
+
+    def search_loss(self, model: Readable, mode: Mode) -> float:
+        """Return the mean loss from `beyond` on, on windows of the text that is learned from."""
+        assert self.beyond is not None, "nothing is searched on this text"
+        texts = self.corpus.windows(SEARCH_SEED, self.length + 1, SEARCH_WINDOWS)
+        next(mode.passes(model, [self.length]))
+        return float(mode.losses(model, texts)[:, self.beyond :].mean())
+
+
+def _per_document(losses: Losses, column: str) -> pd.DataFrame:
+    records = [
+        (document, place, value)
+        for place, values in losses.items()
+        for document, value in enumerate(values.tolist())
+    ]
+    return pd.DataFrame(records, columns=["document", column, "nll_nats_per_byte"])

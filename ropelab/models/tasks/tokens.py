@@ -22,14 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.models.lm.corpus import (
-    ALPHABET,
-    CorpusRef,
-    Document,
-    Origin,
-    read_documents,
-    without_near_duplicates,
-)
+from ropelab.models.lm.corpus import ALPHABET, CorpusRef, Document, Origin, distinct, read_documents
 from ropelab.models.released.facts import facts_of
 from ropelab.models.released.loading import load_tokenizer
 from ropelab.runs.errors import InputError, MachineError
@@ -57,7 +50,6 @@ class TokenText:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Everything its documents depend on, json-able."""
         return {**self.stretch_key, "drawn": "kinds in turn"}
 
     @property
@@ -130,24 +122,19 @@ Text = CorpusRef | TokenText
 
 @dataclass(frozen=True)
 class _Whole:
-    """All documents of a corpus; `single` for one file."""
-
     name: str
     documents: tuple[Document, ...]
-    single: bool
+    single: bool  # one file
     fingerprint: str
 
 
 @lru_cache(maxsize=2)
 def _read(path: str) -> _Whole:
     name, found = read_documents(Path(path) if path else None)
-    by_hash = {hashlib.sha256(document.text).digest(): document for document in found}
-    documents = [by_hash[digest] for digest in sorted(by_hash)]
-    new = without_near_duplicates([document.text for document in documents])
-    kept = tuple(d for d, keep in zip(documents, new, strict=True) if keep)
-    digest = hashlib.sha256(b"".join(hashlib.sha256(d.text).digest() for d in kept))
+    kept = distinct(found)
     single = bool(path) and not Path(path).is_dir()
-    return _Whole(name, kept, single, digest.hexdigest())
+    fingerprint = hashlib.sha256(b"".join(kept)).hexdigest()
+    return _Whole(name, tuple(kept.values()), single, fingerprint)
 
 
 def _whole(text: TokenText) -> _Whole:

@@ -8,8 +8,7 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
-from ropelab.models.encoding.rope import Rope
+from ropelab.models.encoding.rope import Dropped, LogN, ReRope, Rope, SelfExtend
 
 TOKENS, WIDTH, TRAINED = 40, 8, 16
 

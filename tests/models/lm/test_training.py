@@ -21,11 +21,10 @@ import torch
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.lm import checkpoints, training
-from ropelab.models.lm.checkpoints import FILE
+from ropelab.models.lm import training
 from ropelab.models.lm.model import LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, periodic_batch
-from ropelab.models.lm.training import Recipe, check_finite, train
+from ropelab.models.lm.training import FILE, Recipe, check_finite, train
 from ropelab.runs.cell import Advance, silent
 from ropelab.runs.errors import MachineError
 
@@ -160,28 +159,28 @@ def test_a_diverging_run_leaves_its_last_good_checkpoint(
     monkeypatch.setattr(training, "one_step", lambda *_, **__: next(losses))
     with pytest.raises(MachineError, match="diverged at step 3"):
         trained(tmp_path)
-    assert checkpoints.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
+    assert training.load_checkpoint(tmp_path, fresh_model(), []) == [4.0, 3.0]
 
 
 def test_a_full_disk_is_an_error_and_keeps_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = fresh_model()
-    checkpoints.save_checkpoint(tmp_path, model, [], [1.0])
+    training.save_checkpoint(tmp_path, model, [], [1.0])
 
     def no_space(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(MachineError, match="No space left on device"):
-        checkpoints.save_checkpoint(tmp_path, model, [], [1.0, 2.0])
-    assert checkpoints.load_checkpoint(tmp_path, model, []) == [1.0]
+        training.save_checkpoint(tmp_path, model, [], [1.0, 2.0])
+    assert training.load_checkpoint(tmp_path, model, []) == [1.0]
 
 
 def test_a_checkpoint_of_another_model_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    checkpoints.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
+    training.save_checkpoint(tmp_path, torch.nn.Linear(2, 2), [], [1.0])
     with pytest.raises(MachineError, match="delete it to start over"):
-        checkpoints.load_checkpoint(tmp_path, fresh_model(), [])
+        training.load_checkpoint(tmp_path, fresh_model(), [])
 
 
 def flip(path: Path, places: range) -> None:

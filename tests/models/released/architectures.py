@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from ropelab.math.methods import parse_scaling
 from ropelab.math.scaling.plan import RopePlan
 from ropelab.models.encoding.rope import Rope
-from ropelab.models.released.loading import quiet
+from ropelab.models.released.loading import refusing
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED
 from ropelab.runs.errors import InputError
@@ -192,7 +192,7 @@ def served(model_type: str, folder: Path) -> Served:
     Raises:
         InputError: it is refused.
     """
-    with quiet():
+    with refusing("cannot build", model_type):
         reference = untouched(model_type, **ARCHITECTURES.get(model_type, {}))
         reference.save_pretrained(folder)
     model, read = ReleasedModel(folder), tokens(LENGTH, rows=1)

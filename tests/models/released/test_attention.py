@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import rms_norm, silu
 
-from ropelab.models.encoding.extended import Dropped, LogN, ReRope, SelfExtend
+from ropelab.models.encoding.rope import Dropped, LogN, ReRope, SelfExtend
 from ropelab.models.released import forward
 from ropelab.models.released.model import ReleasedModel
 from ropelab.models.released.positions import UNMODIFIED

@@ -14,7 +14,7 @@ from ropelab.models.methods.registry import parse_methods
 from ropelab.models.tasks import grid
 from ropelab.models.tasks.modes import AsTrained, SlidingWindow, WithMethod
 from ropelab.models.tasks.retrieval import Retrieval
-from ropelab.models.tasks.text import Texts
+from ropelab.models.tasks.task import Texts
 from tests.models.tasks.running import corpus_of, nothing
 
 GEOMETRY = Geometry(16, 10000.0, 64)

@@ -8,8 +8,8 @@ import torch
 
 from ropelab.models.lm.corpus import ALPHABET
 from ropelab.models.lm.matcher import ngram_predictions
-from ropelab.models.lm.sequences import HIDDEN, QUESTIONS, copy_trials, recall_trials
 from ropelab.models.lm.source import CUE, KEY, RECORD, Batch
+from ropelab.models.tasks.retrieval import HIDDEN, QUESTIONS, copy_trials, recall_trials
 
 PLACES = [(64, 1024), (100, 1024), (256, 512), (700, 1024), (768, 1024), (900, 1024)]
 TEXT = torch.randint(128, 256, (6, 2048), generator=torch.Generator().manual_seed(0))
