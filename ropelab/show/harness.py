@@ -20,6 +20,7 @@ import pandas as pd
 from scipy import stats
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.stats import CONFIDENCE
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
 from ropelab.show.page.views import intervals, kinds_of, labelled, views_of
@@ -30,8 +31,6 @@ KEYS = {"passkey_accuracy": "niah_single_2", "multiquery_accuracy": "niah_multiq
 TEXT = "text_nll"
 # The differences from what the harness means by a task, or by the metrics of that name.
 DIFFERS = tomllib.loads((files("ropelab.show") / "harness.toml").read_text(encoding="utf-8"))
-# Half-width of a 95 % interval in standard errors, for intervals of many samples.
-Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,9 @@ def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None)
         return Metric(float(values[0]))
     low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
     # Half of the interval in standard errors: Student's for a mean over a few documents.
-    half = stats.t.ppf(0.975, rows["documents"].iloc[0] - 1) if "documents" in rows else Z95
+    below = (1 + CONFIDENCE) / 2
+    few = "documents" in rows
+    half = stats.t.ppf(below, rows["documents"].iloc[0] - 1) if few else stats.norm.ppf(below)
     return Metric(float(values[0]), float((high - low) / (2 * half)))
 
 

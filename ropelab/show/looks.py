@@ -43,6 +43,11 @@ def look(name: str) -> Look:
     return Look(PALETTE[code % 8], MARKERS[code // 8 % 8], LINES[code // 64 % 4])
 
 
+def looks_for_script() -> dict[str, list[int | str]]:
+    """Return every look by its name: the number of its colour, its marker, its line."""
+    return {name: [PALETTE.index(own.color), own.marker, own.line] for name, own in LOOKS.items()}
+
+
 def numbered(number: int) -> Look:
     """Return a look for the lines of a figure whose names have none."""
     return Look(PALETTE[number % 8], MARKERS[number % 8], LINES[number % 4])

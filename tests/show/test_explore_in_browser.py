@@ -37,6 +37,12 @@ MORE = (
     "clipped",
     "clipped(n=1)",
     "yarn(factor=1)",
+    "yarn(factor=1, attention_factor=1.5)",
+    "yarn_paper(factor=1)",
+    "yarn_paper(factor=1, attention_factor=1.5)",
+    "yarn(factor=4, beta_fast=1, beta_slow=1)",
+    "dynamic_yarn(beta_fast=2, beta_slow=2)",
+    "llama3(factor=8, low_freq_factor=1, high_freq_factor=1)",
 )
 NAMES = sorted(set(FREQUENCIES) - NOT_HERE)
 
@@ -229,6 +235,24 @@ def test_a_method_brings_its_parameters_and_refuses_what_it_cannot_take(visit, p
     page.locator("#parameter-low_freq_factor").fill("9")
     page.locator("#parameter-low_freq_factor").press("Enter")
     assert "needs 0 < low_freq_factor < high_freq_factor" in page.locator("#said").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "low", "high", "allowed"),
+    [
+        ("yarn", "beta_slow", "beta_fast", True),
+        ("llama3", "low_freq_factor", "high_freq_factor", True),
+        ("yarn_paper", "alpha", "beta", False),
+    ],
+)
+def test_a_ramp_may_be_a_step_where_the_package_allows_it(visit, path, method, low, high, allowed):
+    page = visit(path)
+    page.locator("#set-method").select_option(method)
+    page.locator(f"#parameter-{high}").fill("1")
+    page.locator(f"#parameter-{high}").press("Enter")
+    said = page.locator("#said").inner_text()
+    assert ("rotation in the trained length" in said) == allowed
+    assert (f"{method} needs 0 < {low} < {high}" in said) != allowed
 
 
 CONFIG = {

@@ -86,6 +86,57 @@ def test_implementations_with_equal_errors_share_a_line():
     assert [name for name in names if name not in labels] == ["float64"]
 
 
+@pytest.fixture(scope="module")
+def stages():
+    """The tables of a run that rounds one stage at a time."""
+    return ropelab.precision(length=2048, head_dim=16, formats="bfloat16").tables
+
+
+def headline(experiment, tables, name):
+    """The title of a figure of some tables."""
+    figure = drawn.finished(drawn.draw_of(experiment), tables)[name]
+    return figure.get_suptitle() or figure.axes[0].get_title(loc="left")
+
+
+def test_a_headline_says_that_casts_ruin_angles_only_where_they_do(stages):
+    title = headline("precision", stages, "per_stage_rounding")
+    assert title == "Casts before the cosine ruin the angle; casts after it only add noise"
+    casts = stages["casts"]
+    fine = casts.assign(max_angle_error_rad=0.0)
+    late = casts.assign(max_angle_error_rad=1.0)
+    for changed in (fine, late, casts[casts["stage"] == "angle"]):
+        title = headline("precision", {**stages, "casts": changed}, "per_stage_rounding")
+        assert title == "Errors of the angle and of the score by stage"
+
+
+def test_a_headline_names_the_stages_whose_errors_grow(stages):
+    growth = stages["growth"]
+    title = headline("precision", stages, "angle_error")
+    assert title == "Rounding a position, a frequency or an angle costs a phase that grows"
+    angle = growth[growth["stage"] == "angle"]
+    title = headline("precision", {**stages, "growth": angle}, "angle_error")
+    assert title == "Rounding an angle costs a phase that grows"
+    constant = growth[growth["stage"].isin(["position", "angle"])].assign(max_angle_error_rad=0.01)
+    title = headline("precision", {**stages, "growth": constant}, "angle_error")
+    assert title == "Rounding a position or an angle: worst errors"
+
+
+def test_a_headline_says_that_shifts_hide_a_frequency_only_where_they_do(stages):
+    finding = "Shifting query and key shows most roundings, but not a rounded inv_freq"
+    assert headline("precision", stages, "score_drift") == finding
+    shown = {**stages, "drift": stages["drift"].assign(rms_score_change=0.1)}
+    assert headline("precision", shown, "score_drift") != finding
+
+
+def test_a_headline_says_that_bases_are_not_one_interval_only_where_they_are_not(base):
+    windows = base.tables["windows"]
+    assert windows["context_tokens"].duplicated().any()
+    title = headline("base", base.tables, "windows")
+    assert title == "Admissible bases (filled) are not one interval"
+    one = {**base.tables, "windows": windows.drop_duplicates("context_tokens", keep="last")}
+    assert headline("base", one, "windows") == "Admissible bases (filled) by context"
+
+
 @pytest.mark.parametrize("style", drawn.STYLES)
 def test_the_same_figure_is_the_same_file(tmp_path, style, base):
     contents, formats = [], ("pdf", "svg", "png")

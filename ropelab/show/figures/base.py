@@ -5,6 +5,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from ropelab.math.bounds.rules import CI_ZERO
 from ropelab.runs.tables import Tables
 from ropelab.show.figures import shapes
 from ropelab.show.looks import BLACK, BLUE, GREEN, GREY, ORANGE, Look
@@ -53,7 +54,7 @@ def _bound(tables: Tables) -> Figure:
         for fit in shapes.records(fits[fits["values"] == values].head(1)):
             label = f"{whose}: {fit.coefficient:.3g} L^{fit.exponent:.3f}"
             shapes.line(ax, grid, fit.coefficient * grid**fit.exponent, style_of_fit, label)
-    shapes.line(ax, context, context / 0.6165, Look(GREY, "", "-."), "asymptote, d to infinity")
+    shapes.line(ax, context, context / CI_ZERO, Look(GREY, "", "-."), "asymptote, d to infinity")
     shapes.token_axis(ax)
     ax.set(yscale="log", xlabel="context length, tokens", ylabel="base", title=title)
     shapes.base_axis(ax.yaxis, ax.get_ylim())
@@ -108,7 +109,9 @@ def _windows(bound: pd.DataFrame, windows: pd.DataFrame) -> Figure:
         # A window narrower than a pixel is still seen by its edge.
         ax.vlines(low, row - 0.3, row + 0.3, color=BLUE, linewidth=0.5)
     ax.set_yticks(range(len(bound)), [shapes.tokens_label(c) for c in bound["context_tokens"]])
-    title = "Admissible bases (filled) are not one interval"
+    several = windows["context_tokens"][windows["context_tokens"].isin(bound["context_tokens"])]
+    apart = several.duplicated().any()
+    title = f"Admissible bases (filled) {'are not one interval' if apart else 'by context'}"
     ax.set(xscale="log", xlim=(first, last), xlabel="base", ylabel="context, tokens", title=title)
     shapes.base_axis(ax.xaxis, (first, last))
     ax.grid(axis="y", visible=False)

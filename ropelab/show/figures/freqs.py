@@ -30,7 +30,7 @@ def _wavelengths(ax: Axes, pairs: pd.DataFrame, scaling: pd.Series, style: Look)
     # A band behind each stretch of pairs with the same role; the legend names a role once.
     shades = dict(SHADES)
     for _, part in pairs.groupby((pairs["role"] != pairs["role"].shift()).cumsum()):
-        role, (first, *_, last) = part["role"].iloc[0], [*part["pair"], *part["pair"]]
+        role, (first, last) = part["role"].iloc[0], part["pair"].iloc[[0, -1]]
         if role in SHADES:
             label = role if shades.pop(role, None) else None
             ax.axvspan(first - 0.5, last + 0.5, color=SHADES[role], linewidth=0, label=label)

@@ -23,6 +23,10 @@ PANELS = (
 )
 # Radians; the line that is drawn for orientation, whatever tolerance a run was given.
 TOLERANCE = 0.01
+# The stages before the cosine, as one says them.
+PHASE = {"position": "a position", "inv_freq": "a frequency", "angle": "an angle"}
+# Changes of a score below this are those of float64 itself.
+UNSEEN = 1e-12
 WORST = "worst angle error, rad\n(from position …)"
 
 
@@ -92,7 +96,11 @@ def _per_stage_rounding(stages: pd.DataFrame) -> Figure:
         ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right", fontsize=8)
         ax.set_title(title, fontsize=10)
     axes[0, 1].set(yticklabels=[])
-    shapes.headline(figure, "Casts before the cosine ruin the angle; casts after it only add noise")
+    ruined = ~(stages["max_angle_error_rad"] <= TOLERANCE)  # nan: overflow
+    before = stages["stage"].isin(list(PHASE))
+    finding = "Casts before the cosine ruin the angle; casts after it only add noise"
+    usual = ruined[before].any() and len(stages[~before]) and not ruined[~before].any()
+    shapes.headline(figure, finding if usual else "Errors of the angle and of the score by stage")
     return figure
 
 
@@ -124,7 +132,12 @@ def _growth_by_stage(growth: pd.DataFrame) -> Figure:
         ax.set_title(f"{stage} rounded")
     axes[0][0].set_ylabel("worst angle error, rad")
     shapes.legend_outside(axes[0][-1])
-    shapes.headline(figure, "Rounding a position, a frequency or an angle costs a phase that grows")
+    errors = growth.groupby(["stage", "format"])["max_angle_error_rad"]
+    grow = ((errors.max() == 0) | (errors.first() < errors.max())).all()
+    *others, last = (PHASE[stage] for stage, _ in stages)
+    rounded = f"{', '.join(others)} or {last}" if others else last
+    title = f"Rounding {rounded}{' costs a phase that grows' if grow else ': worst errors'}"
+    shapes.headline(figure, title)
     return figure
 
 
@@ -154,13 +167,15 @@ def _score_drift(rows: pd.DataFrame) -> Figure:
         band = shown["ci_low"].clip(lower=change / 10), shown["ci_high"]
         shapes.line(ax, shown["shift_tokens"], change, look(name.removeprefix("all ")), name, band)
     shapes.token_axis(ax)
+    largest = rows.groupby("name")["rms_score_change"].max()
+    usual = largest.get("inv_freq=bfloat16", math.inf) < UNSEEN < largest.median()
     finding = "Shifting query and key shows most roundings, but not a rounded inv_freq"
     question = "A score should depend on the distance only: how far does a shift move it?"
     ax.set(
         yscale="log",
         xlabel="shift of query and key, tokens",
         ylabel="change of the score (deviation 1)",
-        title=finding if (rows["name"] == "inv_freq=bfloat16").any() else question,
+        title=finding if usual else question,
     )
     shapes.legend_outside(ax)
     return figure

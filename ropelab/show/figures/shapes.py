@@ -227,10 +227,10 @@ def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     at = ax.transData.transform([point[:2] for point in points])
     taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at]
     for x, y, label in points:
-        note = ax.annotate(label, (x, y), (0, 0), textcoords="offset points", fontsize=9)
+        name = ax.annotate(label, (x, y), (0, 0), textcoords="offset points", fontsize=9)
         for offset, side in PLACES:
-            note.set(position=offset, ha=side)
-            extent = note.get_window_extent()
+            name.set(position=offset, ha=side)
+            extent = name.get_window_extent()
             if not any(extent.overlaps(other) for other in taken):
                 break
         taken.append(extent)

@@ -72,13 +72,13 @@ def called(row: pd.Series) -> str:
     return f"{count}, {how}{rotating}"
 
 
-def _representable(ax: Axes, signals: pd.DataFrame, order: list[str]) -> None:
+def _representable(ax: Axes, margins: pd.DataFrame, order: list[str]) -> None:
     for vectors, (style, label) in VECTORS.items():
-        rows = signals[(signals["vectors"] == vectors) & (signals["format"] == "float32")]
+        rows = margins[(margins["vectors"] == vectors) & (margins["format"] == "float32")]
         steps = rows.set_index("scheme")["score_step"].reindex(order)
         shapes.dots(ax, steps.where(steps > 0, SMALLEST), range(len(order)), style, label)
     small = {"xycoords": shapes.ABOVE, "fontsize": 7, "color": shapes.FAINT, "ha": "right"}
-    random = signals[signals["vectors"] == "random"]
+    random = margins[margins["vectors"] == "random"]
     for fmt, rounding in random.groupby("format", sort=False)["rounding"].median().items():
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
         text = f"rounding in\n{fmt}"
@@ -107,14 +107,14 @@ def _learnable(ax: Axes, inside: pd.DataFrame, order: list[str], trained: int) -
     shapes.legend_above(ax)
 
 
-def _title(signals: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -> str:
+def _title(margins: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -> str:
     """Say how much is copied with the slowest single frequency that float32 holds, else ask."""
     slow = schemes[schemes["frequencies"] == 1]
     if slow.empty:
         return "The use of many frequencies"
     slowest = slow.sort_values("longest_period_tokens").iloc[-1]
     about = {"scheme": slowest["scheme"], "format": "float32", "vectors": "random"}
-    held = signals.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
+    held = margins.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
     means = inside.groupby("scheme")["value"].mean().reindex(schemes["scheme"])
     if held and means[slowest["scheme"]] < means.max() / 2:
         period = f"{slowest['longest_period_tokens']:,.0f} tokens"

@@ -9,8 +9,8 @@ from typing import Any
 from ropelab.math.methods import FREQUENCIES, scaling_class
 from ropelab.math.numerics.formats import FORMATS
 from ropelab.math.scaling import Scaling
+from ropelab.show.looks import looks_for_script
 from ropelab.show.page.document import write_page
-from ropelab.show.page.report import drawing
 
 SCRIPTS = ("common.js", "series.js", "plot.js", "rotary.js", "sliders.js")
 # What needs a list of factors, which no slider gives, and what no model is extended with.
@@ -49,5 +49,5 @@ def known() -> dict[str, Any]:
         | {"overflow": words.get(str(one.overflow), one.overflow)}
         for one in FORMATS.values()
     ]
-    looks = drawing()["looks"]
-    return {"methods": methods, "formats": formats, "tolerance": TOLERANCE, "looks": looks}
+    about = {"tolerance": TOLERANCE, "looks": looks_for_script()}
+    return {"methods": methods, "formats": formats, **about}

@@ -1,7 +1,7 @@
 """Single tables by the names of their columns: first drawings, disagreements, the ledger of claims.
 
-Everything that knows a table's columns by name is a row of joins.toml; tests run every row against
-the committed reference, so a renamed column cannot silently empty a part of the page.
+The first two are rows of joins.toml, which tests run against the committed reference, so that a
+renamed column cannot silently empty a part of the page.
 """
 
 import tomllib
@@ -40,10 +40,6 @@ class View:
         return {self.x, *self.y, *self.series, *self.where}
 
 
-# Tables of ranges, which no point stands for.
-UNDRAWN = {"windows"}
-
-
 @dataclass(frozen=True)
 class Record:
     """The rows of a table that disagree with something published: `verdict` says `word` there.
@@ -71,8 +67,14 @@ class Record:
 
 
 ROWS = tomllib.loads((files("ropelab.show.page") / "joins.toml").read_text(encoding="utf-8"))
+# By table: how it is first drawn where its columns alone suggest something worse.
 HINTS = {name: tuple(View.read(**view) for view in views) for name, views in ROWS["hints"].items()}
 RECORDS = [Record(**row) for row in ROWS["records"]]
+# Tables of ranges, which no point stands for.
+UNDRAWN = {"windows"}
+# The columns without which a table `claims` is not a ledger, and those that say where.
+LEDGER = {"id", "statement", "source", "verdict", "expected", "decided_by", "decided_at"}
+CITED = ("author", "year", "title", "place")
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,6 @@ def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:
             groups.setdefault(record.title, {}).setdefault(said, one)
     found_in = {title: list(group.values()) for title, group in groups.items()}
     return dict(sorted(found_in.items(), key=lambda item: -len(item[1])))
-
-
-# The columns without which a table `claims` is not a ledger.
-LEDGER = {"id", "statement", "source", "verdict", "expected", "decided_by", "decided_at"}
-CITED = ("author", "year", "title", "place")
 
 
 def ledger_of(runs: Sequence[Shown]) -> Shown | None:

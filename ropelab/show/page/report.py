@@ -4,7 +4,6 @@ import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 from scipy import stats
@@ -13,7 +12,7 @@ from ropelab.runs import store
 from ropelab.runs.notices import say
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
-from ropelab.show.looks import LOOKS, PALETTE
+from ropelab.show.looks import looks_for_script
 from ropelab.show.page.document import write_page
 from ropelab.show.page.joins import disagreements, ledger_of, notes_of, statements_of
 from ropelab.show.page.shown import Shown
@@ -52,6 +51,8 @@ def write_report(
         }
         for run in ordered
     ]
+    degrees = range(1, QUANTILES + 1)
+    quantiles = [float(stats.t.ppf((1 + CONFIDENCE) / 2, degree)) for degree in degrees]
     ledger = ledger_of(ordered)
     return write_page(
         path,
@@ -65,18 +66,8 @@ def write_report(
         statements=statements_of(ledger) if ledger else [],
         notes=notes_of(ledger) if ledger else [],
         pictures=lambda run: _pictures(run, draw),
-        data={"runs": data, **drawing()},
+        data={"runs": data, "looks": looks_for_script(), "quantiles": quantiles},
     )
-
-
-def drawing() -> dict[str, Any]:
-    """Return what the script needs to draw as the figures are drawn, and to make intervals."""
-    looks = {
-        name: [PALETTE.index(look.color), look.marker, look.line] for name, look in LOOKS.items()
-    }
-    degrees = range(1, QUANTILES + 1)
-    quantiles = [float(stats.t.ppf((1 + CONFIDENCE) / 2, degree)) for degree in degrees]
-    return {"looks": looks, "quantiles": quantiles}
 
 
 def _paths(run: Shown) -> list[Path]:

@@ -14,17 +14,18 @@ const clamped = (x) => Math.min(1, Math.max(0, x));
 const blended = (theta, kept, stretch) => theta.map((one, i) => kept[i] * one + ((1 - kept[i]) * one) / stretch);
 const magnitude = (factor, mscale = 1) => 0.1 * mscale * Math.log(factor) + 1;
 
-function rampInTurns(theta, trained, slow, fast) {
-  return rotationsOf(theta, trained).map((r) => clamped((r - slow) / (fast - slow)));
+function rampInRotations(theta, trained, slow, fast) {
+  const width = fast - slow || 1e-200; // equal ends are a step
+  return rotationsOf(theta, trained).map((r) => clamped((r - slow) / width));
 }
 
 // The fractional pair that makes r rotations in the trained length.
-function pairWithTurns({ rotaryDim, base, trained }, r) {
+function pairWithRotations({ rotaryDim, base, trained }, r) {
   return (rotaryDim * Math.log(trained / (r * TWO_PI))) / (2 * Math.log(base));
 }
 
 function rampInPairs(geometry, { beta_fast: fast, beta_slow: slow, truncate }) {
-  let [low, high] = [pairWithTurns(geometry, fast), pairWithTurns(geometry, slow)];
+  let [low, high] = [pairWithRotations(geometry, fast), pairWithRotations(geometry, slow)];
   if (truncate) [low, high] = [Math.floor(low), Math.ceil(high)];
   [low, high] = [Math.max(low, 0), Math.min(high, geometry.rotaryDim - 1)];
   const width = high === low ? 0.001 : high - low;
@@ -47,13 +48,13 @@ const METHODS = {
     const stretch = 1 + factor * (Math.max(length, geometry.trained) / geometry.trained - 1);
     return stretch === 1 ? plain(theta) : METHODS.ntk(geometry, { factor: stretch });
   },
-  ntk_by_parts: (geometry, { factor, alpha, beta }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, alpha, beta), factor)),
+  ntk_by_parts: (geometry, { factor, alpha, beta }, length, theta) => plain(blended(theta, rampInRotations(theta, geometry.trained, alpha, beta), factor)),
   yarn_paper: (geometry, parameters, length, theta) => {
     const { theta: scaled } = METHODS.ntk_by_parts(geometry, parameters, length, theta);
-    return plain(scaled, parameters.factor === 1 ? 1 : parameters.attention_factor ?? magnitude(parameters.factor));
+    return plain(scaled, parameters.attention_factor ?? magnitude(parameters.factor));
   },
   yarn: (geometry, parameters, length, theta) => {
-    if (parameters.factor === 1) return plain(theta);
+    if (parameters.factor === 1) return plain(theta, parameters.attention_factor ?? 1);
     const { factor, mscale, mscale_all_dim: all } = parameters;
     const computed = mscale && all ? magnitude(factor, mscale) / magnitude(factor, all) : magnitude(factor);
     return plain(blended(theta, rampInPairs(geometry, parameters), factor), parameters.attention_factor ?? computed);
@@ -62,7 +63,7 @@ const METHODS = {
     const stretch = length / geometry.trained;
     return stretch <= 1 ? plain(theta) : plain(blended(theta, rampInPairs(geometry, parameters), stretch), magnitude(stretch));
   },
-  llama3: (geometry, { factor, low_freq_factor: low, high_freq_factor: high }, length, theta) => plain(blended(theta, rampInTurns(theta, geometry.trained, low, high), factor)),
+  llama3: (geometry, { factor, low_freq_factor: low, high_freq_factor: high }, length, theta) => plain(blended(theta, rampInRotations(theta, geometry.trained, low, high), factor)),
   resonance: (geometry, parameters, length, theta) => plain(wavelengthsOf(theta).map((one) => TWO_PI / halfToEven(one))),
   clipped: (geometry, { n }, length, theta) => {
     const count = Math.min(n || rotationsOf(theta, geometry.trained).filter((r) => r < 1).length, theta.length);

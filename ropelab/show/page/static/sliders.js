@@ -98,9 +98,11 @@ function redraw(name, lines, text, log) {
 
 function problem() {
   const parameters = state.parameters;
-  const order = [["beta_slow", "beta_fast"], ["alpha", "beta"], ["low_freq_factor", "high_freq_factor"]];
-  for (const [low, high] of order) {
-    if (low in parameters && !(parameters[low] > 0 && parameters[low] < parameters[high])) return `${state.method} needs 0 < ${low} < ${high}.`;
+  // Some released models have equal ends, a step; NTK-by-parts needs a ramp.
+  const order = [["beta_slow", "beta_fast", true], ["alpha", "beta", false], ["low_freq_factor", "high_freq_factor", true]];
+  for (const [low, high, step] of order) {
+    const apart = parameters[low] < parameters[high] || (step && parameters[low] === parameters[high]);
+    if (low in parameters && !(parameters[low] > 0 && apart)) return `${state.method} needs 0 < ${low} < ${high}.`;
   }
   if ("factor" in parameters && !(parameters.factor >= 1)) return "factor must be at least 1.";
   if ("base" in parameters && !(parameters.base > 1)) return "base must be above 1.";
