@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json, Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.notices import printable
 
 
@@ -69,16 +69,16 @@ def export(
     from ropelab.show import export
     from ropelab.show.page.shown import find_runs
 
-    format_ = export.check_format(kind)
+    known("export format", kind, export.ENDINGS)
     found, *others = find_runs([run])
     if others:
         raise InputError(f"{run} holds {len(others) + 1} runs; give the folder of one")
     tables = export.chosen(found, table or ())
     if output is None:
-        text = export.text_of(found, tables, format_)
+        text = export.text_of(found, tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
     else:
-        for path in export.write_tables(found, tables, format_, output):
+        for path in export.write_tables(found, tables, kind, output):
             print_line(path)
 
 

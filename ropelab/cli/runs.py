@@ -16,7 +16,7 @@ from ropelab.runs import builtin
 from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.notices import say
 from ropelab.runs.store import to_records
 from ropelab.show import drawn, terminal
@@ -110,10 +110,11 @@ def run_files(
 
 def _more_figures(options: Options) -> Callable[[Run], object]:
     """Check the options of figures; return a function that draws those beyond the usual ones."""
-    names, kind = drawn.read_formats(options.format), drawn.check_style(options.style)
+    names = drawn.read_formats(options.format)
+    kind = known("figure style", options.style, drawn.STYLES)
 
     def draw(run: Run) -> None:
-        if run.folder and not drawn.is_default(names, kind):
+        if run.folder and (names, kind) != (("png",), "screen"):  # those every run has
             drawn.write(drawn.as_files(run.figures(kind), names, kind), run.folder / "figures")
 
     return draw
@@ -140,9 +141,7 @@ def _lab(options: Options, figures: bool = True) -> Lab:
 @contextmanager
 def _engine(options: Options) -> Iterator[Engine]:
     """Hold the engine of that name while the block runs; one local worker is this process."""
-    if options.engine not in ENGINES:
-        raise unknown_name("engine", options.engine, ENGINES)
-    if options.engine == "local" and options.address is not None:
+    if known("engine", options.engine, ENGINES) == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Imported here: loky and Ray are slow to load.
     engine: Engine = Here()
@@ -166,4 +165,4 @@ def _show(run: Run) -> None:
     terminal.show_answer(run.answer, run.summary())
     if "explain" in run.tables:
         terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
-    terminal.show_place(f"{'reused' if run.reused else 'written to'} {run.folder}{computed}")
+    print_line(f"\n{'reused' if run.reused else 'written to'} {run.folder}{computed}")

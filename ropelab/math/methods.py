@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.config import read_number, split_list
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known, unknown_name
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
@@ -117,9 +117,7 @@ def build_method(
         name, _, text = (part.strip() for part in argument.partition("="))
         if not names:
             raise InputError(f"{method.name} takes no parameters, so not '{name}'")
-        if name not in names:
-            raise unknown_name(f"{method.name} parameter", name, names)
-        if name in values:
+        if known(f"{method.name} parameter", name, names) in values:
             raise InputError(f"{method.name}: {name} is given twice")
         label, kind = f"{method.name}: {name}", annotations[name]
         values[name] = _value(label, text, kind, lambda inner: parse_inner(inner, factor))

@@ -33,6 +33,13 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} '{name}'{guess} allowed: {', '.join(names)}")
 
 
+def known(kind: str, name: str, allowed: Iterable[str]) -> str:
+    """Return a name that exists; else raise InputError with the nearest one."""
+    if name not in allowed:
+        raise unknown_name(kind, name, allowed)
+    return name
+
+
 @contextmanager
 def naming(origin: str) -> Iterator[None]:
     """Prefix errors with the file, and the case in it, that they are about."""

@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.folders import replaced_file
 
 if TYPE_CHECKING:
@@ -31,25 +31,10 @@ DATELESS: dict[str, dict[str, Any]] = {
 
 def read_formats(text: str) -> tuple[str, ...]:
     """Read the names of formats in a text such as `png,pdf`."""
-    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    for name in names:
-        if name not in FORMATS:
-            raise unknown_name("figure format", name, FORMATS)
+    names = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not names:
         raise InputError(f"no figure format given; the formats are {', '.join(FORMATS)}")
-    return names
-
-
-def check_style(name: str) -> str:
-    """Return the name of a style; raise InputError with the nearest one if there is none."""
-    if name not in STYLES:
-        raise unknown_name("figure style", name, STYLES)
-    return name
-
-
-def is_default(formats: Sequence[str], style: str) -> bool:
-    """Return True for the figures that every run has."""
-    return tuple(formats) == ("png",) and style == "screen"
+    return tuple(dict.fromkeys(known("figure format", name, FORMATS) for name in names))
 
 
 def draw_of(experiment: str) -> "Draw":

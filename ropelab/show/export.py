@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.folders import replaced_file
 from ropelab.runs.tables import Tables, as_markdown
 from ropelab.show.harness import files_of
@@ -32,19 +32,9 @@ TEXTS: Mapping[str, Callable[[pd.DataFrame], str]] = {
 }
 
 
-def check_format(name: str) -> str:
-    """Return the name of a format; raise InputError with the nearest one if there is none."""
-    if name not in ENDINGS:
-        raise unknown_name("export format", name, tuple(ENDINGS))
-    return name
-
-
 def chosen(run: Shown, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the tables of those names, all if none is given; raise InputError for a wrong one."""
-    for name in names:
-        if name not in run.tables:
-            raise unknown_name("table", name, tuple(run.tables))
-    return {name: run.tables[name] for name in names or run.tables}
+    return {name: run.tables[known("table", name, run.tables)] for name in names or run.tables}
 
 
 def text_of(run: Shown, tables: Tables, kind: str) -> str:

@@ -69,7 +69,10 @@ def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> 
     code = f", commit {manifest['commit'][:10]}" if manifest["commit"] else ""
     yield from (f"## {where.replace('/', ' ')}", "")
     yield from (f"**{manifest['question']}** {manifest['answer']}", "")
-    yield f"Made by `{manifest['command']}` with {made_by}{code}; {_time(manifest)}."
+    time, cells = f"{manifest['seconds']:.0f} s", manifest.get("measurements", {"reused": 0})
+    of = f" ({cells['reused']} of {sum(cells.values())} measurements from earlier runs)"
+    time += f" from start to end{of if cells['reused'] else ''}"
+    yield f"Made by `{manifest['command']}` with {made_by}{code}; {time}."
     tables = ", ".join(f"[{name}]({where}/tables/{name}.csv)" for name in manifest["tables"])
     yield f"Tables: {tables}. [Manifest]({where}/manifest.json)."
     yield from ("", f"What it cannot show: {manifest['cannot_show']}", "")
@@ -86,12 +89,3 @@ def _section(where: str, manifest: Mapping[str, Any], kept: set[str] | None) -> 
         if kept is None or path in kept:
             yield ""
             yield f"![{Path(path).stem.replace('_', ' ')}]({path})"
-
-
-def _time(manifest: Mapping[str, Any]) -> str:
-    """Say the time of a run, and how many of its measurements are from earlier runs."""
-    seconds = f"{manifest['seconds']:.0f} s from start to end"
-    cells = manifest.get("measurements", {"reused": 0})
-    if not cells["reused"]:
-        return seconds
-    return f"{seconds} ({cells['reused']} of {sum(cells.values())} measurements from earlier runs)"

@@ -174,10 +174,12 @@ def _keys(name: str, table: pd.DataFrame) -> Task:
         error = math.sqrt(share * (1 - share) / (asked - 1)) if independent and asked > 1 else None
         metrics[str(length)] = Metric(share, error, higher=True)
     about = {
+        "output_type": "loglikelihood",
+        "differs": DIFFERS[name],
         "depths_percent": [int(depth) for depth in table["depth_percent"].unique()],
         "status": str(table["status"].iloc[0]),
     }
-    return Task(name, metrics, samples, f"{name} (as ropelab asks it)", _about(name) | about)
+    return Task(name, metrics, samples, f"{name} (as ropelab asks it)", about)
 
 
 def _text(table: pd.DataFrame) -> Task:
@@ -187,9 +189,6 @@ def _text(table: pd.DataFrame) -> Task:
         "byte_perplexity": Metric(math.exp(nats), higher=False),
         "bits_per_byte": Metric(nats / math.log(2), higher=False),
     }
-    about = _about("ropelab_text") | {"tokens": int(table["bucket_end_tokens"].max())}
+    about = {"output_type": "loglikelihood", "differs": DIFFERS["ropelab_text"]}
+    about |= {"tokens": int(table["bucket_end_tokens"].max())}
     return Task("ropelab_text", metrics, int(table["documents"].iloc[0]), config=about)
-
-
-def _about(name: str) -> dict[str, Any]:
-    return {"output_type": "loglikelihood", "differs": DIFFERS[name]}

@@ -12,17 +12,9 @@ from threading import Lock
 from typing import Any, Literal
 
 import pandas as pd
+from rich import progress
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -44,11 +36,10 @@ def say_waiting(folder: Path) -> None:
     say(f"waiting: another ropelab is making {folder}; its result will be used")
 
 
-class TimeLeftColumn(TimeRemainingColumn):
+class TimeLeftColumn(progress.TimeRemainingColumn):
     """The time left as estimated, counted down; without an estimate, as rich works it out."""
 
-    def render(self, task: Task) -> Text:
-        """Return the text of the column."""
+    def render(self, task: progress.Task) -> Text:
         end = task.fields["end"]
         if end is None:
             return super().render(task)
@@ -60,13 +51,13 @@ class Bars:
     """Progress bars for a terminal: the work, its share done, the time left."""
 
     def __init__(self) -> None:
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("left"),
+        self._bars = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=24),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
             TimeLeftColumn(),
             # A terminal echoes Ctrl-C as ^C; on a full line it would push what is to be erased up.
             console=Console(stderr=True, width=Console(stderr=True).width - len("^C")),
@@ -108,7 +99,6 @@ class PlainLines:
 
     @contextmanager
     def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
-        """Report progress while the block runs."""
         start = time.monotonic()
         due, done = start + SOON, 0.0
         if not self._open:
@@ -201,10 +191,3 @@ def show_more(title: str, table: pd.DataFrame) -> None:
     """Print a further table under a title."""
     console().print()
     show_answer(title, table)
-
-
-def show_place(where: str) -> None:
-    """Print the place of the files in one line that can be copied."""
-    out = console()
-    out.print()
-    out.print(printable(where), soft_wrap=True)

@@ -14,7 +14,6 @@ from ropelab.runs.cell import Stored, Values, name_of
 from ropelab.runs.config import build
 from ropelab.runs.errors import InputError
 from ropelab.show.figures import claims as figures
-from ropelab.show.figures import sinusoids
 from ropelab.show.figures.style import use_style
 
 
@@ -254,9 +253,9 @@ def test_the_ledger_figure_names_every_claim_under_its_kind(tables):
 
 def test_titles_say_what_the_tables_say(tables):
     with use_style():
-        figure = figures.one_or_many(tables["resolution"])
+        figure = figures.resolution(tables["resolution"])
         changed = tables["resolution"].assign(adjacent_collisions=0)
-        other = figures.one_or_many(changed)
+        other = figures.resolution(changed)
     assert "0% of neighbours lost in float32, 98.9% in bfloat16" in figure.axes[0].get_title("left")
     assert "0% in bfloat16" in other.axes[0].get_title("left")
 
@@ -272,13 +271,13 @@ def test_titles_of_the_sinusoidal_code_say_what_the_tables_say(tables):
     right = turned.copy()
     right.loc[2, ["x", "y"]] = code_of_x_and_delta
     with use_style():
-        assert "the Transformer's code is not" in sinusoids.summed(summed).get_suptitle()
-        assert "is not" not in sinusoids.summed(same).get_suptitle()
-        assert "comes back" in sinusoids.by_distance(product).axes[0].get_title("left")
-        low = sinusoids.by_distance(product.assign(value=0.5))
+        assert "the Transformer's code is not" in figures.sinusoid_sum(summed).get_suptitle()
+        assert "is not" not in figures.sinusoid_sum(same).get_suptitle()
+        assert "comes back" in figures.sinusoid_distance(product).axes[0].get_title("left")
+        low = figures.sinusoid_distance(product.assign(value=0.5))
         assert "comes back" not in low.axes[0].get_title("left")
-        assert "back by" in sinusoids.shift(turned).axes[0].get_title("left")
-        assert "where it belongs" in sinusoids.shift(right).axes[0].get_title("left")
+        assert "back by" in figures.sinusoid_shift(turned).axes[0].get_title("left")
+        assert "where it belongs" in figures.sinusoid_shift(right).axes[0].get_title("left")
 
 
 def test_the_series_of_the_code_are_the_code(tables):

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import ropelab
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import metrics_of, to_records
 from ropelab.show import export
 from ropelab.show.page.shown import find_runs
@@ -84,7 +84,7 @@ def test_what_is_not_there_is_refused(run):
     with pytest.raises(InputError, match="copy_accuracy"):
         export.chosen(run, ["copy_acuracy"])
     with pytest.raises(InputError, match="lm-eval"):
-        export.check_format("lm_eval")
+        known("export format", "lm_eval", export.ENDINGS)
     with pytest.raises(InputError, match="not text"):
         export.text_of(run, run.tables, "parquet")
 

@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 import ropelab
 from ropelab import experiments
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import label_points, token_axis
@@ -169,4 +169,4 @@ def test_unknown_formats_are_refused(text):
 
 def test_an_unknown_style_names_the_nearest():
     with pytest.raises(InputError, match="paper"):
-        drawn.check_style("papers")
+        known("figure style", "papers", drawn.STYLES)

@@ -29,7 +29,8 @@ from ropelab.math.bounds.intervals import (
     excluded_upto,
 )
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles
-from ropelab.math.bounds.survey import blocks, promising, scan
+from ropelab.math.bounds.survey import BLOCK, promising, scan
+from ropelab.math.numerics.chain import blocks
 
 # Steps in u are measured in turns: in one turn the longest position's sum moves by about one.
 # Sums of a hunt are expanded at so many turns from its beginning.
@@ -211,7 +212,7 @@ class Walk:
         change = similarity.slope_bound(low) * (high - low) / 2 * (1 + 1e-9)
         margin = similarity.single_error
         found: list[tuple[Floats, Singles]] = []
-        for start, stop in blocks(self._unsettled(low), self.context):
+        for start, stop in blocks(self._unsettled(low), self.context, BLOCK):
             sums = scan(similarity, (low + high) / 2, start, stop)
             # The bound of the last position holds for the whole block and leaves few to compare.
             near = np.flatnonzero(sums < change * stop + margin)

@@ -5,13 +5,13 @@ as p + q on two grids, all sums are one matrix product of 2 sqrt(length) cosines
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ropelab.math.bounds.intervals import Tangents
 from ropelab.math.bounds.similarity import Floats, Similarity, Singles, wrapped
+from ropelab.math.numerics.chain import blocks
 
 # Positions in memory at once.
 BLOCK = 1 << 22
@@ -73,17 +73,11 @@ def _grids(starts: Floats, steps: Floats, inv_freq: Floats) -> tuple[Singles, Si
     return np.cos(left), np.sin(left), np.concatenate((np.cos(right), np.sin(right)), axis=1).T
 
 
-def blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces of [start, stop) that fit in memory."""
-    for low in range(start, stop, BLOCK):
-        yield low, min(low + BLOCK, stop)
-
-
 def first_negative(similarity: Similarity, base: float, length: int) -> int | None:
     """Return the smallest position where S < 0 beyond float64's own error, or None."""
     u = math.log(base)
     rounding = similarity.rounding_error(length)
-    for low, high in blocks(0, length):
+    for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, u, low, high)
         # float32 finds candidates up to the first certain failure; float64 decides among them.
         surely = np.flatnonzero(sums < -(2 * similarity.single_error + rounding))[:1]
@@ -99,7 +93,7 @@ def first_negative(similarity: Similarity, base: float, length: int) -> int | No
 def lowest(similarity: Similarity, base: float, length: int) -> tuple[int, float]:
     """Return the position below ``length`` with the smallest S, and S there in float32."""
     found = (0, math.inf)
-    for low, high in blocks(0, length):
+    for low, high in blocks(0, length, BLOCK):
         sums = scan(similarity, math.log(base), low, high)
         place = int(sums.argmin())
         if sums[place] < found[1]:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.config import split_list
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -91,15 +91,11 @@ def parse_cast(text: str) -> CastPlan:
         if not equals:
             raise InputError(f"cannot read cast '{part}': write stage=format, such as angle=tf32")
         if name in RULES:
-            if value not in RULES[name]:
-                raise unknown_name(f"value of {name}", value, RULES[name])
-            values[name] = value
-        elif name == "all":
-            values |= dict.fromkeys(STAGES, format_named(value))
-        elif name in STAGES:
-            values[name] = format_named(value)
+            values[name] = known(f"value of {name}", value, RULES[name])
         else:
-            raise unknown_name("stage", name, ("all", *STAGES, *RULES))
+            stage = known("stage", name, ("all", *STAGES, *RULES))
+            chosen = STAGES if stage == "all" else (stage,)
+            values |= dict.fromkeys(chosen, format_named(value))
     return CastPlan(**values)
 
 
@@ -121,6 +117,4 @@ PRESETS = {
 
 
 def preset_named(name: str) -> Preset:
-    if name not in PRESETS:
-        raise unknown_name("preset", name, PRESETS)
-    return PRESETS[name]
+    return PRESETS[known("preset", name, PRESETS)]

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import known
 
 _EXPONENT_FIELD = 0x7FF0_0000_0000_0000
 _FRACTION_BITS = 52
@@ -76,9 +76,7 @@ FORMATS: dict[str, FloatFormat] = {f.name: f for f in (*_IEEE, *_FP8, *_SATURATI
 
 
 def format_named(name: str) -> FloatFormat:
-    if name not in FORMATS:
-        raise unknown_name("format", name, FORMATS)
-    return FORMATS[name]
+    return FORMATS[known("format", name, FORMATS)]
 
 
 def round_to(x: Float[np.ndarray, "..."], fmt: FloatFormat) -> Float[np.ndarray, "..."]:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ropelab.math.frequencies import Geometry, rotations, wavelengths
 from ropelab.math.scaling.plan import RopePlan, Scaling, check_attention_factor, check_factor
 from ropelab.math.scaling.uniform import Unscaled
-from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.errors import InputError, known
 
 # The thirds of the pairs, fastest first: of 16 pairs the first 5, the next 6, the last 5.
 BANDS = ("fast", "middle", "slow")
@@ -228,8 +228,7 @@ class Without(Scaling):
     source: ClassVar[str] = NO_PAPER
 
     def __post_init__(self) -> None:
-        if self.band not in BANDS:
-            raise unknown_name("band", self.band, BANDS)
+        known("band", self.band, BANDS)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         plan, third = self.inner.plan(geometry, length), BANDS.index(self.band)

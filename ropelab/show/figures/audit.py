@@ -14,7 +14,6 @@ from ropelab.show.looks import LINES, PALETTE, Look
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw ratios between runtimes, then wavelengths."""
     # Full attention if there is such a layer type, else the first that was read.
     runtimes, pairs, context = tables["runtimes"], tables["pairs"], tables["context"]
     layers = runtimes.loc[runtimes["outcome"] == "read", "layers"].tolist()

@@ -1,4 +1,7 @@
-"""Figures of the claims: the ledger by verdict, and series that explain single claims."""
+"""Figures of the claims: the ledger by verdict, and series that explain single claims.
+
+Of the sinusoidal code: its waves, their sum, its fall with distance, its rotation.
+"""
 
 from collections.abc import Callable
 
@@ -8,8 +11,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from ropelab.runs.tables import Tables
-from ropelab.show.figures import shapes, sinusoids
-from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, ORANGE, Look, look
+from ropelab.show.figures import shapes
+from ropelab.show.looks import AMBER, BLACK, BLUE, GREEN, GREY, LINES, ORANGE, Look, look
 
 # The verdicts of the table, by the kind of evidence, in the order of their columns.
 VERDICTS = {
@@ -27,14 +30,16 @@ VERDICTS = {
     },
 }
 ROW_INCHES = 0.165
+SPACINGS = {"harmonic": "evenly spaced", "exponential": "the Transformer's"}
+COLORS = {"harmonic": ORANGE, "exponential": BLUE}
+# Sums of 64 features that differ by less are the same; their rounding in float64 is 1e-14.
+SAME = 1e-6
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the ledger if there is more than one claim, then a figure for each series there is."""
     figures = {"ledger": ledger(tables["claims"])} if len(tables["claims"]) > 1 else {}
-    return figures | {
-        name: make(tables[name]) for name, make in EXPLAINED.items() if name in tables
-    }
+    return figures | {name: EXPLAINED[name](tables[name]) for name in EXPLAINED if name in tables}
 
 
 def ledger(claims: pd.DataFrame) -> Figure:
@@ -128,20 +133,20 @@ def decay(curves: pd.DataFrame) -> Figure:
     return figure
 
 
-def one_or_many(resolution: pd.DataFrame) -> Figure:
+def resolution(table: pd.DataFrame) -> Figure:
     """Draw the share of neighbours with the same code, by scheme, channel and format."""
-    lost = resolution["adjacent_collisions"] / resolution["neighbours"]
-    of = lost.set_axis(pd.MultiIndex.from_frame(resolution[["scheme", "component", "format"]]))
+    lost = table["adjacent_collisions"] / table["neighbours"]
+    of = lost.set_axis(pd.MultiIndex.from_frame(table[["scheme", "component", "format"]]))
     groups = [(scheme, channel) for scheme in ("one", "many") for channel in ("cos", "cos and sin")]
     figure, ax = plt.subplots(figsize=(8, 4.2))
-    for number, fmt in enumerate(dict.fromkeys(resolution["format"])):
+    for number, fmt in enumerate(dict.fromkeys(table["format"])):
         places = np.arange(len(groups)) + (number - 1) * 0.26
         values = [of[*group, fmt] for group in groups]
         color, hatch = look(fmt).color, ("", "//", "..")[number % 3]
         ax.bar(places, values, 0.24, label=fmt, color=color, edgecolor="white", hatch=hatch)
         for x, value in zip(places, values, strict=True):
             ax.text(x, value + 0.02, _percent(value), ha="center", fontsize=8.5)
-    pairs = resolution.groupby("scheme")["pairs"].first()
+    pairs = table.groupby("scheme")["pairs"].first()
     names = {"one": "one frequency", "many": f"{pairs['many']} frequencies"}
     ax.set_xticks(range(len(groups)), [f"{names[scheme]}\n{channel}" for scheme, channel in groups])
     ax.set(ylabel="neighbours with the same code", ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
@@ -178,14 +183,87 @@ def worked_example(cells: pd.DataFrame) -> Figure:
     return figure
 
 
-EXPLAINED: dict[str, Callable[[pd.DataFrame], Figure]] = {
-    "permutation": permutation,
-    "rotation": rotation,
-    "resolution": one_or_many,
-    "decay": decay,
-    "worked_example": worked_example,
-    "sinusoid_code": sinusoids.code,
-    "sinusoid_shift": sinusoids.shift,
-    "sinusoid_sum": sinusoids.summed,
-    "sinusoid_distance": sinusoids.by_distance,
-}
+def sinusoid_code(values: pd.DataFrame) -> Figure:
+    """Draw the code as a heat map, and four of its columns as waves."""
+    grid = values.pivot(index="feature", columns="position_tokens", values="value")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.9), width_ratios=[1, 1.15])
+    image = left.imshow(grid.to_numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    left.set(xlabel="position, tokens", ylabel="feature: sin, cos, sin, cos, ...")
+    left.grid(False)
+    figure.colorbar(image, ax=left, ticks=[-1, 0, 1], fraction=0.05)
+    # Sines of the faster half, evenly taken: the slow half are straight lines.
+    features = np.linspace(0, len(grid) // 2, 4).astype(int) // 2 * 2
+    for feature, color, dash in zip(features, (BLUE, ORANGE, GREEN, BLACK), LINES, strict=True):
+        style = Look(color, "", dash)
+        shapes.line(right, grid.columns, grid.loc[feature], style, f"feature {feature}")
+    right.set(xlabel="position, tokens", ylabel="value", ylim=(-1.1, 1.1))
+    shapes.legend_outside(right)
+    title = "The sinusoidal code: fast waves in the first features, slow ones in the last"
+    shapes.headline(figure, title)
+    return figure
+
+
+def sinusoid_sum(curves: pd.DataFrame) -> Figure:
+    """Draw F(t), the sum of all waves, and F one period of the slowest wave later."""
+    figure, axes = shapes.panels(1, 2, (9.2, 3.6), sharey=True)
+    repeats = {}
+    for ax, (spacing, mine) in zip(axes[0], shapes.each(curves, "spacing"), strict=True):
+        wide = mine.pivot(index="position_tokens", columns="start", values="value")
+        repeats[spacing] = bool((wide["0"] - wide["period"]).abs().max() < SAME)
+        later = f"F(t + {mine['period_tokens'].iloc[0]:,.0f})"
+        shapes.line(ax, wide.index, wide["0"], Look(GREY, ""), "F(t)", linewidth=3.5)
+        shapes.line(ax, wide.index, wide["period"], Look(COLORS[spacing], "", "--"), later)
+        ax.set_title(f"{SPACINGS[spacing]} frequencies", fontweight="normal", loc="center")
+        ax.set(xlabel="t, tokens")
+        ax.legend(loc="upper right")
+    axes[0, 0].set(ylabel="sum of the features, per pair")
+    usual = repeats["harmonic"] and not repeats["exponential"]
+    found = (
+        "One period of the slowest wave later even spacing is back, the Transformer's code is not"
+    )
+    title = "The sum of the waves, and the sum one period of the slowest wave later"
+    shapes.headline(figure, found if usual else title)
+    return figure
+
+
+def sinusoid_distance(curves: pd.DataFrame) -> Figure:
+    """Draw the product of two codes against the distance of their positions."""
+    figure, ax = plt.subplots()
+    last = {}
+    for spacing, mine in shapes.each(curves, "spacing"):
+        style = Look(COLORS[spacing], "", "-" if spacing == "exponential" else ":")
+        label = f"{SPACINGS[spacing]} frequencies"
+        shapes.line(ax, mine["distance_tokens"], mine["value"], style, label)
+        last[spacing] = mine.loc[mine["distance_tokens"] > 100, "value"].max()
+    ax.axhline(0, color=BLACK, linewidth=0.8)
+    shapes.token_axis(ax)
+    ax.set(xlabel="distance in tokens", ylabel="product of two codes, 1 at distance 0")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.55, 0.98))
+    found = "The Transformer's code falls with the distance; an evenly spaced one comes back"
+    usual = last["harmonic"] > 0.9 > last["exponential"]
+    ax.set_title(found if usual else "Similarity of the codes of two positions")
+    return figure
+
+
+def sinusoid_shift(vectors: pd.DataFrame) -> Figure:
+    """Draw one pair (sin, cos) as arrows, and the same rotated by the printed matrix."""
+    figure, ax = plt.subplots(figsize=(6.8, 3.7))
+    shapes.unit_circle(ax, xlim=(-1.9, 1.9), ylim=(-0.2, 1.3), xlabel="sin", ylabel="cos")
+    ax.set(xticks=[-1, 0, 1], yticks=[0, 1])
+    looks = Look(GREY, ""), Look(BLUE, ""), Look(AMBER, "", "--")
+    for row, style in zip(shapes.records(vectors), looks, strict=True):
+        shapes.arrow(ax, row.x, row.y, style)
+        x, y, side = 1.1 * row.x, 1.1 * row.y + 0.03, "left" if row.x > 0 else "right"
+        ax.text(x, y, row.vector, ha=side, va="center", color=style.color)
+    later, rotated = vectors[["x", "y"]].to_numpy()[1:]
+    found = "(sin, cos) rotates clockwise: a standard rotation takes it back by δ"
+    agree = bool(np.abs(later - rotated).max() < SAME)
+    ax.set_title("A standard rotation takes the code where it belongs" if agree else found)
+    return figure
+
+
+BASICS = (permutation, rotation, resolution, decay, worked_example)
+CODE = (sinusoid_code, sinusoid_shift, sinusoid_sum, sinusoid_distance)
+# By the name of the table that each draws.
+EXPLAINED: dict[str, Callable[[pd.DataFrame], Figure]]
+EXPLAINED = {make.__name__: make for make in (*BASICS, *CODE)}

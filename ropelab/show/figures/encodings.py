@@ -27,7 +27,6 @@ FAMILIES = {
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the figures of one run that it has the tables for."""
     cost, quality = tables["cost"], tables["quality"]
     figures = {"cost_and_quality": _cost_and_quality(cost, quality)}
     if "text_nll" in tables:

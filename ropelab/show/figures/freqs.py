@@ -15,7 +15,6 @@ SHADES = {"kept": "#dfeee8", "ramp": "#fbf0d5", "interpolated": "#dceaf5"}
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the wavelengths, then the phases."""
     pairs, scaling = tables["pairs"], tables["scaling"].iloc[0]
     figures = {}
     for name, draw_on in (("wavelengths", _wavelengths), ("phases", _phases)):

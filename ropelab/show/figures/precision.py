@@ -31,7 +31,6 @@ WORST = "worst angle error, rad\n(from position …)"
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw all figures that the tables have the rows for, the most telling first."""
     figures = {}
     if "collisions" in tables:
         figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])

@@ -27,7 +27,6 @@ SMALLEST = 1e-12
 
 
 def draw(tables: Tables) -> dict[str, Figure]:
-    """Draw the figures that the tables have rows for."""
     learned = tables["learned"][tables["learned"]["metric"] == COPY]
     figures = {}
     if len(learned):

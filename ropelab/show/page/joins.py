@@ -13,12 +13,13 @@ from string import Formatter
 from typing import Any
 
 import pandas as pd
+from pydantic.dataclasses import dataclass as checked
 
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
 
-@dataclass(frozen=True)
+@checked(frozen=True)
 class View:
     """One way to draw a table: the columns along the axis, drawn, and making the lines; the rows.
 
@@ -30,13 +31,7 @@ class View:
     series: tuple[str, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, x: str, y: list[str], series: Sequence[str] = (), **where: Any) -> "View":
-        """Make a view from a row of the file."""
-        return cls(x, tuple(y), tuple(series), **where)
-
     def columns(self) -> set[str]:
-        """Return every column that the view needs."""
         return {self.x, *self.y, *self.series, *self.where}
 
 
@@ -57,18 +52,16 @@ class Record:
     source: str = "source"
 
     def columns(self) -> set[str]:
-        """Return the columns that the table must have."""
         fields = Formatter().parse(self.said + self.found)
         return {self.verdict, *(name for _, name, _, _ in fields if name)}
 
     def rows(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows that disagree."""
         return table[table[self.verdict].astype(str) == self.word]
 
 
 ROWS = tomllib.loads((files("ropelab.show.page") / "joins.toml").read_text(encoding="utf-8"))
 # By table: how it is first drawn where its columns alone suggest something worse.
-HINTS = {name: tuple(View.read(**view) for view in views) for name, views in ROWS["hints"].items()}
+HINTS = {name: [View(**view) for view in views] for name, views in ROWS["hints"].items()}
 RECORDS = [Record(**row) for row in ROWS["records"]]
 # Tables of ranges, which no point stands for.
 UNDRAWN = {"windows"}
