@@ -67,6 +67,7 @@ def export(
 ) -> None:
     """Print or write the tables of a run for another program, or for a paper."""
     from ropelab.show import export
+    from ropelab.show.drawn import write
     from ropelab.show.page.shown import find_runs
 
     known("export format", kind, export.ENDINGS)
@@ -78,7 +79,7 @@ def export(
         text = export.text_of(found, tables, kind)
         typer.echo(printable(text) if sys.stdout.isatty() else text, nl=False)
     else:
-        for path in export.write_tables(found, tables, kind, output):
+        for path in write(export.as_files(found, tables, kind), output):
             print_line(path)
 
 

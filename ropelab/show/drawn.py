@@ -79,9 +79,9 @@ def as_files(
 
 
 def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
-    """Write encoded figures into a folder, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write encoded files into a folder, each whole or not at all."""
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with replaced_file(folder / name) as fresh:
             fresh.write_bytes(content)
     return [folder / name for name in files]

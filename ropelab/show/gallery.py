@@ -10,8 +10,8 @@ import pandas as pd
 from ropelab.runs import store
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import read_regular
-from ropelab.runs.folders import replaced_file
 from ropelab.runs.tables import as_markdown
+from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
 LONGEST_NAME = 80
@@ -30,10 +30,8 @@ def check_name(name: str) -> None:
 
 def write_index(results: Path, name: str = "index.md", title: str = "Results") -> Path:
     """Write the index of all finished runs below `results`, and return its path."""
-    path = results / name
-    with replaced_file(path) as fresh:
-        fresh.write_text("\n".join(_lines(results, title)) + "\n", encoding="utf-8")
-    return path
+    text = "\n".join(_lines(results, title)) + "\n"
+    return write({name: text.encode()}, results)[0]
 
 
 def _lines(results: Path, title: str) -> Iterator[str]:

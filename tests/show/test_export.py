@@ -11,6 +11,7 @@ import ropelab
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import metrics_of, to_records
 from ropelab.show import export
+from ropelab.show.drawn import write
 from ropelab.show.page.shown import find_runs
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -25,7 +26,7 @@ def run():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_tables_read_back_the_same(run, tmp_path, kind):
-    paths = export.write_tables(run, run.tables, kind, tmp_path)
+    paths = write(export.as_files(run, run.tables, kind), tmp_path)
     read = pd.read_parquet if kind == "parquet" else pd.read_csv
     assert {path.stem for path in paths} == set(run.tables)
     for path in paths:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from ropelab.runs.errors import InputError
 from ropelab.show import export
+from ropelab.show.drawn import write
 from ropelab.show.harness import of_released_model
 from ropelab.show.page.shown import find_runs
 
@@ -89,7 +90,7 @@ def run(request):
 
 
 def test_each_way_of_reading_is_a_file_of_the_structure(run, tmp_path):
-    paths = export.write_tables(run, run.tables, "lm-eval", tmp_path)
+    paths = write(export.as_files(run, run.tables, "lm-eval"), tmp_path)
     documents = [json.loads(path.read_text()) for path in paths]
     names = [document["model_name"] for document in documents]
     labels = ["unmodified", "unscaled", "pi ×2", "ntk ×4", "ntk_by_parts ×2", "yarn ×2"]

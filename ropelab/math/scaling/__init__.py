@@ -1,13 +1,16 @@
 """Scaling methods: frequencies from a geometry and a length. By name: ropelab.math.methods."""
 
-from ropelab.math.scaling.by_parts import Llama3, NtkByParts, Yarn, YarnPaper
 from ropelab.math.scaling.pairs import LongRope, Proportional, Resonance, Without
 from ropelab.math.scaling.plan import RopePlan, Scaling, kept_weights, roles
-from ropelab.math.scaling.uniform import (
+from ropelab.math.scaling.stretching import (
     DynamicNtk,
+    Llama3,
     NtkAware,
+    NtkByParts,
     PositionInterpolation,
     Unscaled,
+    Yarn,
+    YarnPaper,
     ntk_base,
 )
 

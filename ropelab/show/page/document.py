@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ropelab.runs.folders import replaced_file
+from ropelab.show.drawn import write
 from ropelab.show.terminal import format_value
 
 
@@ -28,10 +28,7 @@ def write_page(path: Path, template: str, scripts: Sequence[str], **values: Any)
     )
     page = _templates().get_template(template)
     text = page.render(script=Markup(script), style=Markup(style), policy=policy, **values)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as fresh:
-        fresh.write_text(text, encoding="utf-8")
-    return path
+    return write({path.name: text.encode()}, path.parent)[0]
 
 
 def as_data(value: Any) -> Markup:
