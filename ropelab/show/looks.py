@@ -25,11 +25,10 @@ class Look:
     line: str = "-"
 
 
-# The names of a group are a table of the file.
-GROUPS = tomllib.loads((files("ropelab.show") / "looks.toml").read_text(encoding="utf-8"))
+GROUPS = tomllib.loads((files("ropelab.show") / "looks.toml").read_text(encoding="utf-8")).values()
 LOOKS = {
     name: Look(PALETTE[COLORS.index(color)], marker, line)
-    for group in GROUPS.values()
+    for group in GROUPS
     for name, (color, marker, line) in group.items()
 }
 

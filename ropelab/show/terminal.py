@@ -32,7 +32,6 @@ ENOUGH = 0.01  # share of the work after which its pace estimates the time left
 
 
 def say_waiting(folder: Path) -> None:
-    """Say that another process makes the same run."""
     say(f"waiting: another ropelab is making {folder}; its result will be used")
 
 
@@ -179,7 +178,6 @@ def show_records(table: pd.DataFrame, title: str) -> None:
 
 
 def show_answer(answer: str, table: pd.DataFrame) -> None:
-    """Print a sentence and a table below it."""
     out = console()
     out.print(printable(answer))
     if len(table):
@@ -188,6 +186,5 @@ def show_answer(answer: str, table: pd.DataFrame) -> None:
 
 
 def show_more(title: str, table: pd.DataFrame) -> None:
-    """Print a further table under a title."""
     console().print()
     show_answer(title, table)

@@ -92,7 +92,6 @@ def heat_map(
 
 
 def shares(table: pd.DataFrame, digits: str = ".2f", missing: str = "") -> pd.DataFrame:
-    """Write the shares of a heat map."""
     return table.map(lambda value: missing if np.isnan(value) else format(value, digits))
 
 

@@ -20,7 +20,6 @@ TOLERANCE = 0.01
 
 
 def write_explore(path: Path) -> Path:
-    """Write the page of sliders, whole or not at all, and say where it is."""
     return write_page(path, "explore.html.j2", SCRIPTS, title="Explore", known=known())
 
 
