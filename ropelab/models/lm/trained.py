@@ -109,13 +109,14 @@ class Training:
     def model(self, context: Context) -> LanguageModel:
         return self.model_and_losses(context)[0]
 
-    def model_and_losses(self, context: Context) -> tuple[LanguageModel, list[float]]:
+    def model_and_losses(
+        self, context: Context, called: str = ""
+    ) -> tuple[LanguageModel, list[float]]:
         """Return the trained model, in evaluation mode, and the loss of each step per token.
 
         MachineError: training diverged, or a checkpoint cannot be read or written.
         """
         model = self.untrained(context)
-        called = f"{self.called}: " if self.called else ""
         doing = "training" if self.start is None else "fine-tuning"
         progress = partial(context.progress, f"{called}{doing} a model, seed {self.seed}")
         with context.cells.directory(CellName("model", VERSION, self.key)) as folder:
@@ -124,7 +125,7 @@ class Training:
 
     def tables(self, context: Context) -> dict[str, pd.DataFrame]:
         """Return `loss`: the training loss of each step, in nats per scored token."""
-        _, losses = self.model_and_losses(context)
+        _, losses = self.model_and_losses(context, f"{self.called}: " if self.called else "")
         return {"loss": pd.DataFrame({"step": range(len(losses)), "nll_nats_per_token": losses})}
 
 
