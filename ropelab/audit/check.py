@@ -1,6 +1,7 @@
 """Compare a rotary code with its configuration, and explain the difference.
 
-The first wrong stage is the answer: numbers, pairing, frequencies, factor on cos and sin, casts.
+The first of these that is wrong is the answer: numbers that are not finite, pairing, position 0,
+rotated width, frequencies, factor on cos and sin, casts.
 """
 
 import math
@@ -21,7 +22,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import LongRope
+from ropelab.math.scaling import LongRope, Unscaled
 from ropelab.runs.errors import InputError
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
         for name in ("short", "long"):
             divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
             yield f"the {name} table is used at {length} tokens", plain / divisors
-    if spec.scaling.name != "unscaled":
+    if not isinstance(spec.scaling, Unscaled):
         yield f"the scaling is not applied: {spec.method} is missing", plain
         yield "the factor is applied twice", right**2 / plain
     yield "the rotation has the wrong sign", -right

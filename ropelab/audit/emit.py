@@ -15,7 +15,7 @@ from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.reader import BANDS, MAXIMUM, ORIGINAL, longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BLOCKS, language_part
+from ropelab.audit.runtimes.trace import BLOCKS, language_part, rope_block
 from ropelab.audit.runtimes.transformers5 import SCALED
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
@@ -44,10 +44,6 @@ class Wanted(RopeSpec):
     raised: bool = False  # but for its factor
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
     present: tuple[str, ...] = ()  # names of blocks that the file has
-
-    @classmethod
-    def of(cls, spec: RopeSpec) -> "Wanted":
-        return spec if isinstance(spec, cls) else cls(**vars(spec), context=spec.length)
 
 
 @dataclass(frozen=True)
@@ -140,8 +136,7 @@ def from_file(path: str) -> tuple[RopeSpec, Fragment, tuple[str, ...]]:
 
 def own_block(text: Fragment) -> tuple[str, Fragment, Fragment]:
     """Return the name of a file's block, the block of full attention, and all by layer type."""
-    name = next((name for name in BLOCKS if text.get(name)), "rope_parameters")
-    block = text.get(name) or {}
+    name, block = rope_block(text)
     layers = {key: value for key, value in block.items() if isinstance(value, dict)}
     return name, layers.get(MAIN, dict(block)), layers
 
@@ -152,7 +147,7 @@ def raised(spec: RopeSpec, block: Fragment, context: int) -> tuple[Fragment, str
     kind = block.get("rope_type") or block.get("type")
     own = {"rope_type": "longrope" if isinstance(spec.scaling, scalings.LongRope) else kind, **own}
     factor, limit = getattr(spec.scaling, "factor", 1.0), spec.length
-    if spec.scaling.name in ("yarn", "llama3"):
+    if isinstance(spec.scaling, scalings.Yarn | scalings.Llama3):
         limit = max(limit, round(factor * spec.trained_len))
     if context <= limit or isinstance(spec.scaling, scalings.DynamicNtk):
         return own, ""
@@ -179,16 +174,13 @@ def from_name(name: str) -> tuple[RopeSpec, Fragment]:
 
 
 def emitted(
-    target: str, wanted: RopeSpec, model: Mapping[str, Any], nest: Sequence[str] = ()
+    target: str, wanted: Wanted, model: Mapping[str, Any], nest: Sequence[str] = ()
 ) -> Emission:
     """Return the text for a target, to be laid over a model's file or its part ``nest``."""
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
-    chosen, wanted = TARGETS[target], Wanted.of(wanted)
-    written = wanted
-    if isinstance(wanted.scaling, scalings.NtkAware) and not isinstance(
-        wanted.scaling, scalings.DynamicNtk
-    ):
+    chosen, written = TARGETS[target], wanted
+    if type(wanted.scaling) is scalings.NtkAware:
         # No configuration has a name for NTK-aware, but it is only another base.
         base = scalings.ntk_base(wanted.geometry, wanted.scaling.factor)
         written = replace(wanted, base=base, scaling=scalings.Unscaled())
@@ -197,9 +189,7 @@ def emitted(
         flags["rope_freq_base"], fragment["rope_theta"] = written.base, wanted.base
     lost = []
     for name in chosen.runtimes:
-        config = Flags(overrides={name: fragment}).applied(name, model)
-        if "{json}" not in chosen.text:
-            config = {**model, **fragment}
+        config = chosen.laid_over(model, fragment, name)
         reading = registry.read(registry.RUNTIMES[name], config, flags)
         if reading.main is None:
             lost.append(f"{name}: everything ({reading.outcome}: {reading.problem})")
@@ -374,6 +364,14 @@ class Target:
     config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
+
+    def laid_over(
+        self, model: Mapping[str, Any], fragment: Fragment, runtime: str
+    ) -> Mapping[str, Any]:
+        """Return a model's configuration with the fragment, by a flag or in the file."""
+        if "{json}" in self.text:
+            return Flags(overrides={runtime: fragment}).applied(runtime, model)
+        return {**model, **fragment}
 
 
 # All but the oldest transformers, and ollama's converter, which writes no yarn at all.

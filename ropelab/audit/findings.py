@@ -12,8 +12,8 @@ from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL, SAME_TYPES
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BLOCKS, OUTSIDE, language_part
-from ropelab.math.scaling import LongRope, Unscaled
+from ropelab.audit.runtimes.trace import OUTSIDE, language_part, rope_block
+from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
 
 Level = Literal["error", "warn", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warn", "note")
@@ -50,9 +50,7 @@ class Case:
 
     @cached_property
     def block(self) -> Mapping[str, Any]:
-        _, text = language_part(self.document.config)
-        blocks = (text.get(name) for name in BLOCKS)
-        return next((block for block in blocks if isinstance(block, dict) and block), {})
+        return rope_block(language_part(self.document.config)[1])[1]
 
     @property
     def kind(self) -> Any:
@@ -191,7 +189,7 @@ def differences(case: Case) -> Found:
             )
             yield "W05", says, ""
 
-    if right.scaling.name == "dynamic_ntk":
+    if isinstance(right.scaling, DynamicNtk):
         says = (
             "dynamic: keys already in the cache keep the base they were rotated with, so beyond "
             f"{right.trained_len} tokens scores depend on when a token was read"
@@ -223,7 +221,7 @@ def lengths(case: Case) -> Found:
     factor = getattr(case.spec.scaling, "factor", 1.0)
     limit = factor * case.spec.trained_len
     low = {n: s.claimed_len for n, s in case.read if s.claimed_len and s.claimed_len < limit}
-    if factor > 1 and case.spec.scaling.name in ("yarn", "llama3") and low:
+    if factor > 1 and isinstance(case.spec.scaling, Yarn | Llama3) and low:
         claims = " or ".join(str(length) for length in sorted(set(low.values())))
         says = f"the scaling reaches {limit:.0f} tokens, {', '.join(low)} allows {claims}"
         yield "W10", says, f'"{MAXIMUM}": {limit:.0f}'
@@ -257,7 +255,7 @@ def files(case: Case) -> Found:
 def notes(case: Case) -> Found:
     """State the effect of a static factor on short prompts, and the runtimes left out."""
     spec, factor = case.spec, getattr(case.spec.scaling, "factor", 1.0)
-    if spec.scaling.name == "yarn" and factor > 1:
+    if isinstance(spec.scaling, Yarn) and factor > 1:
         says = (
             f"static yarn by {factor:g} also affects prompts below {spec.trained_len} tokens: "
             f"every logit times {spec.attention_factor**2:.4g}, slow pairs divided"

@@ -12,7 +12,7 @@ import traceback
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +35,7 @@ Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " token
 LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-6  # a component below this share of the largest one counts as none
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
+LONGEST_SECONDS = 600  # that a factory and its function may take
 # numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
 # does not know, RuntimeError for an encrypted file.
 UNREADABLE = (
@@ -51,8 +52,6 @@ class Observed:
     cos: Float[np.ndarray, "n pairs"]
     sin: Float[np.ndarray, "n pairs"]
     partner: Partner  # unknown if only tables were seen
-    rotated: int  # number of features
-    sign: int = 1  # +1 if a pair rotates from its first feature to its second
 
     @property
     def gain(self) -> float:
@@ -80,11 +79,11 @@ def from_tables(
             cos, sin, partner = cos[:, :half], sin[:, :half], "half"
         elif all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin)):
             cos, sin, partner = cos[:, 0::2], sin[:, 0::2], "adjacent"
-    return Observed(positions, cos, sin, partner, 2 * cos.shape[1])
+    return Observed(positions, cos, sin, partner)
 
 
 def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
-    """Rotate unit vectors at every position, and read off partner, sign and width."""
+    """Rotate unit vectors at every position, and read off partner and width, for either sign."""
     images = []  # row j of an image: the j-th unit vector, rotated
     for position in positions.tolist():
         image = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
@@ -97,7 +96,7 @@ def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observ
     first, second, partner = _pairs(np.abs(stacked[positions > 0]).max(axis=0))
     cos, sin = stacked[:, first, first], stacked[:, first, second]
     sign = -1 if np.median(sin[positions == 1]) < 0 else 1
-    return Observed(positions, cos, sign * sin, partner, 2 * len(first), sign)
+    return Observed(positions, cos, sign * sin, partner)
 
 
 def _pairs(
@@ -178,9 +177,11 @@ def from_file(path: Path, spec: RopeSpec) -> Observed:
     return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
 
 
+# The path comes first: what is unpickled after it is imported from there.
 CHILD = """
 import os, pickle, sys
-sys.path, answers, *job = pickle.load(sys.stdin.buffer)
+sys.path = pickle.load(sys.stdin.buffer)
+answers, *job = pickle.load(sys.stdin.buffer)
 from ropelab.audit.observed import from_factory
 from ropelab.runs.errors import RopelabError
 me = os.getpid()
@@ -191,32 +192,37 @@ except RopelabError as error:
 if os.getpid() == me:
     with open(answers, "wb") as file:
         pickle.dump(answer, file)
-    sys.stdout.flush()
-    sys.stderr.flush()
 os._exit(0)
 """
 
 
 def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
-    """Ask a factory in a process of its own: however it ends, without an answer it is refused."""
+    """Ask a factory in a process of its own, which is refused if it ends without an answer."""
     name = f"{module}:{factory}"
     with TemporaryDirectory(prefix="ropelab-") as place:
         answers, printed = Path(place, "answers"), Path(place, "printed")
-        job = pickle.dumps((sys.path, str(answers), module, factory, spec, positions))
+        job = (str(answers), module, factory, spec, positions)
         # A file for its output: what it forks may hold a pipe open.
         with printed.open("wb") as output:
-            command = [sys.executable, "-c", CHILD]
-            done = subprocess.run(command, input=job, stdout=output, stderr=output, check=False)
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-P", "-u", "-c", CHILD],
+                    input=pickle.dumps(sys.path) + pickle.dumps(job),
+                    stdout=output,
+                    stderr=output,
+                    timeout=LONGEST_SECONDS,
+                )
+                problem = f"ended with status {done.returncode}, no answer"
+            except subprocess.TimeoutExpired:
+                problem = f"gave no answer within {LONGEST_SECONDS} seconds"
         if text := printed.read_bytes().decode(errors="replace").rstrip():
             say(text)
         try:
             answer = pickle.loads(answers.read_bytes())
         except Exception:
-            raise InputError(f"{name} ended with status {done.returncode}, no answer") from None
+            raise InputError(f"{name} {problem}") from None
     if isinstance(answer, RopelabError):
         raise answer
-    if not isinstance(answer, Observed):
-        raise InputError(f"{name} gave no answer")
     return answer
 
 
@@ -229,8 +235,6 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
             made = getattr(importlib.import_module(module), factory)()
         except (ImportError, AttributeError) as error:
             raise InputError(f"cannot load {name}: {error}") from None
-        finally:
-            sys.path.pop(0)
         if not callable(made):
             raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
         # One required argument: positions; two: vectors and positions.
@@ -251,10 +255,9 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
 
 @contextmanager
 def blamed(name: str) -> Iterator[None]:
-    """Say in one line what the user's code raised; what it prints goes to stderr."""
+    """Say in one line what the user's code raised."""
     try:
-        with redirect_stdout(sys.stderr):
-            yield
+        yield
     except RopelabError:
         raise
     except BaseException as error:

@@ -187,8 +187,7 @@ def module(tmp_path, monkeypatch):
     (tmp_path / "users_rope.py").write_text(CODE)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir(tmp_path)
-    yield "config.json"
-    sys.modules.pop("users_rope", None)
+    return "config.json"
 
 
 def test_code_is_looked_at_by_rotating_unit_vectors(module):

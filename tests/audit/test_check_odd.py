@@ -1,7 +1,7 @@
 """Targets of `ropelab check` that are broken, or that break: one line, and nothing on stdout."""
 
+import importlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ropelab.audit import observed
 from ropelab.audit.check import check
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.runs.errors import InputError
 from tests.audit.test_check import LLAMA
 from tests.test_cli import call
@@ -102,6 +104,10 @@ def ends():
 def crashes():
     import os
     os.abort()
+def sleeps():
+    import time
+    print("so far", flush=True)
+    time.sleep(600)
 def forks():
     import os, time
     if not os.fork():
@@ -140,7 +146,6 @@ def test_code_that_breaks_is_one_line(here, call, target, sentence):
     (here / "odd_rope.py").write_text(CODE)
     (here / "broken_rope.py").write_text("def x(:")
     status, out, err = call("check", target, "--config", here / "config.json")
-    sys.modules.pop("odd_rope", None)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("ropelab: ")
     assert sentence in err
@@ -152,10 +157,34 @@ def test_code_that_changes_its_positions_is_wrong(here: Path, call: Callable[...
     assert (status, "odd_rope:shifted: " in out) == (3, True)
 
 
+def test_code_that_never_ends_is_one_line(
+    here: Path, call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "odd_rope.py").write_text(CODE)
+    monkeypatch.setattr(observed, "LONGEST_SECONDS", 3)
+    status, out, err = call("check", "odd_rope:sleeps", "--config", here / "config.json")
+    assert (status, out) == (2, "")
+    assert err == "so far\nropelab: odd_rope:sleeps gave no answer within 3 seconds\n"
+
+
+def test_the_code_finds_what_this_process_finds(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child unpickles a class from a folder that only this process has in its path."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    text = "from ropelab.math.scaling import Unscaled\n\nclass Own(Unscaled):\n    pass\n"
+    (elsewhere / "own_scaling.py").write_text(text)
+    (here / "odd_rope.py").write_text(CODE)
+    monkeypatch.syspath_prepend(elsewhere)
+    own = importlib.import_module("own_scaling").Own()
+    spec = RopeSpec(base=1e4, head_dim=64, rotary_dim=64, scaling=own, trained_len=4096)
+    done = observed.observe("odd_rope:shifted", spec, np.arange(4), "float32")
+    assert done.cos.shape == (4, 32)
+
+
 def test_what_code_prints_does_not_get_between_the_answer(here, call):
     (here / "odd_rope.py").write_text(CODE)
     status, out, err = call("check", "odd_rope:loud", "--config", here / "config.json", "--json")
-    sys.modules.pop("odd_rope", None)
     assert status == 3
     assert json.loads(out)["wrong"] is True
     assert "on stdout" in err

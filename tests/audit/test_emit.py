@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,9 @@ from hypothesis import strategies as st
 
 import ropelab
 from ropelab.audit.audited import audit
-from ropelab.audit.emit import TARGETS, differences, emit, emitted, usual_attention
+from ropelab.audit.emit import TARGETS, Wanted, differences, emit, emitted, usual_attention
 from ropelab.audit.flags import parse_flags
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.cli import audit as commands
 from ropelab.math.scaling import (
     DynamicNtk,
@@ -59,16 +59,17 @@ def specs(draw):
     scaling = draw(scalings())
     trained = draw(st.sampled_from((2048, 4096, 8192, 32768)))
     factor = getattr(scaling, "factor", 1.0)
-    spec = RopeSpec(
+    spec = Wanted(
         base=draw(st.sampled_from((10000.0, 500000.0, 1e6))),
         head_dim=64,
         rotary_dim=64,
         scaling=scaling,
         trained_len=trained,
         claimed_len=round(trained * factor),
+        context=round(trained * factor),
     )
-    attention = scaling.plan(spec.geometry, spec.claimed_len).attention_factor
-    return RopeSpec(**{**vars(spec), "attention_factor": attention})
+    attention = scaling.plan(spec.geometry, spec.context).attention_factor
+    return replace(spec, attention_factor=attention)
 
 
 def read_back(target, text, spec):
@@ -240,6 +241,15 @@ def test_a_files_own_method_is_kept_with_its_parameters(
     assert own.items() <= block.items()
     if target == "hf5":  # beside rope_parameters, a block under the older name would win
         assert written["rope_scaling"] is None
+
+
+@pytest.mark.parametrize("block", ["yarn", ["yarn"], 4.0])
+def test_a_block_that_is_no_dict_counts_as_none(block: Any, tmp_path: Path) -> None:
+    config = {**SHAPE, **OWN["llama-3.1"], "rope_scaling": block}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    done = emit(str(path), context=262144, target="hf5")
+    assert (done.wanted.scaling, done.targets[0].lost) == (Yarn(factor=2.0), ())
 
 
 def test_linear_keeps_its_factor(tmp_path: Path) -> None:

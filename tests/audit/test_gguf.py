@@ -71,6 +71,14 @@ def test_a_file_is_audited_from_its_keys_and_tensors(file):
     np.testing.assert_allclose(spec.inv_freq(100), plain / np.linspace(1, 8, 64), rtol=1e-6)
 
 
+def test_a_runtime_that_reads_no_such_file_is_named(file: Path) -> None:
+    with pytest.raises(InputError, match=r"^vllm cannot read gguf files, only llama\.cpp can$"):
+        audit(str(file), runtime="vllm")
+    assert [r.runtime.name for r in audit(str(file), runtime="vllm,llama.cpp").readings] == [
+        "llama.cpp"
+    ]
+
+
 def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
     def yarn(path, **extra):
         scaling = {"add_rope_scaling_factor": 4.0, "add_rope_scaling_orig_ctx_len": 32768}

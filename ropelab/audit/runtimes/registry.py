@@ -70,7 +70,6 @@ LLAMA_LIKE = frozenset(
 
 
 def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtime:
-    reader.absent = ASKED - compared
     name = f"transformers-{version.rsplit('.', 1)[0]}"
     return Runtime(name, version, "run", reader.read, compared)
 
@@ -109,14 +108,19 @@ REFERENCE = "transformers-5"
 
 
 def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
-    """Return the runtimes of those names or prefixes that read such a file, all without names."""
+    """Return the runtimes of those names or prefixes that read such files, all without names."""
     found: dict[str, Runtime] = {}
     for name in names:
         fitting = {n: r for n, r in RUNTIMES.items() if n == name or n.startswith(f"{name}-")}
         if not fitting:
             raise unknown_name("runtime", name, RUNTIMES)
         found |= fitting
-    return [runtime for runtime in (found or RUNTIMES).values() if kind in runtime.reads]
+    able = [name for name, runtime in RUNTIMES.items() if kind in runtime.reads]
+    fitting = {name: runtime for name, runtime in (found or RUNTIMES).items() if name in able}
+    if not fitting:
+        only = ", ".join(able)
+        raise InputError(f"{', '.join(found)} cannot read {kind} files, only {only} can")
+    return list(fitting.values())
 
 
 def read(

@@ -118,3 +118,11 @@ def rope_paths(text: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{name}.{key}"
         elif not isinstance(value, Mapping) and concerns_rope(name):
             yield name
+
+
+def rope_block(text: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return name and content of a configuration's rope block; one that is no dict is none."""
+    for name in BLOCKS:
+        if isinstance(block := text.get(name), Mapping) and block:
+            return name, block
+    return "rope_parameters", {}

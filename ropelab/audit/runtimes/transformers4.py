@@ -17,15 +17,12 @@ from ropelab.audit.runtimes.reader import (
     Reader,
     Settings,
 )
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import Trace
 
 
 class Transformers4(Reader):
     """One release, by its differences from the others."""
-
-    # Model types that the release lacks, or whose classes read no rope_scaling.
-    absent: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -49,9 +46,6 @@ class Transformers4(Reader):
         }
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type in self.absent:
-            problem = f"that release has no '{trace.model_type}' that reads rope_scaling"
-            raise NotModelledError(problem)
         specs, local = super().read(trace), trace.family.local_base_key
         if not local:
             return specs
