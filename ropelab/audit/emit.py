@@ -13,9 +13,16 @@ import numpy as np
 from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.reader import BANDS, MAXIMUM, ORIGINAL, longrope_attention, magnitude
+from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import BLOCKS, language_part, rope_block
+from ropelab.audit.runtimes.trace import (
+    BANDS,
+    BLOCKS,
+    MAXIMUM,
+    ORIGINAL,
+    language_part,
+    rope_block,
+)
 from ropelab.audit.runtimes.transformers5 import SCALED
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling

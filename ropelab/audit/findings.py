@@ -9,10 +9,10 @@ from typing import Any, Literal
 from ropelab.audit.document import Document
 from ropelab.audit.overview import TOLERANCE, distance
 from ropelab.audit.runtimes.families import meaning, near
-from ropelab.audit.runtimes.reader import MAXIMUM, ORIGINAL, SAME_TYPES
+from ropelab.audit.runtimes.reader import SAME_TYPES
 from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import OUTSIDE, language_part, rope_block
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part, rope_block
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
 
 Level = Literal["error", "warn", "note"]
@@ -98,8 +98,7 @@ def errors(case: Case) -> Found:
 
     for base, names in case.grouped(lambda spec: spec.base).items():
         if not math.isclose(base, right.base, rel_tol=1e-9):
-            sources = [spec.sources.get("rope_theta", "") for _, spec in case.read]
-            source = sources[[spec.base for _, spec in case.read].index(base)]
+            source = next(spec.base_source for _, spec in case.read if spec.base == base)
             says = f"{names} takes base {base:g} ({source}), not {right.base:g}"
             instead = f'write "rope_theta": {right.base!r} at top level'
             yield "E03", says, f"leave {source} off" if source.startswith("--") else instead
@@ -122,16 +121,12 @@ def _plain(spec: RopeSpec) -> bool:
     return same and math.isclose(spec.plan(far).attention_factor * spec.attention_factor, 1.0)
 
 
-def _multiplied(spec: RopeSpec) -> bool:
-    return spec.sources.get("claimed_len", "").endswith("x factor")
-
-
 def contradicting_keys(case: Case) -> Found:
     """Find keys that contradict each other, or that few or no runtimes read."""
     maximum, factor, original = case.maximum, case.block.get("factor"), case.block.get(ORIGINAL)
     for name, spec in case.read:
         claimed = spec.claimed_len or 0
-        if _multiplied(spec) and isinstance(maximum, int) and claimed > maximum:
+        if spec.multiplied and isinstance(maximum, int) and claimed > maximum:
             says = (
                 f"{name} allows {claimed} tokens: it multiplies {MAXIMUM} {maximum} by "
                 f"the factor, which is right only if {maximum} is the length before scaling"
@@ -211,7 +206,7 @@ def lengths(case: Case) -> Found:
     groups: dict[int | None, list[str]] = {}
     for name, spec in case.read:
         own = groups.setdefault(spec.claimed_len, [])
-        if not _multiplied(spec):  # those have a finding of their own
+        if not spec.multiplied:  # those have a finding of their own
             own.append(name)
     plain = [(length, names) for length, names in groups.items() if length and names]
     if len(plain) > 1:

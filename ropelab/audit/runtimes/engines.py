@@ -10,19 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    KEPT,
-    LISTS,
-    MAXIMUM,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-)
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, number, whole
+from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Trace
 from ropelab.math.scaling import Yarn
 
 
@@ -30,32 +20,22 @@ class Exllama(Reader):
     """ExLlamaV3: transformers' older formulas, one table for all lengths."""
 
     # Those whose file calls the common reader of the rope settings without defaults of its own.
-    architectures = (
+    types = (
         *("llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "phi3", "olmo2"),
         *("granite", "deepseek_v2", "deepseek_v3"),
     )
+    other = "the architecture file for '{}' was not read"
+    lengths = (MAXIMUM,)  # methods that do not need it take 2048
+    allows_usual = False
     multiplies_unscaled = False
     share_paths = ("partial_rotary_factor", "rope_parameters.partial_rotary_factor")
-
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type not in self.architectures:
-            problem = f"the architecture file for '{trace.model_type}' was not read"
-            raise NotModelledError(problem)
-        return super().read(trace)
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         where = "rope_scaling" if trace.block("rope_scaling") is not None else "rope_parameters"
         settings = Settings(trace, trace.block(where), where)
-        base, path = trace.first(("rope_theta", "rope_parameters.rope_theta"), 10000.0)
-        settings.put("rope_theta", base, path or "default of model/config.py")
+        keys = ("rope_theta", "rope_parameters.rope_theta")
+        settings.put_first("rope_theta", keys, 10000.0, "default of model/config.py")
         return {"all": settings}
-
-    def longest(self, trace: Trace) -> tuple[int, str]:
-        given = trace.get(MAXIMUM)  # methods that do not need it take 2048
-        return (2048, "") if given is None else (whole(given, MAXIMUM), MAXIMUM)
-
-    def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
-        return (settings.longest if source else None), source
 
     def kind(self, settings: Settings) -> Any:
         # `rope_type` wins over `type`; null is no scaling.
@@ -90,13 +70,12 @@ def exllama_yarn(settings: Settings) -> Made:
         settings.mark("factor", "overridden", "max / original wins")
     if settings.read("attention_factor") is not None:
         attention = settings.number("attention_factor")
-    elif settings.trace.family.latent and all(settings.get(name) for name in reader.MSCALES):
+    elif settings.trace.family.latent and all(settings.get(name) for name in MSCALES):
         attention = reader.mscale_ratio(settings, factor)  # for DeepSeek only
     else:
         # Beside llama_4_scaling_beta the factor on cos and sin is 1.
         attention = 1.0 if settings.get("llama_4_scaling_beta") else reader.magnitude(factor)
-    truncate = bool(settings.read("truncate", True))
-    return reader.coded_yarn(settings, factor, attention, trained, truncate)
+    return reader.coded_yarn(settings, factor, attention, trained)
 
 
 def table_by_ratio(settings: Settings) -> Made:
@@ -154,10 +133,9 @@ class TensorRt(Reader):
         settings = TrtSettings(trace, block, place)
         if "rope_theta" in parameters:
             path = f"{where}.rope_theta"
-            base = trace.get(path)
+            settings.put("rope_theta", trace.get(path), path)
         else:
-            base, path = trace.first(("rope_theta",), 10000.0)
-        settings.put("rope_theta", base, path or "default 10000")
+            settings.put_first("rope_theta", ("rope_theta",), 10000.0, "default 10000")
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:
@@ -206,8 +184,8 @@ class Tgi(Reader):
         settings = Settings(trace, block, "rope_scaling")
         # Chosen here, because the rows' complaints name it.
         settings.values["rope_type"] = super().kind(settings)
-        base, path = trace.first(trace.family.base_keys, trace.family.earlier_base)
-        settings.put("rope_theta", base, path or "class default")
+        base = trace.family.earlier_base
+        settings.put_first("rope_theta", trace.family.base_keys, base, "class default")
         return {"all": settings}
 
     def kind(self, settings: Settings) -> Any:

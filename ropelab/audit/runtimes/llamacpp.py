@@ -12,9 +12,8 @@ import numpy as np
 
 from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes import spec as values
-from ropelab.audit.runtimes.reader import BANDS, LISTS, ORIGINAL
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.trace import BANDS, LISTS, ORIGINAL, Trace
 from ropelab.math.frequencies import Geometry
 from ropelab.math.scaling import Llama3, LongRope, PositionInterpolation, Scaling, Yarn
 
@@ -90,7 +89,7 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
         attention_factor=attention,
         softmax_factor=softmax,
         pairing=trace.family.pairing,
-        sources={"rope_theta": source},
+        base_source=source,
     ).checked()
     local = fields.get("rope.freq_base_swa")
     if local is None:

@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import (
-    KEPT,
-    LISTS,
-    MAXIMUM,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-)
-from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.reader import KEPT, Made, Method, Reader, Settings
+from ropelab.audit.runtimes.spec import RefusedError, number, whole
+from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, ORIGINAL, Trace
 
 
 @dataclass(frozen=True)
@@ -61,11 +52,10 @@ class Mlx(Reader):
     """MLX-LM: the model file decides which keys exist."""
 
     unknown = "unsupported rope type '{}'"
-
-    def read(self, trace: Trace) -> dict[str, RopeSpec]:
-        if trace.model_type not in FILES:
-            raise NotModelledError(f"the model file for '{trace.model_type}' was not read")
-        return super().read(trace)
+    types = FILES
+    other = "the model file for '{}' was not read"
+    lengths = (MAXIMUM,)  # only dynamic and longrope need it
+    allows_usual = False
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
         file, source = FILES[trace.model_type], "rope_theta"
@@ -84,14 +74,9 @@ class Mlx(Reader):
         settings.put("rope_theta", base, source)
         return {"all": settings}
 
-    def longest(self, trace: Trace) -> tuple[int, str]:
-        value = trace.get(MAXIMUM)  # only dynamic and longrope need it
-        if value is None:
-            return (131072 if trace.model_type == "phi3" else 2048), "not read"
-        return whole(value, MAXIMUM), MAXIMUM
-
-    def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
-        return (None if source == "not read" else settings.longest), source
+    def longest(self, trace: Trace) -> int:
+        bare = trace.model_type == "phi3" and trace.get(MAXIMUM) is None
+        return 131072 if bare else super().longest(trace)
 
     def head_dim(self, trace: Trace) -> int:
         # phi3.py and stablelm.py know no head_dim.

@@ -12,9 +12,8 @@ import numpy as np
 from ropelab.audit.runtimes import llamacpp, reader
 from ropelab.audit.runtimes import spec as values
 from ropelab.audit.runtimes.llamacpp import LONG, SHORT, Fields
-from ropelab.audit.runtimes.reader import ORIGINAL
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.trace import BANDS, ORIGINAL, Trace
 
 BLOCK = "rope_scaling"
 
@@ -131,7 +130,7 @@ def llama(trace: Trace) -> Fields:
         fields["rope.scaling.factor"] = from_block(trace, "factor")
     if newer == "llama3" and base:
         # Numbers that are missing or 0 have the defaults of llama.cpp's converter.
-        given = {name: from_block(trace, name) for name in reader.BANDS}
+        given = {name: from_block(trace, name) for name in BANDS}
         block = {name: value for name, value in given.items() if value}
         original = size(trace, f"{BLOCK}.{ORIGINAL}") or 8192
         trace.mark(f"{BLOCK}.{ORIGINAL}", "translated", "written into the file")

@@ -5,7 +5,7 @@ the keys that it requires, and the defaults of missing ones; a key that the func
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,18 +15,13 @@ from ropelab.audit.runtimes.spec import (
     RopeSpec,
     number,
     numbers,
+    short,
     whole,
 )
-from ropelab.audit.runtimes.trace import Status, Trace
+from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, MSCALES, ORIGINAL, Status, Trace
 from ropelab.math import scaling as scalings
 
-ORIGINAL = "original_max_position_embeddings"
-MAXIMUM = "max_position_embeddings"
-MSCALES = ("mscale", "mscale_all_dim")
-FACTOR = ("factor",)
-BANDS = ("factor", "low_freq_factor", "high_freq_factor")
 KEPT = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # llama3's usual bands
-LISTS = ("short_factor", "long_factor")
 # Names under `type` and `rope_type` that differ and mean the same.
 SAME_TYPES = (("su", "longrope"), ("mrope", "default"))
 
@@ -49,6 +44,11 @@ class Settings:
 
     def put(self, name: str, value: Any, source: str) -> None:
         self.values[name], self.sources[name] = value, source
+
+    def put_first(self, name: str, keys: tuple[str, ...], default: Any, source: str) -> None:
+        """Set a value from the first key outside the block that is there, else the default."""
+        value, path = self.trace.first(keys, default)
+        self.put(name, value, path or source)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Look at a value, or return the default if it is missing; its key gets no status."""
@@ -109,14 +109,21 @@ class Reader:
 
     methods: Mapping[str, Method] = {}
     unknown = "unknown rope type '{}'"
-    # max_position_embeddings of a file that does not give it; without a default it is required.
+    # Model types that are read, all if empty, and the reason for passing over the others.
+    types: Collection[str] = ()
+    other = ""
+    # Keys of the longest context, and its default; without one a key is required.
+    lengths: tuple[str, ...] = (MAXIMUM, "n_positions")
     usual_longest: int | None = 2048
+    allows_usual = True  # the default limits the length, too
     # DeepSeek's factor on scores, also without a scaling; the factor where the block has none.
     multiplies_unscaled = True
     usual_factor: float | None = None
 
     def read(self, trace: Trace) -> dict[str, RopeSpec]:
         """Return specs by layer type, 'all' if there is but one; RefusedError, NotModelledError."""
+        if self.types and trace.model_type not in self.types:
+            raise NotModelledError(self.other.format(short(trace.model_type)))
         return {layer: self.spec(settings) for layer, settings in self.settings(trace).items()}
 
     def settings(self, trace: Trace) -> dict[str, Settings]:
@@ -124,8 +131,8 @@ class Reader:
 
     def spec(self, settings: Settings) -> RopeSpec:
         trace = settings.trace
-        settings.longest, source = self.longest(trace)
-        claimed, source = self.claimed(settings, source)
+        settings.longest = self.longest(trace)
+        claimed, multiplied = self.claimed(settings)
         head_dim = self.head_dim(trace)
         scaling, attention, trained = self.method(settings)
         return RopeSpec(
@@ -138,20 +145,20 @@ class Reader:
             attention_factor=attention,
             softmax_factor=self.softmax_factor(settings),
             pairing=self.pairing(trace),
-            sources={**settings.sources, "claimed_len": source},
+            base_source=settings.sources.get("rope_theta", ""),
+            multiplied=multiplied,
         ).checked()
 
-    def longest(self, trace: Trace) -> tuple[int, str]:
-        """Return max_position_embeddings and its source."""
-        usual = trace.family.longest or self.usual_longest
-        given, path = trace.first((MAXIMUM, "n_positions"), usual)
+    def longest(self, trace: Trace) -> int:
+        given, path = trace.first(self.lengths, trace.family.longest or self.usual_longest)
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
-        return whole(given, path or MAXIMUM), path or "class default"
+        return whole(given, path or MAXIMUM)
 
-    def claimed(self, settings: Settings, source: str) -> tuple[int | None, str]:
-        """Return the length that the runtime allows, and its source."""
-        return settings.longest, source
+    def claimed(self, settings: Settings) -> tuple[int | None, bool]:
+        """Return the length that the runtime allows, and whether it is one times the factor."""
+        given = self.allows_usual or settings.trace.first(self.lengths)[1]
+        return (settings.longest if given else None), False
 
     def head_dim(self, trace: Trace) -> int:
         return head_dim_of(trace)
@@ -302,8 +309,11 @@ def coded_yarn(
     factor: float,
     attention: float,
     trained: int | None = None,
-    truncate: bool = True,
+    truncate: bool | None = None,
 ) -> Made:
+    """Return YaRN with betas, original length and ``truncate`` from the block unless given."""
+    if truncate is None:
+        truncate = bool(settings.read("truncate", True))
     scaling = scalings.Yarn(
         factor=factor,
         beta_fast=settings.number("beta_fast", 32),
@@ -316,7 +326,7 @@ def coded_yarn(
 
 def mscale_yarn(settings: Settings) -> Made:
     factor = settings.number("factor")
-    return coded_yarn(settings, factor, mscale_ratio(settings, factor))
+    return coded_yarn(settings, factor, mscale_ratio(settings, factor), truncate=True)
 
 
 def one_table(settings: Settings, name: str, trained: int) -> Made:

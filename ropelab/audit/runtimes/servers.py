@@ -8,17 +8,9 @@ srt/utils/hf_transformers/common.py).
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import (
-    FACTOR,
-    LISTS,
-    MAXIMUM,
-    MSCALES,
-    ORIGINAL,
-    Made,
-    Method,
-    Settings,
-)
+from ropelab.audit.runtimes.reader import Made, Method, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
+from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL
 from ropelab.audit.runtimes.transformers5 import Transformers5
 from ropelab.math.scaling import NtkAware
 
@@ -76,28 +68,25 @@ class Vllm(Server):
             raise RefusedError(f"conflict between rope_type={new} and type={old}")
         return super().spec(settings)
 
-    def claimed(self, settings: Settings, source: str) -> tuple[int, str]:
+    def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace = settings.trace
-        given = [(trace.get(n), n) for n in VLLM_LENGTHS if trace.text.get(n) is not None]
-        length, source = min(
-            ((whole(value, name), name) for value, name in given), default=(2048, "default")
-        )
+        given = [name for name in VLLM_LENGTHS if trace.text.get(name) is not None]
+        length = min((whole(trace.get(name), name) for name in given), default=2048)
         if trace.text.get("model_max_length"):
-            source = "model_max_length"
-            length = whole(trace.get(source), source)
+            length = whole(trace.get("model_max_length"), "model_max_length")
         kind, factor = settings.get("rope_type"), settings.get("factor")
         if kind == "longrope" and (original := trace.get(ORIGINAL)) is not None:
-            return whole(original, "original length"), ORIGINAL
+            return whole(original, "original length"), False
         # Gemma 3 files state the length after scaling: _get_and_verify_max_len leaves them alone.
         if kind in UNMULTIPLIED or factor is None or "gemma3" in trace.model_type:
-            return length, source
-        return int(length * number(factor, "factor")), f"{source} x factor"
+            return length, False
+        return int(length * number(factor, "factor")), True
 
 
 class Sglang(Server):
     """SGLang."""
 
-    def claimed(self, settings: Settings, source: str) -> tuple[int, str]:
+    def claimed(self, settings: Settings) -> tuple[int, bool]:
         trace, factor = settings.trace, settings.get("factor")
         name = next((name for name in SGLANG_LENGTHS if trace.text.get(name) is not None), "")
         length = whole(trace.get(name), name) if name else 2048
@@ -106,8 +95,8 @@ class Sglang(Server):
         flat = not trace.family.local_base_key and not nested
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if not flat or known or factor is None:
-            return length, name or "default"
-        return int(length * number(factor, "factor")), f"{name or 'default'} x factor"
+            return length, False
+        return int(length * number(factor, "factor")), True
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # SGLang's Llama takes the share from an attribute of the class, not from the block.
@@ -125,22 +114,20 @@ def linear_of_float(settings: Settings) -> Made:
 
 def vllm_yarn(settings: Settings) -> Made:
     # attention_factor counts, as in transformers.
-    factor, truncate = settings.number("factor"), bool(settings.read("truncate", True))
-    attention = reader.stated_attention(settings, factor)
-    return reader.coded_yarn(settings, factor, attention, truncate=truncate)
+    factor = settings.number("factor")
+    return reader.coded_yarn(settings, factor, reader.stated_attention(settings, factor))
 
 
 def sglang_yarn(settings: Settings) -> Made:
     if settings.get("extrapolation_factor", 1) != 1:
         raise NotModelledError("an extrapolation_factor other than 1")
-    factor, truncate = settings.number("factor"), bool(settings.read("truncate", True))
+    factor = settings.number("factor")
     attention = reader.magnitude(factor)
     # Unlike in transformers, mscales of 0 count.
     if all(settings.get(name) is not None for name in MSCALES):
         attention = reader.mscale_ratio(settings, factor)
     # attention_factor is not read; attn_factor multiplies.
-    attention *= settings.number("attn_factor", 1.0)
-    return reader.coded_yarn(settings, factor, attention, truncate=truncate)
+    return reader.coded_yarn(settings, factor, attention * settings.number("attn_factor", 1.0))
 
 
 def sglang_latent_yarn(settings: Settings) -> Made:
@@ -189,19 +176,19 @@ def proportional(settings: Settings) -> Made:
 
 COMMON = {
     **Transformers5.methods,
-    "linear": Method(linear_of_float, FACTOR),
+    "linear": Method(linear_of_float, ("factor",)),
     "longrope": Method(longrope, (*LISTS, ORIGINAL)),
     "proportional": Method(proportional),
 }
 Vllm.methods = {
     **COMMON,
     "yarn": Method(vllm_yarn, ("factor", ORIGINAL)),
-    "dynamic": Method(vllm_dynamic, FACTOR),
+    "dynamic": Method(vllm_dynamic, ("factor",)),
     LATENT: Method(reader.mscale_yarn),
 }
 Sglang.methods = {
     **COMMON,
     "yarn": Method(sglang_yarn, ("factor", ORIGINAL)),
-    "dynamic": Method(sglang_dynamic, FACTOR),
+    "dynamic": Method(sglang_dynamic, ("factor",)),
     LATENT: Method(sglang_latent_yarn),
 }

@@ -1,6 +1,5 @@
 """A configuration's rotation as one runtime reads it, and the checks on its values."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -32,8 +31,8 @@ class RopeSpec:
     attention_factor: float = 1.0  # on cos and sin, so that logits get its square
     softmax_factor: float = 1.0  # on whole scores
     pairing: Literal["half", "interleaved"] = "half"
-    # The origin of a field: a key path, or the default of a class.
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    base_source: str = field(default="", compare=False)  # key path, flag, or default in words
+    multiplied: bool = field(default=False, compare=False)  # claimed_len is a length times factor
 
     @property
     def geometry(self) -> Geometry:
@@ -63,7 +62,7 @@ class RopeSpec:
 
     def unscaled(self, base: float) -> "RopeSpec":
         """Return the spec of layers beside these that are never scaled and have their own base."""
-        plain = replace(self, base=base, scaling=Unscaled(), sources={})
+        plain = replace(self, base=base, base_source="", multiplied=False, scaling=Unscaled())
         return replace(plain, attention_factor=1.0, softmax_factor=1.0)
 
     def checked(self) -> "RopeSpec":

@@ -15,6 +15,11 @@ Status = Literal["used", "translated", "ignored", "overridden", "refused"]
 NESTS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 BLOCKS = ("rope_scaling", "rope_parameters")
+ORIGINAL = "original_max_position_embeddings"
+MAXIMUM = "max_position_embeddings"
+BANDS = ("factor", "low_freq_factor", "high_freq_factor")  # of llama3
+LISTS = ("short_factor", "long_factor")  # of longrope
+MSCALES = ("mscale", "mscale_all_dim")
 # The note of a key that transformers 5 passes over.
 OUTSIDE = "outside the dicts of the layer types"
 

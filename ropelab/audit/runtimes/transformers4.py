@@ -4,43 +4,36 @@ Read from src/transformers/modeling_rope_utils.py and the Llama, Phi-3, Gemma 3 
 of 4.44.2, 4.48.3, 4.51.3, 4.55.4 and 4.57.1.
 """
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    FACTOR,
-    LISTS,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-)
+from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
-from ropelab.audit.runtimes.trace import Trace
+from ropelab.audit.runtimes.trace import BANDS, LISTS, ORIGINAL, Trace
 
 
+@dataclass
 class Transformers4(Reader):
     """One release, by its differences from the others."""
 
-    def __init__(
-        self,
-        # Ramp length and factor from: max_position_embeddings and factor; original length and
-        # max/original; original length and factor.
-        yarn: Literal["maximum", "ratio", "factor"],
-        # The long table from the start; no switch in the Llama class; a switch by length.
-        longrope: Literal["static", "short", "switch"],
-        truncate: bool = True,  # YaRN reads truncate
-        phi3_share: bool = True,  # Phi-3 reads partial_rotary_factor
-    ) -> None:
-        self.yarn_rule, self.longrope_rule = yarn, longrope
-        self.truncate, self.phi3_share = truncate, phi3_share
+    # Ramp length and factor from: max_position_embeddings and factor; original length and
+    # max/original; original length and factor.
+    yarn_rule: Literal["maximum", "ratio", "factor"]
+    # The long table from the start; no switch in the Llama class; a switch by length.
+    longrope_rule: Literal["static", "short", "switch"]
+    truncate: bool = True  # YaRN reads truncate
+    phi3_share: bool = True  # Phi-3 reads partial_rotary_factor
+    types: Collection[str] = ()
+    other = "of that release the class of '{}' was not read"
+
+    def __post_init__(self) -> None:
         self.methods = {
             "default": Method(reader.unscaled),
-            "linear": Method(reader.linear, FACTOR),
-            "dynamic": Method(reader.dynamic, FACTOR),
-            "yarn": Method(self.yarn, FACTOR),
+            "linear": Method(reader.linear, ("factor",)),
+            "dynamic": Method(reader.dynamic, ("factor",)),
+            "yarn": Method(self.yarn, ("factor",)),
             "llama3": Method(reader.llama3, (*BANDS, ORIGINAL)),
             "longrope": Method(self.longrope, LISTS),
         }
@@ -64,9 +57,8 @@ class Transformers4(Reader):
         if family.name == "phi3" and kind in ("su", "yarn"):
             kind = "longrope"
         settings.put("rope_type", "default" if kind == "mrope" else kind, path)
-        base, source = trace.first(family.base_keys, family.earlier_base)
-        source = source or f"default of the {family.name or 'model'} class"
-        settings.put("rope_theta", base, source)
+        usual = f"default of the {family.name or 'model'} class"
+        settings.put_first("rope_theta", family.base_keys, family.earlier_base, usual)
         share, source = trace.first(family.partial_keys, family.partial or 1.0)
         if (width := reader.share_of(trace, reader.head_dim_of(trace))) is not None:
             share = width
@@ -92,9 +84,9 @@ class Transformers4(Reader):
             factor = settings.number("factor")
             if rule == "factor" and settings.get(ORIGINAL):
                 trained = settings.original()
-        truncate = bool(settings.read("truncate", True)) if self.truncate else True
         attention = reader.stated_attention(settings, factor, mscales=rule != "maximum")
         settings.drop_empty("beta_fast", "beta_slow")  # `config.rope_scaling.get(..) or 32`
+        truncate = None if self.truncate else True
         return reader.coded_yarn(settings, factor, attention, trained, truncate)
 
     def longrope(self, settings: Settings) -> Made:

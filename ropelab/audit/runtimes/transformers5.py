@@ -8,18 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropelab.audit.runtimes import reader
-from ropelab.audit.runtimes.reader import (
-    BANDS,
-    FACTOR,
-    LISTS,
-    ORIGINAL,
-    Made,
-    Method,
-    Reader,
-    Settings,
-)
+from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import RefusedError, number
-from ropelab.audit.runtimes.trace import OUTSIDE, Trace
+from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
 
 Block = Mapping[str, Any]
 
@@ -115,8 +106,7 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
         elif ORIGINAL in block:
             trace.get(f"{where}.{ORIGINAL}")
         else:
-            longest, _ = Transformers5().longest(trace)
-            settings.put(ORIGINAL, longest, "max_position_embeddings")
+            settings.put(ORIGINAL, Transformers5().longest(trace), MAXIMUM)
     return settings
 
 
@@ -146,12 +136,9 @@ def yarn(settings: Settings) -> Made:
     attention = reader.stated_attention(settings, factor)
     settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
     # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
-    if settings.sources.get("truncate", "").count(".") > 1:
+    if inside := settings.sources.get("truncate", "").count(".") > 1:
         settings.mark("truncate", "ignored", "read from the outer dict only")
-        truncate = True
-    else:
-        truncate = bool(settings.read("truncate", True))
-    return reader.coded_yarn(settings, factor, attention, trained, truncate)
+    return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
 
 
 def longrope(settings: Settings) -> Made:
@@ -166,8 +153,8 @@ def longrope(settings: Settings) -> Made:
 
 Transformers5.methods = {
     "default": Method(reader.unscaled),
-    "linear": Method(reader.linear, FACTOR),
-    "dynamic": Method(reader.dynamic, FACTOR),
+    "linear": Method(reader.linear, ("factor",)),
+    "dynamic": Method(reader.dynamic, ("factor",)),
     "yarn": Method(yarn, ("factor", ORIGINAL)),
     "llama3": Method(reader.llama3, ("factor", ORIGINAL, *BANDS[1:])),
     "longrope": Method(longrope, (*LISTS, ORIGINAL)),
