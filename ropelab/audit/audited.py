@@ -3,40 +3,25 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from ropelab.audit import findings, overview
+from ropelab.audit import Result, Rows, findings, overview
 from ropelab.audit.document import Document, load
-from ropelab.audit.findings import LEVELS, Case, Finding
+from ropelab.audit.findings import LEVELS, Finding
 from ropelab.audit.flags import Flags, parse_flags
-from ropelab.audit.overview import Rows
+from ropelab.audit.overview import Case
 from ropelab.audit.runtimes import registry
-from ropelab.audit.runtimes.registry import Reading
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 @dataclass(frozen=True)
-class Audit:
-    """A document as the runtimes read it. ``rows``: the tables as lists; ``tables``: DataFrames."""
+class Audit(Case, Result):
+    """A case with its tables, its findings, worst first, and the answer in a sentence."""
 
-    document: Document
-    readings: tuple[Reading, ...]
-    reference: Reading
-    length: int
     rows: Mapping[str, Rows]
     findings: tuple[Finding, ...]
     answer: str
-
-    @cached_property
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        import pandas as pd
-
-        return {name: pd.DataFrame(rows) for name, rows in self.rows.items()}
 
     def worst(self) -> Literal["error", "warn", "note", ""]:
         found = {finding.level for finding in self.findings}
@@ -70,26 +55,24 @@ def audit(
         for r in runtimes
     )
     # The reference is transformers 5 if it reads the file, else the first runtime that does.
-    read = [reading for reading in readings if reading.main is not None]
-    named = [reading for reading in read if reading.runtime.name == registry.REFERENCE]
-    reference = (named or read or list(readings))[0]
+    reference = min(readings, key=lambda r: (not r.layers, r.runtime.name != registry.REFERENCE))
     if reference.main is None:
         raise InputError(f"{document.name}: {reference.problem or 'no runtime reads it'}")
     seen = length or reference.main.length
-    found = findings.collect(Case(document, readings, reference, seen, length))
+    case = Case(document, readings, reference, seen, length)
+    found = findings.collect(case)
     rows = {
-        "runtimes": overview.runtimes(readings, reference, seen),
-        "keys": overview.keys(document, readings),
-        "pairs": overview.pairs(readings, reference, seen),
-        "context": overview.context(reference, seen),
-        "precision": overview.precision(readings, seen, model_format),
+        "runtimes": overview.runtimes(case),
+        "keys": overview.keys(case),
+        "pairs": overview.pairs(case),
+        "context": overview.context(case),
+        "precision": overview.precision(case, model_format),
         "findings": [asdict(finding) for finding in found],
     }
-    answer = overview.sentence(document, readings, reference)
-    return Audit(document, readings, reference, seen, rows, found, answer)
+    return Audit(**vars(case), rows=rows, findings=found, answer=overview.sentence(case))
 
 
-def compare(one: Audit, other: Audit) -> Rows:
+def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
     """Return the differences of two files: keys, and what each runtime makes of them."""
     mine, theirs = ({row["key"]: row["value"] for row in a.rows["keys"]} for a in (one, other))
     rows = [

@@ -6,14 +6,14 @@ rotated width, frequencies, factor on cos and sin, casts.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from ropelab.audit import Result, Rows
 from ropelab.audit.document import load
 from ropelab.audit.observed import Observed, frequencies, observe
 from ropelab.audit.runtimes import registry
@@ -24,9 +24,6 @@ from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.scaling import LongRope, Unscaled
 from ropelab.runs.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Pairs = Float[np.ndarray, " pairs"]
 
@@ -45,19 +42,13 @@ PROBES = (
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Result):
     """The answer, the advice, and the distance of each cast plan's tables from the observed."""
 
     answer: str
     wrong: bool
     fix: str = ""
-    casts: tuple[Mapping[str, Any], ...] = ()
-
-    @cached_property
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        import pandas as pd
-
-        return {"casts": pd.DataFrame(list(self.casts))}
+    rows: Mapping[str, Rows] = field(default_factory=lambda: {"casts": ()})
 
 
 @dataclass(frozen=True)
@@ -122,24 +113,28 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
         return Check(wrong[0], True, wrong[1])
     found = frequencies(observed)
     rows = casts(observed, expected) if len(found) == spec.rotary_dim // 2 else []
+    tables = {"casts": rows}
     # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
     explained = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
     wrong = None if explained else wrong_frequencies(found, expected)
     wrong = wrong or wrong_gain(observed.gain, spec.attention_factor)
     if wrong:
-        return Check(wrong[0], True, wrong[1], tuple(rows))
+        return Check(wrong[0], True, wrong[1], tables)
 
     off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * observed.positions[:, None]
     errors = np.abs((off + np.pi) % (2 * np.pi) - np.pi).max(axis=1)
     beyond = np.flatnonzero(~(errors <= tolerance))
+    if not rows:
+        answer = f"cos and sin times {spec.attention_factor:g} overflow float32"
+        return Check(answer, True, "a smaller attention factor")
     best = rows[0]["cast"]
     if not beyond.size:
         within = f"within {tolerance:g} rad up to position {observed.positions.max()}"
-        return Check(f"{within}; nearest to {best}", False, casts=tuple(rows))
+        return Check(f"{within}; nearest to {best}", False, rows=tables)
     first = int(observed.positions[beyond].min())
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"
-    return Check(f"{best}: {off_by}", True, fix, tuple(rows))
+    return Check(f"{best}: {off_by}", True, fix, tables)
 
 
 def wrong_frequencies(found: Pairs, expected: Expected) -> tuple[str, str] | None:

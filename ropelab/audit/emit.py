@@ -5,11 +5,11 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ropelab.audit import Result, Rows
 from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
 from ropelab.audit.runtimes import registry
@@ -23,15 +23,13 @@ from ropelab.audit.runtimes.trace import (
     language_part,
     rope_block,
 )
-from ropelab.audit.runtimes.transformers5 import SCALED
+from ropelab.audit.runtimes.transformers import SCALED
 from ropelab.math import scaling as scalings
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import model_named
+from ropelab.math.scaling.plan import parameter_text
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, unknown_name
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Fragment = dict[str, Any]  # keys of a configuration
 MAIN = "full_attention"
@@ -63,23 +61,14 @@ class Emission:
 
 
 @dataclass(frozen=True)
-class Emissions:
+class Emissions(Result):
     """The wanted spec as text for several targets; ``tables["targets"]`` has a row for each."""
 
     wanted: Wanted
     targets: tuple[Emission, ...]
+    rows: Mapping[str, Rows]
     note: str = ""  # a factor that was raised
     replaced: str = ""  # the file's own scaling that --method replaced
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in self.targets]
-
-    @cached_property
-    def tables(self) -> "dict[str, pd.DataFrame]":
-        import pandas as pd
-
-        return {"targets": pd.DataFrame(self.rows)}
 
 
 def emit(
@@ -102,12 +91,13 @@ def emit(
         raise InputError(
             f"--context {context} is below the trained length of {spec.trained_len} tokens"
         )
-    name, block, layers = own_block(text)
+    name, block = rope_block(text)
+    layers = {key: value for key, value in block.items() if isinstance(value, dict)}
     about: dict[str, Any] = {"context": context, "layers": layers}
     about["present"] = tuple(name for name in BLOCKS if text.get(name))
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
-        own, note = raised(spec, block, context)
+        own, note = raised(spec, layers.get(MAIN, block), context)
         # Dynamic scaling starts at this length, and longrope's factor comes from it.
         fixed = isinstance(spec.scaling, scalings.DynamicNtk | scalings.LongRope)
         longest = spec.length if fixed else max(spec.length, context)
@@ -120,15 +110,14 @@ def emit(
         factor = context / spec.trained_len
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
         attention = scaling.plan(spec.geometry, context).attention_factor
-        if isinstance(scaling, scalings.LongRope):
-            attention = scaling.attention(spec.trained_len)
         about |= {"scaling": scaling, "attention_factor": attention, "softmax_factor": 1.0}
         wanted = Wanted(**{**vars(spec), **about, "claimed_len": context})
         if scaled and scaling != spec.scaling:
             replaced = f"the file's own {spec.method} is replaced by {wanted.method}"
     names = list(TARGETS) if target == "all" else split_list(target)
     done = tuple(emitted(name, wanted, text, nest) for name in names)
-    return Emissions(wanted, done, note, replaced)
+    rows = [{"target": e.target, "text": e.text, "lost": list(e.lost)} for e in done]
+    return Emissions(wanted, done, {"targets": rows}, note, replaced)
 
 
 def from_file(path: str) -> tuple[RopeSpec, Fragment, tuple[str, ...]]:
@@ -141,14 +130,7 @@ def from_file(path: str) -> tuple[RopeSpec, Fragment, tuple[str, ...]]:
     return spec, dict(text), tuple(prefix.split(".")[:-1])
 
 
-def own_block(text: Fragment) -> tuple[str, Fragment, Fragment]:
-    """Return the name of a file's block, the block of full attention, and all by layer type."""
-    name, block = rope_block(text)
-    layers = {key: value for key, value in block.items() if isinstance(value, dict)}
-    return name, layers.get(MAIN, dict(block)), layers
-
-
-def raised(spec: RopeSpec, block: Fragment, context: int) -> tuple[Fragment, str]:
+def raised(spec: RopeSpec, block: Mapping[str, Any], context: int) -> tuple[Fragment, str]:
     """Return the file's own block, its factor raised if the context needs it, and a note then."""
     own = {key: value for key, value in block.items() if key not in WRITTEN}
     kind = block.get("rope_type") or block.get("type")
@@ -205,7 +187,7 @@ def emitted(
 
     # A flag at its default is left out; -c has a place of its own in the text.
     usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
-    plain = {name: plain_number(value) for name, value in flags.items()}
+    plain = {name: parameter_text(value) for name, value in flags.items()}
     words = (
         f" --{name.replace('_', '-')} {plain[name]}"
         for name, value in flags.items()
@@ -216,13 +198,6 @@ def emitted(
     forms = {"json": json.dumps(fragment), "lines": json.dumps(fragment, indent=2)}
     text = chosen.text.format(length=wanted.context, flags="".join(words), **forms, **plain)
     return Emission(target, text, tuple(lost))
-
-
-def plain_number(value: Any) -> str:
-    """Return a number in few digits if these read back as the same number, else in all."""
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def differences(got: RopeSpec, wanted: RopeSpec) -> list[str]:

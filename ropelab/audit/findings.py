@@ -1,18 +1,15 @@
 """The rules of an audit: problems of a configuration, and differences between the runtimes."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from ropelab.audit.document import Document
-from ropelab.audit.overview import TOLERANCE, distance
+from ropelab.audit.overview import TOLERANCE, Case, distance
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.reader import SAME_TYPES
-from ropelab.audit.runtimes.registry import Reading
 from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE, language_part, rope_block
+from ropelab.audit.runtimes.trace import MAXIMUM, ORIGINAL, OUTSIDE
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
 
 Level = Literal["error", "warn", "note"]
@@ -27,55 +24,6 @@ class Finding:
     level: Level
     says: str
     do: str = ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """The input of the rules. ``asked``: the length that the user gave, if any."""
-
-    document: Document
-    readings: Sequence[Reading]
-    reference: Reading
-    length: int
-    asked: int | None
-
-    @property
-    def spec(self) -> RopeSpec:
-        assert self.reference.main is not None
-        return self.reference.main
-
-    @cached_property
-    def maximum(self) -> Any:
-        return language_part(self.document.config)[1].get(MAXIMUM)
-
-    @cached_property
-    def block(self) -> Mapping[str, Any]:
-        return rope_block(language_part(self.document.config)[1])[1]
-
-    @property
-    def kind(self) -> Any:
-        return self.block.get("rope_type") or self.block.get("type")
-
-    @cached_property
-    def read(self) -> list[tuple[str, RopeSpec]]:
-        """The runtimes that read the file by name, with their main specs."""
-        return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
-
-    def named(self, test: Callable[[RopeSpec], Any]) -> str:
-        return ", ".join(name for name, spec in self.read if test(spec))
-
-    def grouped(self, value: Callable[[RopeSpec], Any]) -> dict[Any, str]:
-        """Return the runtimes that read the file, by something of their spec."""
-        groups: dict[Any, list[str]] = {}
-        for name, spec in self.read:
-            groups.setdefault(value(spec), []).append(name)
-        return {value: ", ".join(names) for value, names in groups.items()}
-
-    def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
-        """Return method and distance from the reference; none if base or width differ."""
-        if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
-            return "", None, None
-        return spec.method, *distance(spec, self.spec, self.length)
 
 
 Found = Iterator[tuple[str, str, str]]  # code, sentence, advice

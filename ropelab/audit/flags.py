@@ -12,9 +12,9 @@ from ropelab.runs.files import parse
 
 OVERRIDES = {"--hf-overrides": "vllm", "--json-model-override-args": "sglang"}
 LENGTHS = ("--max-model-len", "--context-length")
-TGI = {"--rope-factor": "rope_factor"}
+SETTINGS = {**LLAMACPP, "--rope-factor": "rope_factor"}  # the latter of TGI
 KOBOLD = "--ropeconfig"
-KNOWN = (*LLAMACPP, *OVERRIDES, *LENGTHS, *TGI, KOBOLD, "--contextsize")
+KNOWN = (*SETTINGS, *OVERRIDES, *LENGTHS, KOBOLD, "--contextsize")
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def parse_flags(text: str) -> Flags:
             scale, _, base = value.partition(" ")
             settings |= {"rope_freq_scale": setting(name, scale)}
             settings |= {"rope_freq_base": setting(name, base)} if base else {}
-        elif name in LLAMACPP or name in TGI:
-            settings[{**LLAMACPP, **TGI}[name]] = setting(name, value)
+        elif name in SETTINGS:
+            settings[SETTINGS[name]] = setting(name, value)
     return Flags(settings, overrides)
 
 

@@ -34,7 +34,6 @@ class Header:
 
     fields: Mapping[str, Any]  # scalars and strings by key; of an array its `Length`
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
-    tensor_count: int  # all tensors of the file
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _read(cursor: _Cursor) -> Header:
         places[name] = elements, cursor.scalar("I"), cursor.scalar("Q")  # with type and offset
     alignment = fields.get("general.alignment", 32)
     found = _rope_tensors(cursor, places, alignment if isinstance(alignment, int) else 32)
-    return Header(fields, found, tensors)
+    return Header(fields, found)
 
 
 def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:

@@ -11,8 +11,7 @@ import sys
 import traceback
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -229,7 +228,7 @@ def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) 
 def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
     """Ask the function that the user's factory returns for tables or for rotated vectors."""
     name = f"{module}:{factory}"
-    with blamed(name):
+    try:
         sys.path.insert(0, str(Path.cwd()))
         try:
             made = getattr(importlib.import_module(module), factory)()
@@ -251,13 +250,6 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
             kind = type(answer).__name__
             raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
         return from_tables(positions, as_array(cos), as_array(sin), spec.rotary_dim // 2)
-
-
-@contextmanager
-def blamed(name: str) -> Iterator[None]:
-    """Say in one line what the user's code raised."""
-    try:
-        yield
     except RopelabError:
         raise
     except BaseException as error:

@@ -1,18 +1,19 @@
-"""The tables of an audit: keys, runtimes side by side, pairs, context and precision."""
+"""The case of an audit, and its tables: keys, runtimes side by side, pairs, context, precision."""
 # Tables are lists of rows here, so that a command that prints JSON imports nothing heavy.
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ropelab.audit import Rows
 from ropelab.audit.document import Document
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.registry import Reading
-from ropelab.audit.runtimes.spec import RopeSpec
-from ropelab.audit.runtimes.trace import ABSENT, language_part, value_in
+from ropelab.audit.runtimes.spec import RopeSpec, short
+from ropelab.audit.runtimes.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
 from ropelab.math.numerics.angle_errors import first_beyond, worst, worst_table_error
 from ropelab.math.numerics.casts import PRESETS
@@ -20,8 +21,6 @@ from ropelab.math.numerics.chain import Chain, Spectrum, octaves
 from ropelab.math.numerics.formats import FORMATS, FloatFormat
 from ropelab.math.scaling import LongRope, roles
 from ropelab.runs.errors import unknown_name
-
-Rows = list[dict[str, Any]]
 
 # Radians by which a phase may be off before it counts, between runtimes and within a format.
 TOLERANCE = 0.01
@@ -35,9 +34,63 @@ _FLOAT32 = ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm")
 PRESET_OF = {"llama.cpp": "ggml", "ollama": "ggml", **dict.fromkeys(_FLOAT32, "float32")}
 
 
-def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
-    rows: Rows = []
-    for reading in readings:
+@dataclass(frozen=True)
+class Case:
+    """A document as the runtimes read it, and the question about it."""
+
+    document: Document
+    readings: Sequence[Reading]
+    reference: Reading
+    length: int  # tokens at which the runtimes are compared
+    asked: int | None  # the same if the user gave it
+
+    @property
+    def spec(self) -> RopeSpec:
+        assert self.reference.main is not None
+        return self.reference.main
+
+    @property
+    def maximum(self) -> Any:
+        return language_part(self.document.config)[1].get(MAXIMUM)
+
+    @property
+    def block(self) -> Mapping[str, Any]:
+        return rope_block(language_part(self.document.config)[1])[1]
+
+    @property
+    def kind(self) -> Any:
+        return self.block.get("rope_type") or self.block.get("type")
+
+    @property
+    def read(self) -> list[tuple[str, RopeSpec]]:
+        """The runtimes that read the file by name, with their main specs."""
+        return [(r.runtime.name, r.main) for r in self.readings if r.main is not None]
+
+    def named(self, test: Callable[[RopeSpec], Any]) -> str:
+        return ", ".join(name for name, spec in self.read if test(spec))
+
+    def grouped(self, value: Callable[[RopeSpec], Any]) -> dict[Any, str]:
+        """Return the runtimes that read the file, by something of their spec."""
+        groups: dict[Any, list[str]] = {}
+        for name, spec in self.read:
+            groups.setdefault(value(spec), []).append(name)
+        return {value: ", ".join(names) for value, names in groups.items()}
+
+    def apart(self, spec: RopeSpec) -> tuple[str, float | None, int | None]:
+        """Return method and distance from the reference; none if base or width differ."""
+        if spec.base != self.spec.base or spec.rotary_dim != self.spec.rotary_dim:
+            return "", None, None
+        return spec.method, *distance(spec, self.spec, self.length)
+
+    def layers(self, reading: Reading) -> Iterator[tuple[str, RopeSpec, RopeSpec]]:
+        """Yield a runtime's layer types: name, spec, and that of the reference."""
+        for layer, spec in reading.layers.items():
+            yield layer, spec, self.reference.layers.get(layer) or self.spec
+
+
+def runtimes(case: Case) -> Rows:
+    rows: list[dict[str, Any]] = []
+    for reading in case.readings:
         about = {
             "runtime": reading.runtime.name,
             "version": reading.runtime.version,
@@ -46,10 +99,9 @@ def runtimes(readings: Sequence[Reading], reference: Reading, length: int) -> Ro
         }
         if not reading.layers:
             rows.append({**about, "layers": "all", "problem": reading.problem})
-        for layer, spec in reading.layers.items():
-            counts = roles(spec.plan(length), spec.geometry)
-            other = reference.layers.get(layer) or reference.main or spec
-            ratio, position = distance(spec, other, length)
+        for layer, spec, other in case.layers(reading):
+            counts = roles(spec.plan(case.length), spec.geometry)
+            ratio, position = distance(spec, other, case.length)
             rows.append(
                 {
                     **about,
@@ -89,16 +141,16 @@ def distance(spec: RopeSpec, other: RopeSpec, length: int) -> tuple[float | None
     return float(np.exp(logs.max())) if logs.size else math.inf, position
 
 
-def keys(document: Document, readings: Sequence[Reading]) -> Rows:
+def keys(case: Case) -> Rows:
     statuses: dict[str, dict[str, str]] = {}
     notes: dict[str, str] = {}
-    for reading in readings:
+    for reading in case.readings:
         for use in reading.keys:
             statuses.setdefault(use.path, {})[reading.runtime.name] = use.status
             notes.setdefault(use.path, use.note)
     rows = []
     for path, status in statuses.items():
-        value, does = value_at(document.config, path), meaning(path)
+        value, does = value_at(case.document.config, path), meaning(path)
         if not does:
             close = near(path)
             does = f"not known; did you mean {close}?" if close else "not known"
@@ -114,18 +166,15 @@ def value_at(config: Mapping[str, Any], path: str) -> str:
     value = config[path] if path in config else value_in(config, path)
     if value is ABSENT:
         return "from a flag"
-    if isinstance(value, list | dict):
-        return f"{type(value).__name__} of {len(value)}"
-    text = repr(value) if isinstance(value, int | float) or value is None else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    sized = isinstance(value, list | dict)
+    return f"{type(value).__name__} of {len(value)}" if sized else short(value)
 
 
-def pairs(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
-    rows: Rows = []
-    for reading in readings:
-        for layer, spec in reading.layers.items():
-            other = reference.layers.get(layer) or reference.main or spec
-            theirs = other.inv_freq(length).tolist()
+def pairs(case: Case) -> Rows:
+    rows = []
+    for reading in case.readings:
+        for layer, spec, other in case.layers(reading):
+            theirs = other.inv_freq(case.length).tolist()
             rows += [
                 {
                     "runtime": reading.runtime.name,
@@ -135,15 +184,15 @@ def pairs(readings: Sequence[Reading], reference: Reading, length: int) -> Rows:
                     "wavelength_tokens": 2 * math.pi / value if value else None,
                     "ratio": value / theirs[pair] if pair < len(theirs) and theirs[pair] else None,
                 }
-                for pair, value in enumerate(spec.inv_freq(length).tolist())
+                for pair, value in enumerate(spec.inv_freq(case.length).tolist())
             ]
     return rows
 
 
-def context(reference: Reading, length: int) -> Rows:
+def context(case: Case) -> Rows:
     """Return lengths, rotations and bounds on the base, a row per layer type of the reference."""
-    rows: Rows = []
-    for layer, spec in reference.layers.items():
+    rows, length = [], case.length
+    for layer, spec in case.reference.layers.items():
         scaled = spec.inv_freq(length)
         rotating = scaled[scaled > 0]
         # Pairs that complete no rotation within the trained length have unseen angles beyond it.
@@ -180,21 +229,19 @@ def model_format(config: Mapping[str, Any], given: str = "") -> FloatFormat:
     return FORMATS["bfloat16"]
 
 
-def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> Rows:
+def precision(case: Case, dtype: FloatFormat) -> Rows:
     """Return a row per cast chain: its worst errors over all positions, and the first beyond."""
-    last = min(length, LONGEST)
+    last = min(case.length, LONGEST)
     chains: dict[str, list[tuple[str, RopeSpec]]] = {}
-    for reading in readings:
-        if reading.main is not None:
-            name = reading.runtime.name
-            # SGLang keeps longrope's tables in the model's format.
-            own = name == "sglang" and isinstance(reading.main.scaling, LongRope)
-            preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
-            chains.setdefault(preset, []).append((name, reading.main))
-    rows: Rows = []
+    for name, spec in case.read:
+        # SGLang keeps longrope's tables in the model's format.
+        own = name == "sglang" and isinstance(spec.scaling, LongRope)
+        preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
+        chains.setdefault(preset, []).append((name, spec))
+    rows = []
     for preset, found in chains.items():
         _, spec = found[0]  # of one chain, the frequencies of its first runtime
-        spectrum = Spectrum(spec.inv_freq(length), spec.base, spec.rotary_dim)
+        spectrum = Spectrum(spec.inv_freq(case.length), spec.base, spec.rotary_dim)
         plan = PRESETS[preset].plan
         chain = Chain(replace(plan, table=dtype) if preset == MODEL_FORMAT else plan, spectrum)
         # Every position is searched, as in `precision`, in the order of the bounds on its error.
@@ -217,17 +264,15 @@ def precision(readings: Sequence[Reading], length: int, dtype: FloatFormat) -> R
     return rows
 
 
-def sentence(document: Document, readings: Sequence[Reading], reference: Reading) -> str:
-    spec = reference.main
-    assert spec is not None
-    read = [reading.main for reading in readings if reading.main is not None]
-    same = sum(agrees(other, spec) for other in read)
-    agreement = f"{same} of {len(read)} runtimes compute what {reference.runtime.name} computes"
+def sentence(case: Case) -> str:
+    document, spec, read = case.document, case.spec, case.read
+    same, name = sum(agrees(other, spec) for _, other in read), case.reference.runtime.name
+    agreement = f"{same} of {len(read)} runtimes compute what {name} computes"
     if same == len(read):
         agreement = f"all {same} runtimes that read it agree"
     claimed = f", claims {spec.claimed_len}" if spec.claimed_len else ""
     kind = document.config.get("model_type") or document.kind
-    stopped = [reading.runtime.name for reading in readings if reading.outcome == "refused"]
+    stopped = [r.runtime.name for r in case.readings if r.outcome == "refused"]
     return (
         f"{document.name} ({kind}) rotates {spec.rotary_dim} of {spec.head_dim} features with base "
         f"{spec.base:g}, {spec.method}, from {spec.trained_len} tokens{claimed}; {agreement}"

@@ -1,10 +1,11 @@
 """The commands for one configuration: audit, emit, check. They print and keep nothing."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
+from ropelab.audit import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
@@ -92,7 +93,7 @@ def audit(
     return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
 
 
-def show_tables(tables: dict[str, list[dict[str, Any]]]) -> None:
+def show_tables(tables: dict[str, Rows]) -> None:
     import pandas as pd
 
     from ropelab.show import terminal
@@ -122,7 +123,7 @@ def emit(
     if json:
         method = done.wanted.scaling.label
         about = {"method": method, "note": done.note, "replaced": done.replaced}
-        print_document({"experiment": "emit", **about, "targets": done.rows})
+        print_document({"experiment": "emit", **about, **done.rows})
     else:
         for emission in done.targets:
             if len(done.targets) > 1:
@@ -158,7 +159,7 @@ def check(
     done = check_target(target, config=config, length=seen, dtype=dtype, tolerance=tolerance)
     if json:
         about = {"target": target, "answer": done.answer, "wrong": done.wrong, "fix": done.fix}
-        print_document({"experiment": "check", **about, "tables": {"casts": done.casts}})
+        print_document({"experiment": "check", **about, "tables": done.rows})
     else:
         print_line(f"{target}: {done.answer}")
         if done.fix:

@@ -217,7 +217,7 @@ def test_a_folder_is_checked_without_its_code(tmp_path):
 @pytest.mark.parametrize("length", [65521, 2**17, 10**12])
 def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    casts = check(str(tmp_path), length=length).casts
+    casts = check(str(tmp_path), length=length).rows["casts"]
     assert not any("position in float16" in row["cast"] for row in casts)
     assert len(casts) > 10
     differences = [row["mean_difference"] for row in casts]
@@ -227,10 +227,16 @@ def test_formats_that_end_before_the_positions_do_are_left_out(tmp_path, length)
 
 def test_formats_that_end_before_the_attention_factor_does_are_left_out(tmp_path):
     config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e5}}
-    casts = checked(tmp_path, spec(config).inv_freq(1), 1e5, config=config).casts
+    casts = checked(tmp_path, spec(config).inv_freq(1), 1e5, config=config).rows["casts"]
     assert casts[0] == {"cast": "float32", "mean_difference": pytest.approx(0, abs=1e2)}
     assert not any("table in float16" in row["cast"] for row in casts)
     assert np.isfinite([row["mean_difference"] for row in casts]).all()
+
+
+def test_an_attention_factor_that_no_format_holds_is_named(tmp_path):
+    config = {**LLAMA, "rope_scaling": {**YARN, "attention_factor": 1e40}}
+    done = checked(tmp_path, spec(config).inv_freq(1), 1e40, config=config)
+    assert (done.wrong, done.answer) == (True, "cos and sin times 1e+40 overflow float32")
 
 
 def test_frequencies_are_refined_at_larger_positions():

@@ -56,7 +56,6 @@ def test_the_header_is_what_the_package_reads(file):
     mine = {name: value for name, value in ours.fields.items() if not isinstance(value, Length)}
     assert mine == scalars
     assert ours.fields["tokenizer.ggml.tokens"] == Length(500)
-    assert ours.tensor_count == len(theirs.tensors) == 2
     tensor = next(t for t in theirs.tensors if t.name == "rope_freqs.weight")
     np.testing.assert_array_equal(ours.tensors["rope_freqs.weight"], tensor.data)
 

@@ -171,6 +171,7 @@ class Reader:
         kind = self.kind(settings)
         if not isinstance(kind, str) or kind not in self.methods:
             raise RefusedError(self.unknown.format(kind))
+        settings.values["rope_type"] = kind
         return self.methods[kind].made(settings)
 
     def width(self, settings: Settings, head_dim: int) -> int:

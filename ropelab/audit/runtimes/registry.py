@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
-from ropelab.audit.runtimes.engines import Exllama, TensorRt, Tgi
+from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
 from ropelab.audit.runtimes.families import RELEASES
-from ropelab.audit.runtimes.mlx import Mlx
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
-from ropelab.audit.runtimes.transformers4 import Transformers4
-from ropelab.audit.runtimes.transformers5 import Transformers5
+from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
 
@@ -63,37 +61,30 @@ ASKED = frozenset(
     | {"gpt_oss", "granite", "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2"}
     | {"qwen3", "smollm3", "stablelm"}
 )
-LLAMA_LIKE = frozenset(
-    {"llama", "qwen2", "qwen3", "mistral", "mixtral", "phi3", "olmo2", "granite"}
-    | {"deepseek_v2", "deepseek_v3"}
-)
-
-
-def _v4(version: str, compared: frozenset[str], reader: Transformers4) -> Runtime:
-    name = f"transformers-{version.rsplit('.', 1)[0]}"
-    return Runtime(name, version, "run", reader.read, compared)
-
-
-# Model types that a converter does not take, or a release does not have, were not compared.
-_IN_451 = ASKED - {"deepseek_v2", "gpt_oss", "smollm3"}
-_IN_448 = _IN_451 - {"deepseek_v3", "gemma3_text", "qwen3"}
-_IN_MLX = ASKED - {"cohere", "deepseek_v2", "gemma3_text", "gpt_neox", "granite", "phi", "smollm3"}
-_LLAMA = frozenset({"llama"})
+# Model types that a reader, a release or a converter does not take were not compared.
+_LLAMA_LIKE = ASKED.intersection(Exllama.types)
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
 _ANY = ("config", "params", "gguf")
 
+
+def _v4(version: str, reader: Transformers4) -> Runtime:
+    name = f"transformers-{version.rsplit('.', 1)[0]}"
+    compared = ASKED.intersection(RELEASES[version], reader.types or ASKED)
+    return Runtime(name, version, "run", reader.read, compared)
+
+
 _ROWS = (
     Runtime("transformers-5", "5.23.0", "run", Transformers5().read, ASKED),
-    _v4("4.57.1", ASKED, Transformers4("factor", "switch")),
-    _v4("4.55.4", ASKED, Transformers4("ratio", "switch")),
-    _v4("4.51.3", _IN_451, Transformers4("ratio", "switch", truncate=False)),
-    _v4("4.48.3", _IN_448, Transformers4("maximum", "short", truncate=False, phi3_share=False)),
+    _v4("4.57.1", Transformers4("factor", "switch")),
+    _v4("4.55.4", Transformers4("ratio", "switch")),
+    _v4("4.51.3", Transformers4("ratio", "switch", truncate=False)),
+    _v4("4.48.3", Transformers4("maximum", "short", truncate=False, phi3_share=False)),
     # Only the Llama class was read; others have rules of their own.
-    _v4("4.44.2", _LLAMA, Transformers4("maximum", "static", truncate=False, types=(*_LLAMA, ""))),
+    _v4("4.44.2", Transformers4("maximum", "static", truncate=False, types=("llama", ""))),
     Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
-    Runtime("sglang", "0.5.23", "run", Sglang().read, LLAMA_LIKE | {"gpt_oss"}),
-    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX),
-    Runtime("exllamav3", "1.6.5", "run", Exllama().read, LLAMA_LIKE),
+    Runtime("sglang", "0.5.23", "run", Sglang().read, _LLAMA_LIKE | {"gpt_oss"}),
+    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, ASKED.intersection(Mlx.types)),
+    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _LLAMA_LIKE),
     Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY),
     Runtime("tensorrt-llm", "2026", "read", TensorRt().read),
     Runtime("tgi", "db931fc", "read", Tgi().read),

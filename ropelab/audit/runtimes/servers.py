@@ -11,7 +11,7 @@ from ropelab.audit.runtimes import reader
 from ropelab.audit.runtimes.reader import Made, Method, Settings
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import LISTS, MAXIMUM, MSCALES, ORIGINAL
-from ropelab.audit.runtimes.transformers5 import Transformers5
+from ropelab.audit.runtimes.transformers import Transformers5
 from ropelab.math.scaling import NtkAware
 
 MSCALE_TABLES = ("short_mscale", "long_mscale")
