@@ -11,7 +11,7 @@ import numpy as np
 from ropelab.audit import Rows
 from ropelab.audit.document import Document
 from ropelab.audit.runtimes.families import meaning, near
-from ropelab.audit.runtimes.registry import Reading
+from ropelab.audit.runtimes.registry import MODEL_FORMAT, RUNTIMES, Reading
 from ropelab.audit.runtimes.spec import RopeSpec, short
 from ropelab.audit.runtimes.trace import ABSENT, MAXIMUM, language_part, rope_block, value_in
 from ropelab.math.bounds.rules import one_rotation_base, su_asymptote
@@ -25,13 +25,8 @@ from ropelab.runs.errors import unknown_name
 # Radians by which a phase may be off before it counts, between runtimes and within a format.
 TOLERANCE = 0.01
 
-# The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
-MODEL_FORMAT = "transformers_llama"
 # Positions beyond are not searched: all float32 angles are lost by then.
 LONGEST = 2**26
-# Runtimes whose cos and sin stay in float32, in a table or in the kernel.
-_FLOAT32 = ("sglang", "mlx-lm", "exllamav3", "tensorrt-llm")
-PRESET_OF = {"llama.cpp": "ggml", "ollama": "ggml", **dict.fromkeys(_FLOAT32, "float32")}
 
 
 @dataclass(frozen=True)
@@ -236,7 +231,7 @@ def precision(case: Case, dtype: FloatFormat) -> Rows:
     for name, spec in case.read:
         # SGLang keeps longrope's tables in the model's format.
         own = name == "sglang" and isinstance(spec.scaling, LongRope)
-        preset = MODEL_FORMAT if own else PRESET_OF.get(name, MODEL_FORMAT)
+        preset = MODEL_FORMAT if own else RUNTIMES[name].chain
         chains.setdefault(preset, []).append((name, spec))
     rows = []
     for preset, found in chains.items():

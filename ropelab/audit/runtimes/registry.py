@@ -13,6 +13,10 @@ from ropelab.audit.runtimes.trace import KeyUse, Trace
 from ropelab.audit.runtimes.transformers import Transformers4, Transformers5
 from ropelab.runs.errors import InputError, unknown_name
 
+# The cast chain of transformers, vLLM and TGI: float32 angles, cos and sin in the model's format.
+# In the chain float32 these stay in float32, in a table or in the kernel.
+MODEL_FORMAT = "transformers_llama"
+
 
 @dataclass(frozen=True)
 class Runtime:
@@ -26,6 +30,7 @@ class Runtime:
     read: Callable[[Trace], dict[str, RopeSpec]]
     compared: frozenset[str] = frozenset()  # model types of the comparison
     reads: tuple[str, ...] = ("config", "params")  # kinds of documents
+    chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -62,7 +67,7 @@ ASKED = frozenset(
     | {"qwen3", "smollm3", "stablelm"}
 )
 # Model types that a reader, a release or a converter does not take were not compared.
-_LLAMA_LIKE = ASKED.intersection(Exllama.types)
+_LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
 _ANY = ("config", "params", "gguf")
 
@@ -82,13 +87,13 @@ _ROWS = (
     # Only the Llama class was read; others have rules of their own.
     _v4("4.44.2", Transformers4("maximum", "static", truncate=False, types=("llama", ""))),
     Runtime("vllm", "0.33.0", "run", Vllm().read, ASKED),
-    Runtime("sglang", "0.5.23", "run", Sglang().read, _LLAMA_LIKE | {"gpt_oss"}),
-    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, ASKED.intersection(Mlx.types)),
-    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _LLAMA_LIKE),
-    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY),
-    Runtime("tensorrt-llm", "2026", "read", TensorRt().read),
+    Runtime("sglang", "0.5.23", "run", Sglang().read, _LLAMA_LIKE | {"gpt_oss"}, chain="float32"),
+    Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX, chain="float32"),
+    Runtime("exllamav3", "1.6.5", "run", Exllama().read, _LLAMA_LIKE, chain="float32"),
+    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml"),
+    Runtime("tensorrt-llm", "2026", "read", TensorRt().read, chain="float32"),
     Runtime("tgi", "db931fc", "read", Tgi().read),
-    Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",)),
+    Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",), chain="ggml"),
 )
 RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
 
