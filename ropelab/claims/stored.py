@@ -15,6 +15,7 @@ import pandas as pd
 from ropelab.claims.record import Findings
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.runs.cell import Stored
+from ropelab.runs.comparisons import between
 from ropelab.runs.labels import method_label, row_labels
 from ropelab.runs.stats import Interval, mean_interval
 from ropelab.runs.thresholds import CLOSE, LEARNED
@@ -166,22 +167,23 @@ class Methods(Trained):
         factor = factors[-1] if largest or not covering else covering[0]
         return method_label(method, factor, arm)
 
+    def compared(self, a: str, b: str, metric: str) -> pd.DataFrame:
+        """Select the comparisons of two rows under a metric, differences a - b."""
+        pairs = self.select("comparisons", metric=metric)
+        return pairs if pairs.empty else between(pairs, a, b)
+
     def against(self, a: str, b: str, metric: str) -> Tally:
         """Compare `a` with `b`; copying is counted at distances beyond the trained length."""
-        pairs = self.table("comparisons")
-        if pairs.empty:
+        rows = self.compared(a, b, metric)
+        if rows.empty:
             return Tally(0, 0, 0)
-        chosen = pairs["method_a"].isin([a, b]) & pairs["method_b"].isin([a, b])
-        chosen &= pairs["metric"] == metric
         if metric == "copy_accuracy":
-            chosen &= pairs["at_tokens"] > self.train_len
-        return tally(in_context(pairs[chosen], "at_tokens")["verdict"], a)
+            rows = rows[rows["at_tokens"] > self.train_len]
+        return tally(in_context(rows, "at_tokens")["verdict"], a)
 
     def equal(self, a: str, b: str, metric: str) -> bool:
         """Return whether the whole interval of their difference is within CLOSE of 0."""
-        pairs = self.table("comparisons")
-        chosen = pairs["method_a"].isin([a, b]) & pairs["method_b"].isin([a, b])
-        rows = pairs[chosen & (pairs["metric"] == metric)]
+        rows = self.compared(a, b, metric)
         return bool(len(rows) and (rows[["ci_low", "ci_high"]].abs() < CLOSE).all().all())
 
     def loss(self, label: str, arm: str = "zero_shot") -> float:

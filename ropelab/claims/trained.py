@@ -29,6 +29,7 @@ from ropelab.claims.stored import (
     tally,
 )
 from ropelab.runs.cell import Stored
+from ropelab.runs.comparisons import between
 from ropelab.runs.labels import WINDOW, method_label
 from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
@@ -210,15 +211,13 @@ def reappears(
     `outside` just beyond the length of fine-tuning. Not `equal`: nothing was said within groups.
     """
     names = [[name.removesuffix(DOUBLED) for name in group] for group in groups]
-    between = " ~ " if equal else ", "
-    found.expected = " > ".join(between.join(group) for group in names)
+    equals = " ~ " if equal else ", "
+    found.expected = " > ".join(equals.join(group) for group in names)
     for run in largest_first(Methods, runs):
-        compared = run.table("comparisons")
-        if compared.empty or not run.copies_within() >= LEARNED:
+        rows = run.select("comparisons", metric=metric)
+        if rows.empty or not run.copies_within() >= LEARNED:
             continue
-        tuned_len = int(run.config.get("finetune_len") or run.test_len)
-        rows = compared[compared["metric"] == metric]
-        at = rows["at_tokens"]
+        tuned_len, at = int(run.config.get("finetune_len") or run.test_len), rows["at_tokens"]
         # Copying is compared at twice the trained length; losses at the end of the text or, of
         # fine-tuned models, at the end or just outside of the length of fine-tuning.
         if metric == "copy_accuracy":
@@ -258,10 +257,8 @@ def _label(name: str, factor: float, arm: str) -> str:
 def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) -> None:
     """Add a pair, published as equal or as a better than b."""
     # Only orders can be reproduced: published numbers belong to other models, texts and lengths.
-    # The tables list a pair once, in either order.
-    row = rows[rows["method_a"].isin([a, b]) & rows["method_b"].isin([a, b])].iloc[0]
-    sign = 1.0 if row["method_a"] == a else -1.0
-    difference, better = sign * float(row["difference"]), str(row["verdict"])
+    row = between(rows, a, b).iloc[0]
+    difference, better = float(row["difference"]), str(row["verdict"])
     agrees: bool | None
     if same:
         # No significant difference is not equality: the whole interval must be near 0.

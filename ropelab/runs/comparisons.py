@@ -129,6 +129,15 @@ def _values(row: pd.Series) -> bytes:
     return row.sort_index().to_numpy(dtype="float64").tobytes()
 
 
+def between(table: pd.DataFrame, a: str, b: str) -> pd.DataFrame:
+    """Select the comparisons of two methods, in either order; differences are those of a - b."""
+    rows = table[table["method_a"].isin((a, b)) & table["method_b"].isin((a, b))]
+    sign = 1.0 - 2.0 * (rows["method_a"] != a)
+    ends = rows[["ci_low", "ci_high"]].mul(sign, axis=0)
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    return rows.assign(difference=sign * rows["difference"], ci_low=low, ci_high=high)
+
+
 def indistinguishable(best: str, table: pd.DataFrame, about: Mapping[str, Hashable]) -> list[str]:
     """Return the methods that are indistinguishable from one of them, where columns are `about`."""
     pair = ["method_a", "method_b"]

@@ -30,6 +30,7 @@ from ropelab.models.tasks.tables import (
     tables_of_tasks,
 )
 from ropelab.runs.cell import Values
+from ropelab.runs.comparisons import between
 from ropelab.runs.labels import AS_SHIPPED, WINDOW, method_label
 from ropelab.runs.tables import Tables, in_longest_context
 
@@ -139,9 +140,9 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
     pairs = tables["comparisons"]
     pairs = pairs[(pairs["metric"] == metric) & (pairs["context_tokens"] == length)]
     pairs = pairs[pairs["at_tokens"] == pairs["at_tokens"].max()]
-    others = {name: _compared(pairs, best, name) for name in values.index if name != best}
-    verdict, *gap = others.get(AS_SHIPPED, (AS_SHIPPED, None, None, None))
-    status = {AS_SHIPPED: KEPT, "~": OPEN}.get(verdict, BETTER)
+    others = {name: between(pairs, best, name).iloc[0] for name in values.index if name != best}
+    unmodified = others.get(AS_SHIPPED, {"verdict": AS_SHIPPED})
+    status = {AS_SHIPPED: KEPT, "~": OPEN}.get(unmodified["verdict"], BETTER)
     return {
         "task": task,
         "status": status,
@@ -149,21 +150,11 @@ def _advice(task: str, config: EvaluateConfig, tables: Tables) -> dict[str, Any]
         "best": best,
         "value": float(values[best]),
         "unmodified": float(values[AS_SHIPPED]),
-        **dict(zip(("difference", "ci_low", "ci_high"), gap, strict=True)),
-        "not_significant": ", ".join(
-            name for name, (verdict, *_) in others.items() if verdict == "~"
-        ),
+        **{name: unmodified.get(name) for name in ("difference", "ci_low", "ci_high")},
+        "not_significant": ", ".join(n for n, row in others.items() if row["verdict"] == "~"),
         "window": float(values[WINDOW]) if WINDOW in values else None,
         "emit": _emit(best, config) if status == BETTER and best != WINDOW else "",
     }
-
-
-def _compared(pairs: pd.DataFrame, a: str, b: str) -> tuple[str, float, float, float]:
-    """Return verdict, difference a - b and its interval, in either order of the table."""
-    both = pairs["method_a"].isin((a, b)) & pairs["method_b"].isin((a, b))
-    row = pairs[both].iloc[0]
-    gap, low, high = row["difference"], row["ci_low"], row["ci_high"]
-    return row["verdict"], *((gap, low, high) if row["method_a"] == a else (-gap, -high, -low))
 
 
 def _emit(label: str, config: EvaluateConfig) -> str:
