@@ -53,7 +53,7 @@ clean:               ## remove the environment and everything in results/ but th
 
 docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write
-	$(BIN)/python -m ropelab.claims.notes results/reference/claims/claims-???????? docs/notes
+	$(BIN)/python tools/notes.py results/reference/claims/claims-???????? docs/notes
 
 lock:                ## pin all packages again, with hashes (needs pip-tools)
 	pip-compile --quiet --upgrade --generate-hashes --strip-extras --extra dev --unsafe-package torch --unsafe-package setuptools --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from ropelab.audit.runtimes.registry import RUNTIMES
-from ropelab.claims.notes import findings_to_ship, note_pages
 from ropelab.claims.verdicts import COMMITTED_FILE, HERE
 from ropelab.cli.app import app
 from ropelab.models.lm.source import Mixture
@@ -16,6 +15,7 @@ from tests.imports import loaded
 
 ROOT = Path(__file__).parents[1]
 docs = loaded(ROOT / "tools" / "docs.py")
+notes = loaded(ROOT / "tools" / "notes.py")
 
 # Decimals, powers of ten, shares in percent: the shape of a result.
 NUMBER = re.compile(r"\d[\d,]*\.\d+(?:e-?\d+)?|\d+e-?\d+|\d+(?=\s%)|\d+(?=\sof\s\d)")
@@ -39,7 +39,8 @@ CONSTANTS = {
 WRITTEN = docs.rendered()
 (LEDGER,) = (ROOT / "results/reference/claims").glob("claims-????????")
 NOTES = {
-    f"docs/notes/{name}": text for name, text in note_pages(LEDGER, ROOT / "docs/notes").items()
+    f"docs/notes/{name}": text
+    for name, text in notes.note_pages(LEDGER, ROOT / "docs/notes").items()
 }
 LINKED = (
     *WRITTEN,
@@ -83,7 +84,7 @@ def test_the_page_of_a_note_is_what_the_ledger_says(file, text):
 
 def test_the_findings_that_travel_with_the_package_are_the_committed_ones() -> None:
     stored = COMMITTED_FILE.read_text(encoding="utf-8")
-    assert stored == findings_to_ship(LEDGER), "`make docs` writes it"
+    assert stored == notes.findings_to_ship(LEDGER), "`make docs` writes it"
     made = pd.read_csv(LEDGER / "tables" / "claims.csv")
     assert set(made["decided_from"]) == {HERE}
 

@@ -21,7 +21,7 @@ from ropelab.runs.tables import Tables
 YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
 HERE, COMMITTED = "here", "committed results"
-# Findings of the committed results on the claims that read runs; `claims.notes` writes the file.
+# Findings of the committed results on the claims that read runs; tools/notes.py writes the file.
 FINDINGS = ["id", "role", "what", "measured", "value", "agrees"]
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
 # Characters of a measurement in the table for the terminal, beside the id and the verdict.

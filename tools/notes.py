@@ -1,6 +1,6 @@
-"""docs/notes, a page per note, and the findings that travel with the package, from a run's tables.
+"""Write docs/notes, a page per note, and the findings that travel with the package, from a run.
 
-python -m ropelab.claims.notes RUN FOLDER
+python tools/notes.py RUN FOLDER
 """
 
 import sys
