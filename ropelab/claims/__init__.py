@@ -10,8 +10,8 @@ from typing import Any
 
 
 class _Callable(ModuleType):
-    # This room has the name of the function `ropelab.claims`, so it answers the call itself: a
-    # function beside it would be replaced as soon as anything imports the room.
+    # This room is called itself as `ropelab.claims(...)`: a function of that name would be replaced
+    # as soon as anything imports the room.
     def __call__(self, **values: Any) -> Any:
         import ropelab
 

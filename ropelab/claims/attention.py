@@ -31,7 +31,10 @@ SUMS = 1e-12
 # The two score matrices of note 001, §2.2: I like you, and you like I.
 FIRST = ((1.25, 1.00, 0.95), (1.00, 1.25, 0.70), (0.95, 0.70, 0.73))
 SECOND = ((0.73, 0.70, 0.95), (0.70, 1.25, 1.00), (0.95, 1.00, 1.25))
-HEAD, BASE, DRAWS, TOKENS = 64, 10000.0, 256, 16
+HEAD, BASE, DRAWS, TOKENS, WIDTH = 64, 10000.0, 256, 16, 32
+# Tokens by which both positions are moved.
+SHIFTS = (1, 100, 4096)
+Placed = Literal["rotated", "added", "values too"]
 
 
 def attention(
@@ -49,27 +52,25 @@ def attention(
 
 
 def attended(
-    order: NDArray[np.intp], causal: bool, tokens: int, width: int, seed: int
+    order: NDArray[np.intp], causal: bool, seed: int
 ) -> tuple[Float[Array, "t t"], Float[Array, "t w"]]:
     """Return scores and attention outputs of random tokens put into `order`."""
     # Weights divided by sqrt(width) keep queries and keys as large as the tokens.
-    x = gaussian(seed, tokens, width)[order]
-    wq, wk, wv = gaussian(seed + 1, 3, width, width) / math.sqrt(width)
+    x = gaussian(seed, len(order), WIDTH)[order]
+    wq, wk, wv = gaussian(seed + 1, 3, WIDTH, WIDTH) / math.sqrt(WIDTH)
     return (x @ wq) @ (x @ wk).T, attention(x @ wq, x @ wk, x @ wv, causal)
 
 
-def order_blind(
-    found: Findings, tokens: int = 12, width: int = 32, causal: bool = False, seed: int = 0
-) -> None:
-    straight = np.arange(tokens)
+def order_blind(found: Findings, causal: bool = False, seed: int = 0) -> None:
+    straight = np.arange(12)
     # A shuffled cycle: no token stays at its place.
-    start = np.random.default_rng(seed).permutation(tokens)
+    start = np.random.default_rng(seed).permutation(len(straight))
     order = np.empty_like(start)
     order[start] = np.roll(start, 1)
-    scores, outputs = attended(straight, causal, tokens, width, seed)
-    new_scores, new_outputs = attended(order, causal, tokens, width, seed)
+    scores, outputs = attended(straight, causal, seed)
+    new_scores, new_outputs = attended(order, causal, seed)
     # Under a causal mask a token sees other tokens once its place has changed.
-    masked = [attended(at, True, tokens, width, seed)[1] for at in (order, straight)]
+    masked = [attended(at, True, seed)[1] for at in (order, straight)]
     off = largest(new_scores - scores[order][:, order])
     found.part("scores against rearranged scores", tiny(off), off <= SUMS)
     off = largest(new_outputs - outputs[order])
@@ -78,31 +79,26 @@ def order_blind(
     found.within("the same outputs under a causal mask", off, SUMS, "{:.2f} apart", "limit")
 
 
-def same_output(
-    found: Findings, tokens: int = 3, width: int = 32, causal: bool = False, seed: int = 0
-) -> None:
+def same_output(found: Findings, tokens: int = 3, seed: int = 0) -> None:
     straight = np.arange(tokens)
-    forwards = attended(straight, causal, tokens, width, seed)[1]
-    backwards = attended(straight[::-1], causal, tokens, width, seed)[1]
+    forwards, backwards = (attended(at, False, seed)[1] for at in (straight, straight[::-1]))
     found.within("row by row", largest(backwards - forwards), SUMS, "{:.2f} apart")
     mirrored, summed = backwards[::-1] - forwards, backwards.sum(0) - forwards.sum(0)
     found.within("row against mirrored row", largest(mirrored), SUMS, role="limit")
     found.within("summed over the rows", largest(summed), SUMS, role="limit")
 
 
-def order_in_scores(found: Findings, tokens: int = 3, width: int = 32, seed: int = 0) -> None:
-    q, k = gaussian(seed, 2, tokens, width)
+def order_in_scores(found: Findings, tokens: int = 3, seed: int = 0) -> None:
+    q, k = gaussian(seed, 2, tokens, WIDTH)
     scores, other = q @ k.T, q[::-1] @ k[::-1].T
     found.within("the two matrices", largest(other - scores), SUMS)
     numbers = largest(np.sort(other, None) - np.sort(scores, None))
     found.within("the numbers in them, whatever their places", numbers, SUMS, role="limit")
 
 
-def softmax_as_printed(
-    found: Findings, inside: bool = True, tokens: int = 3, width: int = 32, seed: int = 0
-) -> None:
-    x = gaussian(seed, tokens, width)
-    printed = softmax(x @ x.T @ x) if inside else softmax(x @ x.T / math.sqrt(width)) @ x
+def softmax_as_printed(found: Findings, inside: bool = True, seed: int = 0) -> None:
+    x = gaussian(seed, 3, WIDTH)
+    printed = softmax(x @ x.T @ x) if inside else softmax(x @ x.T / math.sqrt(WIDTH)) @ x
     found.within("the two outputs", largest(printed - attention(x, x, x)), SUMS, "{:.2f} apart")
 
 
@@ -128,10 +124,10 @@ def score_example(found: Findings, order: Sequence[int] = (2, 1, 0)) -> None:
 
 
 def one_hot_orders_differ(
-    found: Findings, words: int = 3, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
+    found: Findings, width: int = 3, offsets: Sequence[float] = (0.0, 0.0, 0.0)
 ) -> None:
     """Compare x x^T of one-hot words in both orders; ``offsets`` are added by position."""
-    x, added = np.eye(words, width), np.array(offsets)[:, None]
+    x, added = np.eye(len(offsets), width), np.array(offsets)[:, None]
     forwards, backwards = ((y + added) @ (y + added).T for y in (x, x[::-1]))
     apart = largest(forwards - backwards)
     found.beyond("largest difference between the matrices", apart, SUMS, "{}")
@@ -142,26 +138,19 @@ def scores(
     k: Float[Array, "draws d"],
     m: int,
     n: int,
-    base: float = BASE,
     sign: int = 1,
     pairing: Pairing = "half",
 ) -> Float[Array, " draws"]:
-    inv_freq = sign * frequencies(q.shape[-1], base)
+    inv_freq = sign * frequencies(q.shape[-1], BASE)
     return (rotated(q, m * inv_freq, pairing) * rotated(k, n * inv_freq, pairing)).sum(-1)
 
 
-def relative_only(
-    found: Findings,
-    distance: int = 3,
-    shifts: Sequence[int] = (1, 100, 4096),
-    base: float = BASE,
-    seed: int = 0,
-) -> None:
+def relative_only(found: Findings, shifts: Sequence[int] = SHIFTS, seed: int = 0) -> None:
     # EXACT covers shifts of a few thousand tokens: angles of 4e3 rad are known to 5e-13.
     q, k = gaussian(seed, 2, DRAWS, HEAD)
-    near = scores(q, k, 0, distance, base)
-    moved = max(largest(scores(q, k, s, s + distance, base) - near) for s in shifts)
-    farther = largest(scores(q, k, 0, distance + 1, base) - near)
+    near = scores(q, k, 0, 3)
+    moved = max(largest(scores(q, k, s, s + 3) - near) for s in shifts)
+    farther = largest(scores(q, k, 0, 4) - near)
     found.within(f"change when both positions move by up to {max(shifts)}", moved, EXACT, "{}")
     found.beyond("change with one more token between", farther, EXACT, "{:.1f}")
 
@@ -180,9 +169,7 @@ def rotation_factor(found: Findings, distance: int = 3, seed: int = 0) -> None:
     found.limit(what, f"{low:.2f} to {high:.2f}", high - low <= EXACT, high - low)
 
 
-def attended_from(
-    start: int, positions: Literal["rotated", "added", "values too"], seed: int
-) -> Float[Array, "tokens d"]:
+def attended_from(start: int, positions: Placed, seed: int) -> Float[Array, "tokens d"]:
     """Return causal attention's outputs for random tokens at positions start, start + 1, ..."""
     q, k, v = gaussian(seed, 3, TOKENS, HEAD)
     angles = np.arange(start, start + TOKENS)[:, None] * frequencies(HEAD, BASE)
@@ -194,11 +181,7 @@ def attended_from(
 
 
 def knows_absolute(
-    found: Findings,
-    positions: Literal["rotated", "added"] = "rotated",
-    causal: bool = True,
-    shifts: Sequence[int] = (1, 100, 4096),
-    seed: int = 0,
+    found: Findings, positions: Placed = "rotated", causal: bool = True, seed: int = 0
 ) -> None:
     """Tell positions apart by the rotation, and by the number of tokens before them."""
     # Equal scores weigh n + 1 visible tokens equally, so the first gets 1/(n + 1): its weight alone
@@ -209,14 +192,14 @@ def knows_absolute(
     q, inv_freq = gaussian(seed, 1, HEAD), frequencies(HEAD, BASE)
     codes = largest(rotated(q, 10 * inv_freq) - rotated(q, 5 * inv_freq))
     here = attended_from(0, positions, seed)
-    moved = max(largest(attended_from(s, positions, seed) - here) for s in shifts)
+    moved = max(largest(attended_from(s, positions, seed) - here) for s in SHIFTS)
     found.part("the rotated vectors at positions 5 and 10", f"{codes:.1f} apart", codes > EXACT)
     what = "weight of the first of n + 1 equal tokens under a causal mask"
     text = f"1/(n + 1): {different} values at {TOKENS} positions"
     found.part(what, text, different == TOKENS, different)
     what = (
         "what the rotation adds to that: attention's output after all positions move by up to "
-        f"{max(shifts)}"
+        f"{max(SHIFTS)}"
     )
     found.beyond(what, moved, EXACT, role="limit")
 

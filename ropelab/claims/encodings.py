@@ -45,6 +45,12 @@ def encoded(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, T
     return encoding.query(q, positions), encoding.key(k, positions), positions, positions
 
 
+def biases(name: str, tokens: int) -> Tensor:
+    """Return what an encoding makes of vectors that are 0 [heads, queries, keys]."""
+    nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
+    return encoding_for(name).scores(nothing, nothing, positions, positions)[0].detach()
+
+
 def _work(encoding: Encoding, seed: int) -> float:
     """Count what scores of LENGTH tokens take from queries and keys on, over plain attention."""
     counts = []
@@ -69,10 +75,10 @@ def parameter_column(found: Findings, said: Sequence[tuple[str, str]]) -> None:
         found.part(f"{name}, said to train: {growth}; trains", f"{short:,}", agrees, short)
 
 
-def always_fixed(found: Findings, fixed: str = "sinusoidal", other: str = "learned") -> None:
-    first, second = trains(fixed), trains(other)
+def always_fixed(found: Findings, fixed: str = "sinusoidal") -> None:
+    first, second = trains(fixed), trains("learned")
     found.part(f"trained numbers of the {fixed} encoding", f"{first:,}", first == 0, first)
-    found.limit(f"of a {other} table", f"{second:,}", second == 0, second)
+    found.limit("of a learned table", f"{second:,}", second == 0, second)
 
 
 def relative_are_trained(
@@ -98,14 +104,13 @@ def learned_stops(found: Findings, name: str = "learned") -> None:
     found.part("its last position", f"{last}", last == LENGTH - 1)
 
 
-def bias_matrix(found: Findings, name: str = "t5") -> None:
+def bias_matrix(found: Findings) -> None:
     full, distinct = [], []
     for tokens in (LENGTH, 2 * LENGTH):
-        nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
-        biases = encoding_for(name).scores(nothing, nothing, positions, positions)[0, 0]
-        full.append(biases.numel())
+        added = biases("t5", tokens)[0]
+        full.append(added.numel())
         # Keys after the query are masked, so their biases need not be kept.
-        distinct.append(len(biases[torch.ones_like(biases).tril() > 0].unique()))
+        distinct.append(len(added[torch.ones_like(added).tril() > 0].unique()))
     what = f"scores that get a bias, {LENGTH} and {2 * LENGTH} tokens"
     text = f"{full[0]:,} and {full[1]:,} per head"
     found.part(what, text, full[1] == 4 * full[0], full[1] / full[0])
@@ -114,12 +119,11 @@ def bias_matrix(found: Findings, name: str = "t5") -> None:
     found.limit(what, text, distinct[1] >= 4 * distinct[0], distinct[0])
 
 
-def rope_space(found: Findings, name: str = "rope") -> None:
-    short, long = trains(name), trains(name, 2 * LENGTH)
+def rope_space(found: Findings) -> None:
+    short, long = trains("rope"), trains("rope", 2 * LENGTH)
     tables = [2 * tokens * HEAD for tokens in (LENGTH, 2 * LENGTH)]
-    found.part(
-        "trained numbers at one length and at twice it", f"{short} and {long}", short == long
-    )
+    what = "trained numbers at one length and at twice it"
+    found.part(what, f"{short} and {long}", short == long)
     what = f"table entries that the printed code keeps for {LENGTH} and {2 * LENGTH} tokens"
     text = f"{tables[0]:,} and {tables[1]:,}"
     found.limit(what, text, tables[0] == tables[1], tables[1] / tables[0])
@@ -140,12 +144,9 @@ def work(found: Findings, name: str, slow: bool, seed: int = 0) -> None:
     found.part(WORK, f"{ratio:.3f}", (ratio >= SLOW) == slow, ratio)
 
 
-def cache_is_impossible(
-    found: Findings, name: str = "transformer_xl", tokens: int = 64, seed: int = 0
-) -> None:
+def cache_is_impossible(found: Findings, seed: int = 0) -> None:
     """Decode token by token from cached keys and compare with the full pass."""
-    encoding = encoding_for(name).for_layer(0)
-    apart = 0.0
+    encoding, tokens, apart = encoding_for("transformer_xl").for_layer(0), 64, 0.0
     with torch.no_grad():
         q, k = queries_and_keys(tokens, seed)
         full = encoding.scores(*encoded(encoding, q, k))
@@ -160,10 +161,8 @@ def cache_is_impossible(
     found.beyond(f"scores from cached keys against the full pass, {tokens} tokens", apart, ROUNDING)
 
 
-def is_relative(
-    found: Findings, name: str, expected: bool, shift: int = 100, seed: int = 0
-) -> None:
-    encoding, tokens = encoding_for(name), 16
+def is_relative(found: Findings, name: str, expected: bool, seed: int = 0) -> None:
+    encoding, tokens, shift = encoding_for(name), 16, 100
     x = torch.from_numpy(gaussian(seed, 1, tokens, HEADS * HEAD)).float()
     scores = []
     with torch.no_grad():
@@ -180,9 +179,7 @@ def is_relative(
 
 
 def printed_sign(found: Findings, slope: float = 0.25) -> None:
-    tokens = 8
-    nothing, positions = torch.zeros(1, HEADS, tokens, HEAD), torch.arange(tokens)
-    bias = encoding_for("alibi").scores(nothing, nothing, positions, positions)[0, 0].tril()
+    bias, positions = biases("alibi", 8)[0].tril(), torch.arange(8)
     signed = slope * (positions - positions[:, None]).tril()
     what = f"alpha = {slope} with distance = key position minus query position"
     found.within(what, largest(bias - signed), 0, "{} from the bias")
@@ -204,10 +201,8 @@ def heads_unaffected(
             encoding = encoding_for(name).for_layer(0)
             if largest(encoding.scores(*encoded(encoding, q, k)).tril() - plain) > ROUNDING:
                 acting.append(name)
-    # Without content only the biases are left: the last query, the first key.
-    zero = torch.zeros_like(q)
-    biases = encoding_for("alibi").scores(*encoded(encoding_for("alibi"), zero, zero))[0, :, -1, 0]
-    different = len(biases.unique())
+    # Of the last query and the first key.
+    different = len(biases("alibi", 8)[:, -1, 0].unique())
     what = f"methods of the page that act inside every head, of {len(methods)}"
     text = f"{len(acting)} ({', '.join(acting)})"
     found.part(what, text, len(acting) < len(methods) / 2, len(acting))

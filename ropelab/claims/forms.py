@@ -35,8 +35,8 @@ Q, K = complex(1.0, 0.0), complex(0.8, 0.6)
 THETA = math.radians(30)
 PLACES = ((5, 8), (3, 6))
 HEAD, BASE, DRAWS, POSITION, DISTANCE = 32, 10000.0, 96, 1000, 3
-# Batch, heads, tokens, features: the tensors that a listing is tried on.
-SHAPE = (8, 12, 10, 32)
+# Batch, heads, tokens, features: the tensors that a listing is tried on, and moved tokens.
+SHAPE, SHIFT = (8, 12, 10, 32), 5
 # The worked example of note 002, §3, with d = 4: vectors at positions 0 to 4, and the table that is
 # printed for them.
 VECTORS = np.array([(1, 0, 1, 0), (0, 1, 0, 1), (1, 1, 1, 1), (1, -1, 1, -1), (0.5, 0.5, 0.5, 0.5)])
@@ -62,8 +62,8 @@ def _dot(a: complex, b: complex) -> float:
     return a.real * b.real + a.imag * b.imag
 
 
-def three_forms(found: Findings, positions: Sequence[int] = (5, 8), theta: float = 0.7) -> None:
-    m, n = positions
+def three_forms(found: Findings, positions: Sequence[int] = (5, 8)) -> None:
+    (m, n), theta = positions, 0.7
     product = Q * cmath.exp(1j * m * theta) * (K * cmath.exp(1j * n * theta)).conjugate()
     angle, cross = (m - n) * theta, Q.real * K.imag - Q.imag * K.real
     forms = {
@@ -137,9 +137,9 @@ def dense_product(found: Findings, head_dim: int = 64) -> None:
     found.part(what, text, elementwise < dense, dense / elementwise)
 
 
-def is_one_rotation(found: Findings, head_dim: int = HEAD) -> None:
-    matrix = rotation_matrix(POSITION * frequencies(head_dim, BASE))
-    off = largest(matrix @ matrix.T - np.eye(head_dim))
+def is_one_rotation(found: Findings) -> None:
+    matrix = rotation_matrix(POSITION * frequencies(HEAD, BASE))
+    off = largest(matrix @ matrix.T - np.eye(HEAD))
     determinant = float(np.linalg.det(matrix))
     found.within("the matrix times its transpose", off, EXACT, "{} from 1")
     found.part("determinant", f"{determinant:.12f}", abs(determinant - 1) <= EXACT, determinant)
@@ -171,10 +171,10 @@ def rotate_half_equivalent(found: Findings, head_dim: int = HEAD, seed: int = 0)
     found.within(what, largest(mixed(POSITION) - mixed(0)), EXACT, "{:.1f}", "limit")
 
 
-def cheaper(found: Findings, head_dim: int = HEAD) -> None:
+def cheaper(found: Findings) -> None:
     # Each feature is multiplied by a cosine and by a sine, and the two are added.
-    work = 3 * head_dim
-    what = f"operations for a head of {head_dim}, halves and neighbours"
+    work = 3 * HEAD
+    what = f"operations for a head of {HEAD}, halves and neighbours"
     found.part(what, f"{work} and {work}; their time depends on the machine", None)
 
 
@@ -193,7 +193,6 @@ def listing_is_relative(
     base: float = 10000.0,
     tables: Pairing = "interleaved",
     swap: Pairing = "interleaved",
-    shift: int = 5,
     seed: int = 0,
 ) -> None:
     """Give all positions the same q and k: equal distances must then score the same."""
@@ -204,26 +203,23 @@ def listing_is_relative(
         for x in gaussian(seed, 2, *SHAPE[:-2], 1, width).astype(np.float32)
     )
     scores = q @ np.swapaxes(k, -1, -2)
-    rest = tokens - shift
-    moved = largest(scores[..., :rest, :rest] - scores[..., shift:, shift:])
-    what = f"change of scores when both positions move by {shift}, shape {scores.shape}"
+    moved = largest(scores[..., :-SHIFT, :-SHIFT] - scores[..., SHIFT:, SHIFT:])
+    what = f"change of scores when both positions move by {SHIFT}, shape {scores.shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
-def listing_with_position_ids(
-    found: Findings, base: float = 10000.0, swap: Pairing = "half", shift: int = 5, seed: int = 0
-) -> None:
+def listing_with_position_ids(found: Findings, swap: Pairing = "half", seed: int = 0) -> None:
     """Move the position ids by which the listing looks up cos and sin."""
     batch, _, tokens, _ = SHAPE
-    table = _table(tokens + shift, base, "half")[None, None]
+    table = _table(tokens + SHIFT, BASE, "half")[None, None]
     q, k = gaussian(seed, 2, *SHAPE).astype(np.float32)
     scores = []
-    for start in (0, shift):
+    for start in (0, SHIFT):
         ids = np.tile(np.arange(start, start + tokens), (batch, 1))
         angles = table.squeeze(1).squeeze(0)[ids][:, None]
         scores.append(_listed(q, angles, swap) @ np.swapaxes(_listed(k, angles, swap), -1, -2))
     moved = largest(scores[1] - scores[0])
-    what = f"change of scores when all position ids grow by {shift}, shape {scores[0].shape}"
+    what = f"change of scores when all position ids grow by {SHIFT}, shape {scores[0].shape}"
     found.within(what, moved, FLOAT32_SCORES, "{}")
 
 
@@ -267,9 +263,9 @@ def mask_hides(found: Findings, filling: float = -1e9) -> None:
         found.add("part" if dtype == torch.float32 else "limit", what, outcome, good)
 
 
-def squeezed(found: Findings, batch: int = 2, tokens: int = 10, width: int = 4) -> None:
+def squeezed(found: Findings, batch: int = 2, tokens: int = 10) -> None:
     # Only shapes matter, so zeros are enough.
-    cos = np.zeros((1, 1, tokens, width))
+    cos = np.zeros((1, 1, tokens, 4))
     table = cos.squeeze(1).squeeze(0)
     looked_up = table[np.zeros((batch, tokens), dtype=int)]
     unsqueezed = np.expand_dims(looked_up, 1)
@@ -289,13 +285,11 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
     found.part(what, shown, not wrapped, len(wrapped))
 
 
-def embeddings_untouched(
-    found: Findings, name: str = "rope", tokens: int = 8, seed: int = 0
-) -> None:
-    shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=tokens)
+def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> None:
+    shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=8)
     encoding = make_encoding(name, shape, seed)
-    positions = torch.arange(tokens)
-    x, q = torch.ones(1, tokens, 32), torch.ones(1, 2, tokens, 16)
+    positions = torch.arange(8)
+    x, q = torch.ones(1, 8, 32), torch.ones(1, 2, 8, 16)
     with torch.no_grad():
         embedded = largest((encoding.embed(x, positions) - x).numpy())
         query = largest((encoding.for_layer(0).query(q, positions) - q).numpy())
@@ -309,9 +303,9 @@ def vector_on_score(found: Findings, width: int = 64, what: str = "vector R_2") 
     found.part(f"one score plus the {what}", f"{size} numbers", size == 1, size)
 
 
-def last_index(found: Findings, width: int = 32, said: int = 16) -> None:
-    last = int(np.arange(0, width // 2)[-1])
-    found.part(f"last i of the printed listing, d = {width}", f"{last}", last == said, last)
+def last_index(found: Findings, said: int = 16) -> None:
+    last = int(np.arange(0, HEAD // 2)[-1])
+    found.part(f"last i of the printed listing, d = {HEAD}", f"{last}", last == said, last)
 
 
 # The worked example
@@ -358,19 +352,17 @@ def printed_matrix(
     found.within("off from the other side", other, unit, "{:.2g}", "limit")
 
 
-def angle_formula(
-    found: Findings, f: float = 1 / 10000, pair: int = 1, angle: float = 1 / 100
-) -> None:
+def angle_formula(found: Findings, f: float = 1 / 10000, angle: float = 1 / 100) -> None:
     # As printed, with f = 1/10000: the signs of both exponents cancel, and the angle grows.
-    value = f ** (-2 * pair / VECTORS.shape[1])
-    what = f"the formula at position 1, pair {pair}"
-    found.part(what, f"{value:g}", math.isclose(value, angle, rel_tol=1e-9), value)
+    value = f ** (-2 / VECTORS.shape[1])
+    right = math.isclose(value, angle, rel_tol=1e-9)
+    found.part("the formula at position 1, pair 1", f"{value:g}", right, value)
 
 
-def index_in_formula(found: Findings, index: Literal["k", "i"] = "k", width: int = 4) -> None:
+def index_in_formula(found: Findings, index: Literal["k", "i"] = "k") -> None:
     # Held at 1, the printed index gives every position the same code.
     positions = np.arange(5) if index == "i" else np.ones(5)
-    angles = np.outer(positions, BASE ** (-np.arange(0, width, 2) / width))
+    angles = np.outer(positions, BASE ** (-np.arange(0, 4, 2) / 4))
     # Equal up to rounding is equal.
     different = len(np.unique(np.sin(angles).round(12), axis=0))
     what = f"codes p_i of 5 positions with sin({index} / 10000^(2t/d))"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ropelab.claims.record import Claim, Findings, Kind, Passage
+from ropelab.claims.record import Claim, Findings, Passage
 from ropelab.runs.cell import Stored
 from ropelab.runs.errors import InputError
 
@@ -68,10 +68,9 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _claim(family: str, record: dict[str, Any]) -> Claim:
-    command = record.pop("command", f"ropelab claims --id {record['id']}")
-    kind = Kind(record.pop("kind", Kind.ARITHMETIC))
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
-    return Claim(family=family, passages=passages, command=command, kind=kind, **record)
+    usual = {"command": f"ropelab claims --id {record['id']}"}
+    return Claim(family=family, passages=passages, **usual | record)
 
 
 SOURCES: dict[str, Source] = {

@@ -24,6 +24,7 @@ HEAD, BASE = 64, 1e6
 # Seconds in which the three hands of a clock go round (note 001, §5.6).
 HANDS = (60, 3600, 43200)
 COMPARED = ("float32", "float16", "bfloat16")
+LENGTH = 131072
 CHANNELS: dict[str, str] = {"cos": "cos", "cos and sin": "vector"}
 
 
@@ -46,11 +47,9 @@ def cos_of_neighbours(found: Findings, period: float = PERIOD, dtype: str = "flo
     found.part(f"the two in {dtype}", shown, bool((stored == 1).all()))
 
 
-def degrees_of_one_step(
-    found: Findings, period: float = PERIOD, printed: float = 0.00000628
-) -> None:
+def degrees_of_one_step(found: Findings, printed: float = 0.00000628) -> None:
     # The printed number is the angle in radians.
-    degrees, radians = 360 / period, 2 * math.pi / period
+    degrees, radians = 360 / PERIOD, 2 * math.pi / PERIOD
     text = f"{degrees:g} degrees, which is {radians:.3g} radians"
     found.part("angle of position 1", text, math.isclose(degrees, printed, rel_tol=0.01), degrees)
 
@@ -74,13 +73,13 @@ def float32_precision(found: Findings, printed: float = 1e-7) -> None:
     found.limit(what, text, 0.5 < at_sine / printed < 2, at_sine)
 
 
-def cos_step(found: Findings, position: int = 1, printed: float = 3.94e-11) -> None:
+def cos_step(found: Findings, printed: float = 3.94e-11) -> None:
     theta = 2 * math.pi / PERIOD
     # As a product: the difference of the two cosines would lose all but five digits.
-    step = 2 * math.sin(theta * (position + 0.5)) * math.sin(theta / 2)
-    what = f"step of cos from position {position} to {position + 1}"
+    step = 2 * math.sin(theta * 1.5) * math.sin(theta / 2)
     text = f"{step:.3e} = {step / theta**2:.2f} theta^2"
-    found.part(what, text, abs(step - printed) <= 0.01e-11, step)
+    right = abs(step - printed) <= 0.01e-11
+    found.part("step of cos from position 1 to 2", text, right, step)
 
 
 def clock_is_unique(found: Findings, hands: Sequence[int] = HANDS, until: int = 86400) -> None:
@@ -96,10 +95,7 @@ def hand_comes_back(found: Findings, hand: int = HANDS[0], said: int = 3600) -> 
 
 
 def clock_like_rope(
-    found: Findings,
-    periods: Sequence[float] = (),
-    base: float = BASE,
-    exactly: bool = True,
+    found: Findings, periods: Sequence[float] = (), base: float = BASE, exactly: bool = True
 ) -> None:
     chosen = np.array(periods or 2 * math.pi / frequencies(HEAD, base))
     ratios = chosen[1:] / chosen[:-1]
@@ -131,22 +127,20 @@ def census(spectrum: Spectrum, channel: str, length: int) -> dict[str, Census]:
     return dict(zip(COMPARED, found, strict=True))
 
 
-def neighbours_lost(
-    found: Findings, period: float = PERIOD, format_: str = "float32", length: int = 131072
-) -> None:
+def neighbours_lost(found: Findings, format_: str = "float32") -> None:
     rows = [
-        (scheme, spectrum.pairs, fmt, name, length - 1, codes.adjacent_collisions, codes.distinct)
-        for scheme, spectrum in {"one": one(period), "many": many()}.items()
+        (scheme, spectrum.pairs, fmt, name, LENGTH - 1, codes.adjacent_collisions, codes.distinct)
+        for scheme, spectrum in {"one": one(PERIOD), "many": many()}.items()
         for name, channel in CHANNELS.items()
-        for fmt, codes in census(spectrum, channel, length).items()
+        for fmt, codes in census(spectrum, channel, LENGTH).items()
     ]
     columns = ["scheme", "pairs", "format", "component", "neighbours"]
     columns += ["adjacent_collisions", "distinct_codes"]
     shares = {(row[2], row[3]): row[5] / row[4] for row in rows if row[0] == "one"}
     pair, alone = shares[format_, "cos and sin"], shares[format_, "cos"]
-    theta = 2 * math.pi / period
+    theta = 2 * math.pi / PERIOD
     scores = np.cos(np.array([0, theta])).astype(np.float32)
-    what = f"neighbours below {length} with the same (cos, sin) in {format_}"
+    what = f"neighbours below {LENGTH} with the same (cos, sin) in {format_}"
     text = f"{pair:.1%} (by cos alone {alone:.1%}; sin at 1 is {math.sin(theta):.4g})"
     found.part(what, text, pair > 0.5, pair)
     what = "float32 scores of equal q and k, one pair, at distances 0 and 1"
@@ -167,16 +161,14 @@ def one_is_unique(found: Findings, period: float = PERIOD) -> None:
         found.add(role, what, f"{counted.distinct:,}", counted.distinct == length)
 
 
-def fastest_pair_separates(
-    found: Findings, printed_degrees: float = 57.3, length: int = 1 << 17
-) -> None:
+def fastest_pair_separates(found: Findings, printed_degrees: float = 57.3) -> None:
     degrees = math.degrees(float(frequencies(HEAD, BASE)[0]))
     # Half a unit of the printed digit.
     near = abs(degrees - printed_degrees) <= 0.05
     found.part("angle between neighbours in pair 0", f"{degrees:.2f} degrees", near, degrees)
-    for fmt, counted in census(one(2 * math.pi), "pair", length).items():
+    for fmt, counted in census(one(2 * math.pi), "pair", LENGTH).items():
         same = counted.adjacent_collisions
-        what = f"neighbours below {length} with the same pair 0 in {fmt}"
+        what = f"neighbours below {LENGTH} with the same pair 0 in {fmt}"
         found.add("part" if fmt == "float32" else "limit", what, str(same), same == 0, same)
 
 
@@ -204,27 +196,23 @@ def periods(
         found.part(f"index {index}", text, right, true[index])
 
 
-def angle_falls(found: Findings, head_dim: int = 64, base: float = 10000.0) -> None:
-    slower = np.diff(frequencies(head_dim, base)) < 0
+def angle_falls(found: Findings, base: float = 10000.0) -> None:
+    slower = np.diff(frequencies(HEAD, base)) < 0
     what = f"pairs that turn less than the one before, base {base:g}"
     found.count(what, int(slower.sum()), len(slower))
 
 
 def code_of_position(
-    found: Findings,
-    first: Sequence[float] = (0.5403, 0.9997, 0.9999),
-    last: float = 1.0,
-    position: int = 1,
-    digits: int = 4,
+    found: Findings, first: Sequence[float] = (0.5403, 0.9997, 0.9999), last: float = 1.0
 ) -> None:
-    true = np.cos(position * frequencies(HEAD, BASE)).tolist()
-    # The note prints the first features and the last.
+    true = np.cos(frequencies(HEAD, BASE)).tolist()
+    # The note prints the first features and the last, to four digits.
     compared = [*zip(true, first, strict=False), (true[-1], last)]
-    right = sum(abs(a - b) <= 0.5 * 10**-digits for a, b in compared)
-    shown = ", ".join(f"{value:.{digits}f}" for value in true[: len(first)])
+    right = sum(abs(a - b) <= 0.5e-4 for a, b in compared)
+    shown = ", ".join(f"{value:.4f}" for value in true[: len(first)])
     found.expected = f"[{', '.join(map(str, first))}, ..., {last}]"
-    text = f"[{shown}, ..., {true[-1]:.{digits}f}], {count_of(right, len(compared))} as printed"
-    found.part(f"cosines of position {position}", text, right == len(compared), right)
+    text = f"[{shown}, ..., {true[-1]:.4f}], {count_of(right, len(compared))} as printed"
+    found.part("cosines of position 1", text, right == len(compared), right)
 
 
 def angles(

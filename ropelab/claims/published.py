@@ -39,6 +39,13 @@ MINIMIND: Shape = (64, 1e6, 2048)
 LLAMA_2: Shape = (128, 1e4, 4096)
 # Even the slowest pair rotates more than once within the trained length.
 MANY_TURNS: Shape = (64, 1e4, 131072)
+# The tested length of claims about MiniMind, and that of claims about float32.
+LONGER, FLOAT32_LENGTH = 8192, 1 << 17
+# Primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
+SHIFTS = (4099, 65537)
+# The step between tried bases, in logarithms.
+STEP = 4e-3
+Paper = tuple[str, str]  # a name and an arXiv number
 # The arXiv number of the RoFormer paper.
 ROPE = "2104.09864"
 HEAD, BASE = 128, 10000.0
@@ -65,26 +72,22 @@ def largest_ratio(a: ArrayLike, b: ArrayLike) -> float:
     return math.exp(float(np.abs(np.log(np.asarray(a) / np.asarray(b))).max()))
 
 
-def slow_pairs_meet_new_angles(
-    found: Findings, geometry: Shape = MINIMIND, length: int = 8192
-) -> None:
+def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
-    new = unseen(model, model.inv_freq, length)
+    new = unseen(model, model.inv_freq, LONGER)
     fast = turns(model.inv_freq, model.trained_len) >= 1
     fine, hit = int((new[fast] <= SAME).sum()), int((new[~fast] > SAME).sum())
     quick, slow = int(fast.sum()), int((~fast).sum())
-    what = (
-        f"pairs with a full turn in {model.trained_len} tokens that meet no new angle at {length}"
-    )
+    turned = f"pairs with a full turn in {model.trained_len} tokens"
+    what = f"{turned} that meet no new angle at {LONGER}"
     found.part(what, f"{fine} of {quick}", fine == quick > 0, fine)
     found.part("slower pairs that meet new angles", f"{hit} of {slow}", hit == slow > 0, hit)
 
 
-def yarn_brings_angles_back(
-    found: Findings, geometry: Shape = MINIMIND, length: int = 8192, beta_fast: float = 32.0
-) -> None:
-    model = Geometry(*geometry)
-    plan = Yarn(factor=length / model.trained_len, beta_fast=beta_fast).plan(model, length)
+def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
+    model = Geometry(*MINIMIND)
+    yarn = Yarn(factor=length / model.trained_len)
+    plan, beta_fast = yarn.plan(model, length), yarn.beta_fast
     inv_freq, scaled = np.asarray(model.inv_freq), np.asarray(plan.inv_freq)
     before, after = (int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled))
     fast = turns(inv_freq, model.trained_len) >= beta_fast
@@ -98,18 +101,15 @@ def yarn_brings_angles_back(
     found.limit(what, f"{logits:.4f}", abs(logits - 1) <= SAME, logits)
 
 
-def adjusts(
-    found: Findings, method: str = "yarn(factor=4)", lengths: Sequence[int] = (4096, 8192)
-) -> None:
+def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
     model, scaling = Geometry(*MINIMIND), parse_scaling(method)
-    short, long = (scaling.plan(model, length).inv_freq for length in lengths)
-    off = largest_ratio(short, long)
-    what = f"frequencies of {method} for {lengths[0]} and {lengths[1]} tokens"
+    off = largest_ratio(*(scaling.plan(model, length).inv_freq for length in (4096, LONGER)))
+    what = f"frequencies of {method} for 4096 and {LONGER} tokens"
     found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off > 1 + SAME, off)
 
 
-def ramps_agree(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
-    model = Geometry(*geometry)
+def ramps_agree(found: Findings, factor: float = 16.0) -> None:
+    model = Geometry(*LLAMA_2)
     paper = np.asarray(YarnPaper(factor=factor).plan(model, 0).inv_freq)
     coded = np.asarray(Yarn(factor=factor).plan(model, 0).inv_freq)
     ratio, apart = coded / paper, largest_ratio(coded, paper)
@@ -120,8 +120,8 @@ def ramps_agree(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0
     found.part(what, text, differing == 0, apart)
 
 
-def ntk_keeps_the_ends(found: Findings, geometry: Shape = LLAMA_2, factor: float = 16.0) -> None:
-    model = Geometry(*geometry)
+def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
+    model = Geometry(*LLAMA_2)
     ratio = np.asarray(model.inv_freq) / np.asarray(NtkAware(factor=factor).plan(model, 0).inv_freq)
     for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
@@ -137,8 +137,8 @@ def month(arxiv: str) -> str:
     return f"20{arxiv[:2]}-{arxiv[2:4]}"
 
 
-def generations(found: Findings, said: Sequence[tuple[str, int, tuple[str, str]]]) -> None:
-    """Compare the year given for each kind with its first paper, a name and arXiv number."""
+def generations(found: Findings, said: Sequence[tuple[str, int, Paper]]) -> None:
+    """Compare the year given for each kind with its first paper."""
     found.expected = ", ".join(f"{what} {year}" for what, year, _ in said)
     for what, said_year, (name, arxiv) in said:
         year = int(month(arxiv)[:4])
@@ -146,13 +146,7 @@ def generations(found: Findings, said: Sequence[tuple[str, int, tuple[str, str]]
         found.part(f"{what}, said to begin in {said_year}", text, year == said_year, year)
 
 
-def is_earliest(
-    found: Findings,
-    paper: tuple[str, str],
-    others: Sequence[tuple[str, str]],
-    outside: tuple[str, str],
-) -> None:
-    """Compare dates; each paper is a name and an arXiv number."""
+def is_earliest(found: Findings, paper: Paper, others: Sequence[Paper], outside: Paper) -> None:
     earliest = all(float(paper[1]) < float(number) for _, number in others)
     shown = ", ".join(f"{name} {month(number)}" for name, number in others)
     found.part(f"{paper[0]} {month(paper[1])}, the others", shown, earliest)
@@ -177,41 +171,28 @@ def is_configured(found: Findings, models: Sequence[str]) -> None:
     found.part("what the configurations say", shown or "nothing", all(known.values()) or None)
 
 
-def could_use(found: Findings, name: str, user: str, used: str = ROPE) -> None:
-    """Refute that a model uses a method published after it; `user` is empty if unpublished."""
+def could_use(found: Findings, name: str, user: str) -> None:
+    """Refute that a model published before RoPE uses it; `user` is empty if unpublished."""
     if user:
-        text = f"{month(user)} (arXiv:{user}), RoPE in {month(used)}"
-        found.part(f"{name}'s paper appeared in", text, float(user) >= float(used))
+        text = f"{month(user)} (arXiv:{user}), RoPE in {month(ROPE)}"
+        found.part(f"{name}'s paper appeared in", text, float(user) >= float(ROPE))
     else:
         found.part(f"{name}'s architecture", "not published", None)
 
 
-def released_lengths(
-    found: Findings,
-    trained: int = 4096,
-    claimed: int = 32768,
-    released: Sequence[int] = (8192, 32768, 65536, 131072),
-    finetuned: bool = True,
-) -> None:
+def released_lengths(found: Findings, claimed: int = 32768, finetuned: bool = True) -> None:
     # The released lengths are those in the README of jquesnelle/yarn.
-    what = f"YaRN models released for the {trained}-token model"
-    shown = ", ".join(str(length) for length in released)
-    found.part(what, shown, claimed in released, max(released))
+    released = (8192, 32768, 65536, 131072)
+    shown, right = ", ".join(map(str, released)), claimed in released
+    found.part("YaRN models released for the 4096-token model", shown, right, max(released))
     text = "no, all were fine-tuned" if finetuned else "yes"
     found.limit("reached without fine-tuning", text, not finetuned)
 
 
-def made_by_yarn(
-    found: Findings,
-    original: Shape = LLAMA_2,
-    base: float = 1e6,
-    said: tuple[int, int] = (16, 100),
-    published_k: tuple[int, int] = (16, 100),
-) -> None:
-    # Published in the abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
-    shown = " and ".join(f"{length}k" for length in published_k)
-    found.part("lengths in Code Llama's paper", shown, said == published_k)
-    model = Geometry(*original)
+def made_by_yarn(found: Findings, base: float = 1e6, said: tuple[int, int] = (16, 100)) -> None:
+    # The abstract of arXiv:2308.12950: trained at 16k, improves up to 100k.
+    found.part("lengths in Code Llama's paper", "16k and 100k", said == (16, 100))
+    model = Geometry(*LLAMA_2)
     published = frequencies(model.rotary_dim, base)
     # Quarter octaves are fine enough: with any factor some pair is off several times.
     off = {
@@ -243,12 +224,7 @@ def minimind_frequencies(
 
 
 def minimind_is_yarn(
-    found: Findings,
-    formula: Formula,
-    geometry: Shape,
-    factor: float,
-    beta_fast: float,
-    other: Shape = MANY_TURNS,
+    found: Findings, formula: Formula, geometry: Shape, factor: float, beta_fast: float
 ) -> None:
     def apart(of: Geometry) -> tuple[str, bool, float]:
         yarn = Yarn(factor=factor, beta_fast=beta_fast).plan(of, 0)
@@ -256,7 +232,7 @@ def minimind_is_yarn(
         same = ratio <= 1 + SAME
         return "equal" if same else f"up to {ratio:.2f} times apart", same, ratio
 
-    model, elsewhere = Geometry(*geometry), Geometry(*other)
+    model, elsewhere = Geometry(*geometry), Geometry(*MANY_TURNS)
     found.part(f"frequencies as shipped (factor {factor:g})", *apart(model))
     what = f"frequencies with base {elsewhere.base:g}, trained length {elsewhere.trained_len}"
     found.limit(what, *apart(elsewhere))
@@ -277,19 +253,17 @@ def angle_errors(preset: str, length: int) -> Worst:
 
 
 def angles_good_enough(
-    found: Findings,
-    preset: str = "float32",
-    length: int = 1 << 17,
-    longer: Sequence[int] = (1 << 20, 10_000_000),
+    found: Findings, preset: str = "float32", longer: Sequence[int] = (1 << 20, 10_000_000)
 ) -> None:
-    for end in (length, *longer):
+    lengths = (FLOAT32_LENGTH, *longer)
+    for end in lengths:
         error = angle_errors(preset, end)
         what = f"worst angle error up to {end:,}"
         text = f"{{:.2g}} rad at {error.position} (pair {error.pair})"
-        role: Role = "part" if end == length else "limit"
+        role: Role = "part" if end == FLOAT32_LENGTH else "limit"
         found.within(what, error.error_rad, ANGLE_RAD, text, role)
     implementation = chain(preset)
-    everything = worst_by_octave(implementation, 0, max(length, *longer, 0))
+    everything = worst_by_octave(implementation, 0, max(lengths))
     first = first_beyond(implementation, everything, ANGLE_RAD)
     where = "nowhere" if first is None else f"position {first:,}"
     found.limit("first error beyond the tolerance", where, first is None, first)
@@ -299,30 +273,28 @@ def shift_breaks_scores(
     found: Findings,
     preset: str = "half_cache_bfloat16",
     careful: str = "transformers_llama",
-    shifts: Sequence[int] = (4099, 65537),
     seed: int = 0,
 ) -> None:
-    # The default shifts are primes just above 2^12 and 2^16: bfloat16 has 8 bits for them.
     draws = draw(512, HEAD // 2, "random", seed)
     distance, nothing = np.array([61.0]), np.array([0.0])
 
     def changes(name: str) -> tuple[str, bool, float]:
         # Root mean squares, as single scores may be close to 0.
         implementation = chain(name)
-        moved = shift_errors(implementation, draws, 0, distance, np.array(shifts, dtype=float))
+        moved = shift_errors(implementation, draws, 0, distance, np.array(SHIFTS, dtype=float))
         typical = np.sqrt(np.square(scores(implementation, draws, distance, nothing)).mean())
         shares = (np.sqrt(np.square(moved).mean((1, 2))) / typical).tolist()
         shown = " and ".join(f"{share:.1%}" for share in shares)
         return shown, min(shares) > BROKEN, max(shares)
 
-    far = " and ".join(f"{shift:,}" for shift in shifts)
+    far = " and ".join(f"{shift:,}" for shift in SHIFTS)
     what = f"change of a typical score when both positions move by {far}, {preset}"
     found.part(what, *changes(preset))
     found.limit(careful, *changes(careful))
 
 
-def critical_dimension(found: Findings, geometry: Shape = LLAMA_2, printed: int = 92) -> None:
-    model = Geometry(*geometry)
+def critical_dimension(found: Findings, printed: int = 92) -> None:
+    model = Geometry(*LLAMA_2)
     # Two features for each pair that turns fully.
     counted = 2 * int((turns(model.inv_freq, model.trained_len) >= 1).sum())
     what = f"features whose pairs turn fully in {model.trained_len} tokens"
@@ -349,7 +321,6 @@ def bases_are_least(
     by: str = "men",
     printed: Table = (),
     runs: Sequence[Stored] = (),
-    step: float = 4e-3,
 ) -> None:
     """Look for bases below the printed ones with no negative sum of cosines."""
     # A stored exact bound decides; a grid can only refute, as windows may be between its points.
@@ -358,7 +329,7 @@ def bases_are_least(
     for context, base in printed:
         # The least number that is rounded to the printed base.
         least = base - 10.0 ** (math.floor(math.log10(base)) + 1 - DIGITS) / 2
-        grid = map(math.exp, np.arange(math.log(0.5 * base), math.log(least), step))
+        grid = map(math.exp, np.arange(math.log(0.5 * base), math.log(least), STEP))
         works = (u for u in grid if first_negative(similarity, u, context) is None)
         smaller = exact.get(context) or next(works, math.inf)
         if smaller < least:
@@ -367,18 +338,17 @@ def bases_are_least(
     shown = f" ({', '.join(loose.values())})" if loose else ""
     found.part(
         f"printed bases, d = {HEAD}, below which another works "
-        f"({known} contexts exactly, the others on a grid of {step:.1%})",
+        f"({known} contexts exactly, the others on a grid of {STEP:.1%})",
         count_of(len(loose), len(printed)) + shown,
         False if loose else known == len(printed) or None,
         len(loose),
     )
 
 
-def fit_is_right(found: Findings, runs: Sequence[Stored] = (), least_contexts: int = 5) -> None:
+def fit_is_right(found: Findings, runs: Sequence[Stored] = ()) -> None:
     known = _exact(runs)
-    if len(known) < least_contexts:
-        text = f"{len(known)} stored contexts, needs {least_contexts}"
-        found.missing("exact bounds", text)
+    if len(known) < 5:
+        found.missing("exact bounds", f"{len(known)} stored contexts, needs 5")
         return
     contexts, exact = np.array(list(known), dtype=float), np.array(list(known.values()))
     # A power law is a straight line between logarithms.
@@ -392,19 +362,12 @@ def fit_is_right(found: Findings, runs: Sequence[Stored] = (), least_contexts: i
     found.limit(what, text, abs(slope - FIT_EXPONENT) <= 0.005, slope)
 
 
-def balances(
-    found: Findings, base: float = 1e4, short: int = 512, long: int = 4096, head_dim: int = HEAD
-) -> None:
+def balances(found: Findings, base: float = 1e4) -> None:
     # Searched far beyond both lengths, so that the first failure is reported where there is one.
-    fails = first_negative(Similarity.of_head(head_dim), base, 64 * long)
+    fails = first_negative(Similarity.of_head(HEAD), base, 1 << 18)
     shown = "none" if fails is None else f"{fails:,} tokens"
-    texts = {short: "as BERT and RoFormer read", long: "as Llama 2 reads"}
-    for length, whose in texts.items():
-        found.add(
-            "part" if length == short else "limit",
-            f"base {base:g}, d = {head_dim}: first distance at which the sum of cosines is "
-            f"negative, for texts of {length:,} ({whose})",
-            shown,
-            fails is None or fails >= length,
-            fails,
-        )
+    first = f"base {base:g}, d = {HEAD}: first distance at which the sum of cosines is negative"
+    for length, whose in ((512, "as BERT and RoFormer read"), (4096, "as Llama 2 reads")):
+        role: Role = "part" if length == 512 else "limit"
+        what = f"{first}, for texts of {length:,} ({whose})"
+        found.add(role, what, shown, fails is None or fails >= length, fails)

@@ -90,6 +90,14 @@ class Findings:
         new = Finding(what=what, measured=measured, agrees=None, role="part", missing=True)
         self.findings.append(new)
 
+    def leave_open(self, why: str, last: int = 1, unlearned: bool = False) -> None:
+        """Make the last findings undecided."""
+        for i in range(-last, 0):
+            text = f"{self.findings[i].measured}; {why}"
+            self.findings[i] = replace(
+                self.findings[i], agrees=None, measured=text, unlearned=unlearned
+            )
+
     def within(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"
     ) -> None:
@@ -170,7 +178,6 @@ class Claim:
     # The result if it were true, with thresholds and inputs of the check in braces.
     expected: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)  # of the check, besides its defaults
-    kind: Kind = Kind.ARITHMETIC
     command: str = ""  # shows more, or makes the claim decidable
     reads: str = ""  # the experiment whose stored runs the check takes as `runs`
 
@@ -179,6 +186,10 @@ class Claim:
         # Imported on demand, so that the ledger can be read without the libraries of the checks.
         module = import_module(f"ropelab.claims.{self.family}")
         return getattr(module, self.check)
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.TRAINED if self.family == "trained" else Kind.ARITHMETIC
 
     @property
     def takes_seed(self) -> bool:

@@ -34,31 +34,30 @@ def _codes(width: int, tokens: int) -> Float[Array, "tokens width"]:
     return code(np.arange(tokens), frequencies(width, BASE))
 
 
-def concatenation_is_wider(
-    found: Findings, width: int = WIDTH, beside: int = WIDTH, seed: int = 0
-) -> None:
-    x, p = gaussian(seed, TOKENS, width), _codes(beside, TOKENS)
-    weights = gaussian(seed + 1, width + beside, width)
-    side_by_side = np.concatenate((x, p), -1) @ weights
-    off = largest(side_by_side - (x @ weights[:width] + p @ weights[width:]))
-    text = f"{width} for a sum, {width + beside} side by side"
-    found.part("inputs of the next layer", text, beside > 0, width + beside)
+def concatenation_is_wider(found: Findings, seed: int = 0) -> None:
+    x, p = gaussian(seed, TOKENS, WIDTH), _codes(WIDTH, TOKENS)
+    weights = gaussian(seed + 1, 2 * WIDTH, WIDTH)
+    beside = np.concatenate((x, p), -1)
+    off = largest(beside @ weights - (x @ weights[:WIDTH] + p @ weights[WIDTH:]))
+    width = beside.shape[-1]
+    text = f"{WIDTH} for a sum, {width} side by side"
+    found.part("inputs of the next layer", text, width > WIDTH, width)
     what = "what that layer puts out, against the sum of x and a projected code"
     found.beyond(what, off, EXACT, role="limit")
 
 
 def multiplying_changes_more(
-    found: Findings, sizes: Sequence[float] = (1.0, 0.02), width: int = WIDTH, seed: int = 0
+    found: Findings, sizes: Sequence[float] = (1.0, 0.02), seed: int = 0
 ) -> None:
     def length(x: Array) -> float:
         # Rounded once: BLAS, which np.linalg.norm calls, adds in an order that depends on threads
         # and on alignment, and the last digit of the stored value with it.
         return math.sqrt(math.fsum(np.square(x).ravel()))
 
-    p = _codes(width, TOKENS)
+    p = _codes(WIDTH, TOKENS)
     # Embeddings of unit size, and of 0.02, at which they are usually initialized.
     for size in sizes:
-        x = size * gaussian(seed, TOKENS, width)
+        x = size * gaussian(seed, TOKENS, WIDTH)
         multiplied, added = (length(change) / length(x) for change in (x * p - x, p))
         found.add(
             "limit" if found.findings else "part",
@@ -93,10 +92,8 @@ def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens
     found.beyond(what, off, ROUNDING, text, "limit")
 
 
-def only_at_the_product(
-    found: Findings, name: str = "rope", shift: int = 100, seed: int = 0
-) -> None:
-    layer = encoding_for(name).for_layer(0)
+def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
+    layer, shift = encoding_for(name).for_layer(0), 100
     q, k = queries_and_keys(16, seed)
     q_at, k_at, at, _ = encoded(layer, q, k)
     scores = layer.scores(q_at, k_at, at, at).detach().tril()
@@ -113,7 +110,8 @@ def only_at_the_product(
     )
 
 
-def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: int = 4) -> None:
+def polynomial_fits(found: Findings, degree: int = 3) -> None:
+    reach, far = 128, 512
     distance = np.arange(reach)
     # The distance is divided by its range: powers of it would be badly conditioned.
     x = distance / reach
@@ -127,9 +125,9 @@ def polynomial_fits(found: Findings, degree: int = 3, reach: int = 128, beyond: 
     found.part(what, f"{share:.0%}", share >= 0.9, share)
     spike = explained(np.where(distance == 1, 1.0, 0.0))
     found.limit("share of a bias for the token before", f"{spike:.0%}", spike >= 0.9, spike)
-    there = float(np.polyval(np.polyfit(x, log, degree), beyond))
-    true = -float(np.log1p(beyond * reach))
-    what = f"the fit of the former at {beyond * reach} tokens"
+    there = float(np.polyval(np.polyfit(x, log, degree), far / reach))
+    true = -float(np.log1p(far))
+    what = f"the fit of the former at {far} tokens"
     found.limit(what, f"{there:.0f}, should be {true:.1f}", abs(there - true) <= 1, there)
 
 
@@ -175,7 +173,8 @@ def position_terms_absolute(found: Findings, shift: int = 100, seed: int = 0) ->
     found.beyond(what, identity, EXACT, "changes by {}", "limit")
 
 
-def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None:
+def query_bias_matters(found: Findings, seed: int = 0) -> None:
+    tokens = 16
     q, k = gaussian(seed, 2, tokens, WIDTH)
     scores = q @ k.T
     per_query = gaussian(seed + 1, tokens, 1)
@@ -189,22 +188,21 @@ def query_bias_matters(found: Findings, tokens: int = 16, seed: int = 0) -> None
     found.beyond(what, by_query, EXACT, "{}", "limit")
 
 
-def rows_of_relative_table(found: Findings, length: int = 512, rows: int = 1024) -> None:
-    positions = np.arange(length)
+def rows_of_relative_table(found: Findings, rows: int = 1024) -> None:
+    positions = np.arange(512)
     differences = np.unique(positions[:, None] - positions)
     farthest, count = int(differences.max()), len(differences)
     text = f"{count}, from -{farthest} to {farthest}"
-    found.part(f"different distances in {length} tokens", text, count == rows, count)
+    found.part("different distances in 512 tokens", text, count == rows, count)
 
 
 def middle_terms_index(
     found: Findings,
     printed: Literal["from key to query", "from query to key"] = "from key to query",
-    rows: int = 4,
-    tokens: int = 5,
     seed: int = 0,
 ) -> None:
     """Compare the row of the term by a printed formula with delta(i, j) of the code."""
+    rows, tokens = 4, 5
     # The code takes delta(i, j), the same row as in the content-to-position term.
     i, j = np.arange(tokens)[:, None], np.arange(tokens)
     keys_by_row = gaussian(seed, tokens, 2 * rows)

@@ -33,12 +33,9 @@ def code(positions: ArrayLike, omega: Float[Array, " pairs"]) -> Float[Array, "n
 
 
 def shift_is_rotation(
-    found: Findings,
-    turnings: Sequence[str] = ("clockwise",),
-    width: int = 512,
-    shift: int = 7,
+    found: Findings, turnings: Sequence[str] = ("clockwise",), shift: int = 7
 ) -> None:
-    omega, positions = spaced("exponential", width, 512), np.arange(512)
+    omega, positions = frequencies(512, BASE), np.arange(512)
     for turning in turnings:
         # With (sin, cos) in this order the angle addition formulas give a clockwise rotation.
         sign = -1 if turning == "clockwise" else 1
@@ -58,9 +55,8 @@ def shift_is_rotation(
     found.series["sinusoid_shift"] = pd.DataFrame(arrows, columns=["vector", "x", "y"])
 
 
-def columns_orthogonal(
-    found: Findings, spacing: Spacing = "exponential", width: int = 512, length: int = 512
-) -> None:
+def columns_orthogonal(found: Findings, spacing: Spacing = "exponential", width: int = 512) -> None:
+    length = 512
     columns = code(np.arange(length), spaced(spacing, width, length))
     # The sine of the fastest evenly spaced pair is 0 at every position.
     columns = columns / np.linalg.norm(columns, axis=0).clip(EXACT)
@@ -94,9 +90,9 @@ def slowest_period_repeats(
     found.series["sinusoid_sum"] = sum_series()
 
 
-def sum_series(length: float = 64.0, points: int = 257) -> pd.DataFrame:
+def sum_series() -> pd.DataFrame:
     """Sum all features to F(t), from 0 on and from one period of the slowest wave on."""
-    after = np.linspace(0, length, points)
+    after = np.linspace(0, 64, 257)
     tables = []
     for spacing, (width, multiple) in SPACINGS.items():
         omega = spaced(spacing, width, multiple)
@@ -121,9 +117,9 @@ def period_needs_multiples(found: Findings, broken_width: int = 512) -> None:
         found.part(what, result.measured, result.agrees is repeats, result.value)
 
 
-def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16384) -> None:
-    lags, pairs = np.arange(1, tokens)[:, None], width // 2
-    spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(width, BASE)}
+def exponential_repeats_less(found: Findings, tokens: int = 16384) -> None:
+    lags, pairs = np.arange(1, tokens)[:, None], 64
+    spacings = {"uniform": np.arange(1, pairs + 1) / pairs, "exponential": frequencies(128, BASE)}
     for name, omega in spacings.items():
         # Distance between the codes of positions 1, 2, ... apart, per square root of the pairs. It
         # depends on the lag only, so no pair of positions has to be compared.
@@ -140,9 +136,9 @@ def exponential_repeats_less(found: Findings, width: int = 128, tokens: int = 16
     found.series["sinusoid_distance"] = distance_series()
 
 
-def distance_series(farthest: int = 1280) -> pd.DataFrame:
+def distance_series() -> pd.DataFrame:
     """Multiply the codes of two positions: spacing, distance_tokens, value (1 at 0)."""
-    distance = np.arange(1, farthest + 1)
+    distance = np.arange(1, 1281)
     tables = []
     for spacing, sizes in SPACINGS.items():
         value = np.cos(distance[:, None] * spaced(spacing, *sizes)).mean(-1)
@@ -151,9 +147,9 @@ def distance_series(farthest: int = 1280) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: int = 64) -> None:
-    omega = np.sort(spaced(spacing, width, 512))
-    ratios, exponential = omega[1:] / omega[:-1], frequencies(width, BASE)
+def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic") -> None:
+    omega = np.sort(spaced(spacing, 64, 512))
+    ratios, exponential = omega[1:] / omega[:-1], frequencies(64, BASE)
     own = exponential[:-1] / exponential[1:]
     found.part(
         "ratios of neighbouring evenly spaced frequencies",
@@ -164,9 +160,10 @@ def uniform_is_geometric(found: Findings, spacing: Spacing = "harmonic", width: 
     )
 
 
-def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
-    omega = spaced("exponential", width, length)
-    steps = np.linalg.norm(np.diff(code(np.arange(length), omega), axis=0), axis=1)
+def is_smooth(found: Findings) -> None:
+    width = 512
+    omega = frequencies(width, BASE)
+    steps = np.linalg.norm(np.diff(code(np.arange(512), omega), axis=0), axis=1)
     spread, degrees = float(np.ptp(steps)), math.degrees(float(omega[0]))
     norm = math.sqrt(width / 2)  # sin^2 + cos^2 = 1 for each pair
     what = f"step of the code between neighbours, d = {width} (its norm is {norm:.0f})"
@@ -175,8 +172,8 @@ def is_smooth(found: Findings, width: int = 512, length: int = 512) -> None:
     found.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)
 
 
-def length_is_limited(found: Findings, far: int = 10**6, width: int = 64) -> None:
-    omega = frequencies(width, BASE)
+def length_is_limited(found: Findings, far: int = 10**6) -> None:
+    omega = frequencies(64, BASE)
     apart = np.linalg.norm(code(np.arange(512), omega) - code([far], omega), axis=1)
     nearest = float(apart.min())
     what = f"code of position {far:,} by the printed formula"

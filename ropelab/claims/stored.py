@@ -6,7 +6,7 @@ with 95 % intervals, and a `verdict` that names the better one or is `~`.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -23,7 +23,6 @@ from ropelab.runs.thresholds import CLOSE, LEARNED
 # Parameters of the presets, whose runs store no sizes.
 SIZES = {"small": "about 1 M", "base": "about 10 M", "large": "about 120 M"}
 BYTES = 256
-NOT_MEASURED = Interval(math.nan, math.nan, math.nan, 0)
 COPYING = "copy accuracy"
 Check = Callable[..., None]
 
@@ -55,6 +54,13 @@ class Tally:
 
     def nowhere_worse(self, found: Findings, what: str) -> None:
         found.limit(what, self.text, self.worse == 0, self.worse)
+
+    def costs_nothing(self, found: Findings, what: str) -> None:
+        # It need not help either.
+        found.part(what, self.text, self.worse == 0)
+
+    def gains(self, found: Findings, what: str) -> None:
+        found.limit(what, self.text, self.better > 0)
 
 
 def tally(winners: pd.Series, name: str) -> Tally:
@@ -126,6 +132,10 @@ class Trained:
         for column, value in where.items():
             table = table[table[column] == value] if column in table else table.iloc[:0]
         return table
+
+    def one(self, name: str, **where: Any) -> pd.Series | None:
+        rows = self.select(name, **where)
+        return None if rows.empty else rows.iloc[0]
 
     def copies_within(self, name: str = "") -> float:
         """Return the copy accuracy of a row (the plain one) inside the trained length, or nan."""
@@ -214,18 +224,15 @@ class Methods(Trained):
         row = mine.iloc[0]
         return Interval(row["accuracy"], row["ci_low"], row["ci_high"], 1)
 
-    def level_at_twice(self, label: str) -> Interval:
-        """Return `level` at twice the trained length, or at the nearest distance."""
-        distances = self.copying(label).index.to_numpy(dtype=int)
-        if not distances.size:
-            return NOT_MEASURED
-        return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
-
-    def extreme(self, label: str, highest: bool) -> Interval:
-        accuracy = self.copying(label).sort_values()
+    def level_at(self, label: str, place: str) -> Interval:
+        """Return `level` at its `best` or `least`, or nearest to `twice` the trained length."""
+        accuracy = self.copying(label)
         if accuracy.empty:
-            return NOT_MEASURED
-        return self.level(label, accuracy.index[-1 if highest else 0])
+            return mean_interval(())
+        if place == "twice":
+            distances = accuracy.index.to_numpy(dtype=int)
+            return self.level(label, int(distances[abs(distances - 2 * self.train_len).argmin()]))
+        return self.level(label, accuracy.sort_values().index[-1 if place == "best" else 0])
 
     def copies_within(self, name: str = "") -> float:
         table = self.rows("copy_accuracy")
@@ -240,14 +247,9 @@ class Encodings(Trained):
 
     # quality: metric, encoding, times_trained_len, value, worst_seed_value
     # comparisons: metric, times_trained_len, encoding_a, encoding_b, verdict
-    # extrapolation: metric, encoding, difference, ci_low, ci_high
+    # extrapolation: metric, encoding, difference, ci_low, ci_high, longest minus trained length
     # pairs: encoding_a, encoding_b, difference, ci_low, ci_high, verdict
     plain = "rope"
-
-    def growth(self, encoding: str, metric: str) -> pd.Series | None:
-        """Return the difference between the longest context and the trained length."""
-        rows = self.select("extrapolation", encoding=encoding, metric=metric)
-        return None if rows.empty else rows.iloc[0]
 
     def at(self, encoding: str, metric: str, longest: bool, column: str = "value") -> float:
         """Return a quality at the longest context or at the trained length."""
@@ -255,10 +257,6 @@ class Encodings(Trained):
         if rows.empty:
             return math.nan
         return float(rows.sort_values("times_trained_len")[column].iloc[-1 if longest else 0])
-
-    def pair(self, a: str, b: str) -> pd.Series | None:
-        rows = self.select("pairs", encoding_a=a, encoding_b=b)
-        return None if rows.empty else rows.iloc[0]
 
     def between(self, a: str, b: str, longest: bool) -> tuple[float, float]:
         """Bound the difference of two text losses, by the intervals of both to the baseline."""
@@ -299,15 +297,10 @@ class Frequencies(Trained):
         self.plain = str(schemes["scheme"].iloc[0]) if len(schemes) else ""
 
     def copies_within(self, name: str = "") -> float:
-        rows = self.select(
-            "learned",
-            metric=COPYING,
-            scheme=name or self.plain,
-            removed="none",
-            context_tokens=self.train_len,
-            distance_tokens=self.train_len // 2,
-        )
-        return math.nan if rows.empty else float(rows["value"].iloc[0])
+        place = {"context_tokens": self.train_len, "distance_tokens": self.train_len // 2}
+        about = {"metric": COPYING, "scheme": name or self.plain, "removed": "none"}
+        row = self.one("learned", **about, **place)
+        return math.nan if row is None else float(row["value"])
 
     def rests(self, scheme: str) -> bool:
         """Return whether some pairs of a scheme do not rotate."""
@@ -322,8 +315,7 @@ class Frequencies(Trained):
         return float(omega[pairs - pairs // 3]) * self.train_len / (2 * math.pi)
 
     def singles(self) -> list[str]:
-        schemes = self.select("schemes", frequencies=1)
-        return [] if schemes.empty else list(schemes["scheme"])
+        return list(self.select("schemes", frequencies=1).get("scheme", ()))
 
     def compared(self, name: str, who: str, far: bool | None = None) -> pd.DataFrame:
         """Compare copying by a scheme (`comparisons`) or band (`removed`) with the plain one."""
@@ -365,10 +357,8 @@ def guard(found: Findings, run: Trained, *names: str) -> None:
     """Leave the last finding open if one of the models named did not learn the task."""
     learned = {name: run.copies_within(name) for name in names}
     weak = [f"{name} ({copied:.2f})" for name, copied in learned.items() if not copied >= LEARNED]
-    last = found.findings[-1]
-    if weak and not last.missing:
-        measured = f"{last.measured}; did not learn to copy: {', '.join(weak)}"
-        found.findings[-1] = replace(last, agrees=None, measured=measured, unlearned=True)
+    if weak and not found.findings[-1].missing:
+        found.leave_open(f"did not learn to copy: {', '.join(weak)}", unlearned=True)
 
 
 def asked_of(kind: type[Trained]) -> Callable[[Check], Check]:

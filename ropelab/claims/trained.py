@@ -6,7 +6,7 @@ published ordering lists groups of equals, the best first; every pair is a part 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 
@@ -18,6 +18,7 @@ from ropelab.claims.stored import (
     Encodings,
     Frequencies,
     Methods,
+    Tally,
     asked_of,
     at_least,
     described,
@@ -31,10 +32,18 @@ from ropelab.claims.stored import (
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import WINDOW, method_label
-from ropelab.runs.stats import Interval
 from ropelab.runs.thresholds import CLOSE, FAILS, HARMLESS, LEARNED, LOW_LOSS, MISSED, WORKS
 
-TEXT, SHORT, COPIES = "nll_last_window", "nll_short_context", "copy_accuracy"
+TEXT = "nll_last_window"
+METRICS = {"text": TEXT, "short text": "nll_short_context", "copying": "copy_accuracy"}
+# What a row of `asked` asks of a comparison, and the role of one that asks for copying.
+ANSWERS = {
+    "better": Tally.mostly_better,
+    "nowhere worse": Tally.nowhere_worse,
+    "no cost": Tally.costs_nothing,
+    "gains": Tally.gains,
+}
+ROLES: dict[str, Role] = {"works": "part", "fails": "part", "may work": "limit"}
 # Methods without a factor, and the one that was published with twice the factor of the others.
 WITHOUT_FACTOR, DOUBLED = ("unscaled", "dynamic_ntk"), " of twice the factor"
 
@@ -71,81 +80,42 @@ def bound_predicts(found: Findings, runs: Sequence[Stored] = ()) -> None:
         found.count(what, holding, len(above), "limit")
 
 
-def _on_text(run: Methods, a: str, b: str) -> str:
-    losses = f"{run.loss(a):.3f} and {run.loss(b):.3f} nats per byte"
-    return f"{a} against {b} on text after {run.test_len} tokens ({losses})"
+@asked_of(Methods)
+def methods_do(found: Findings, run: Methods, asked: Sequence[Mapping[str, str]]) -> None:
+    """Add a finding per row: `a` against `b`, on text unless `on` says else, or what `a` copies."""
+    for row in asked:
+        add = _against if "b" in row else _copies
+        add(found, run, **row)
 
 
-def _on_copying(run: Methods, a: str, b: str) -> str:
-    shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
-    return f"{a} against {b} at copying beyond {run.train_len} tokens ({shares})"
-
-
-def _copies(
-    found: Findings, what: str, copied: Interval, works: bool = True, role: Role = "part"
+def _against(
+    found: Findings,
+    run: Methods,
+    a: str,
+    b: str,
+    on: str = "text",
+    asks: str = "better",
+    what: str = "{}",
 ) -> None:
-    agrees = reaches(copied, WORKS) if works else opposite(reaches(copied, FAILS))
+    a, b = (run.label(x.removesuffix(DOUBLED), x.endswith(DOUBLED)) for x in (a, b))
+    if on == "copying":
+        shares = f"{run.copies_beyond(a):.2f} and {run.copies_beyond(b):.2f}"
+        where = f"at copying beyond {run.train_len} tokens ({shares})"
+    elif on == "text":
+        losses = f"{run.loss(a):.3f} and {run.loss(b):.3f} nats per byte"
+        where = f"on text after {run.test_len} tokens ({losses})"
+    else:
+        where = f"on text after {run.train_len} tokens"
+    what = what.format(f"{a} against {b} {where}", where=where)
+    ANSWERS[asks](run.against(a, b, METRICS[on]), found, what)
+
+
+def _copies(found: Findings, run: Methods, what: str, a: str, at: str, asks: str = "works") -> None:
+    copied, role = run.level_at(run.label(a), at), ROLES[asks]
+    agrees = opposite(reaches(copied, FAILS)) if asks == "fails" else reaches(copied, WORKS)
     shown = f"{copied.value:.2f} [{copied.low:.2f}, {copied.high:.2f}]"
+    what = what.format(a=run.label(a), twice=2 * run.train_len)
     found.add(role, what, shown, agrees, copied.value)
-
-
-@asked_of(Methods)
-def plain_fails(found: Findings, run: Methods) -> None:
-    text = _on_text(run, WINDOW, "unscaled")
-    run.against(WINDOW, "unscaled", TEXT).mostly_better(found, text)
-    what = f"copy accuracy near {2 * run.train_len} tokens"
-    _copies(found, what, run.level_at_twice("unscaled"), works=False)
-
-
-@asked_of(Methods)
-def rope_extrapolates(found: Findings, run: Methods) -> None:
-    """Test the opposite of `plain_fails` by the same two numbers."""
-    against = run.against("unscaled", WINDOW, TEXT)
-    # More context has to cost nothing; it need not help.
-    found.part(_on_text(run, "unscaled", WINDOW), against.text, against.worse == 0)
-    what = f"copy accuracy near {2 * run.train_len} tokens"
-    _copies(found, what, run.level_at_twice("unscaled"))
-
-
-@asked_of(Methods)
-def yarn_reads(found: Findings, run: Methods) -> None:
-    yarn = run.label("yarn")
-    run.against(yarn, "unscaled", TEXT).mostly_better(found, _on_text(run, yarn, "unscaled"))
-
-
-@asked_of(Methods)
-def yarn_copies(found: Findings, run: Methods) -> None:
-    yarn = run.label("yarn")
-    what = f"copy accuracy of {yarn} near {2 * run.train_len} tokens"
-    _copies(found, what, run.level_at_twice(yarn))
-    _copies(found, "its least at any distance", run.extreme(yarn, highest=False), role="limit")
-
-
-@asked_of(Methods)
-def yarn_beats_ntk(found: Findings, run: Methods) -> None:
-    # NTK stretches less than its factor says, so a larger factor is the fairer opponent.
-    yarn, ntk, doubled = run.label("yarn"), run.label("ntk"), run.label("ntk", largest=True)
-    run.against(yarn, ntk, TEXT).mostly_better(found, _on_text(run, yarn, ntk))
-    run.against(yarn, ntk, COPIES).mostly_better(found, _on_copying(run, yarn, ntk))
-    run.against(yarn, doubled, TEXT).nowhere_worse(found, _on_text(run, yarn, doubled))
-    run.against(yarn, doubled, COPIES).nowhere_worse(found, _on_copying(run, yarn, doubled))
-    run.against(yarn, ntk, SHORT).nowhere_worse(found, f"on text after {run.train_len} tokens")
-
-
-@asked_of(Methods)
-def ntk_better_short(found: Findings, run: Methods) -> None:
-    ntk, yarn = run.label("ntk"), run.label("yarn")
-    what = f"{ntk} against {yarn} on text after {run.train_len} tokens"
-    run.against(ntk, yarn, SHORT).mostly_better(found, what)
-
-
-@asked_of(Methods)
-def pi_fails(found: Findings, run: Methods) -> None:
-    pi = run.label("pi")
-    best = run.extreme(pi, highest=True)
-    _copies(found, "its best copy accuracy at any distance", best, works=False)
-    against = run.against("unscaled", pi, TEXT)
-    found.limit(_on_text(run, "unscaled", pi), against.text, against.better > 0)
 
 
 @asked_of(Methods)
@@ -277,7 +247,7 @@ def _compare(found: Findings, rows: pd.DataFrame, a: str, b: str, same: bool) ->
 def extrapolates(found: Findings, run: Encodings, encoding: str) -> None:
     """Test the price of a longer context on the same texts, and the copying that is left."""
     what = f"{encoding}, rise of text loss from {run.train_len} to {run.test_len} tokens"
-    row = run.growth(encoding, "text loss")
+    row = run.one("extrapolation", encoding=encoding, metric="text loss")
     if row is None or math.isnan(row["ci_low"]):
         found.missing(what, "not measured")
     else:
@@ -339,7 +309,7 @@ def costs_more(
     evenly: bool = False,
 ) -> None:
     what = f"{pair[0]} against {pair[1]}, text loss at {run.train_len} tokens"
-    row = run.pair(*pair)
+    row = run.one("pairs", encoding_a=pair[0], encoding_b=pair[1])
     if row is None:
         found.missing(what, "not compared")
         return
@@ -395,8 +365,8 @@ def detail_and_whole(found: Findings, run: Frequencies) -> None:
         if served.empty:
             found.missing(what)
             continue
-        found.part(*_change(what, served, band), _missed(served, band))
-        found.limit(*_change(what, other, band), opposite(_missed(other, band)))
+        _falls(found, what, served, band)
+        _falls(found, what, other, band, "limit")
         if band == "slow":
             _needs_a_turn(found, run, 2)
 
@@ -415,7 +385,7 @@ def slow_ones_mark_far(found: Findings, run: Frequencies, scheme: str) -> None:
     if rows.empty:
         found.missing(what)
     else:
-        found.part(*_change(what, rows, scheme), _missed(rows, scheme))
+        _falls(found, what, rows, scheme)
         _needs_a_turn(found, run, 1)
 
 
@@ -423,23 +393,16 @@ def _needs_a_turn(found: Findings, run: Frequencies, last: int) -> None:
     """Leave the last findings open if slow pairs mark no position: they hardly rotate."""
     if run.slow_turns < 1:
         degrees = f"the slow pairs rotate by at most {360 * run.slow_turns:.0f} degrees"
-        for i in range(-last, 0):
-            one = found.findings[i]
-            text = f"{one.measured}; {degrees} in {run.train_len} tokens, so this shows nothing"
-            found.findings[i] = replace(one, agrees=None, measured=text)
+        found.leave_open(f"{degrees} in {run.train_len} tokens, so this shows nothing", last)
 
 
-def _missed(rows: pd.DataFrame, who: str) -> bool | None:
-    """Return True if copying falls by MISSED or more; None if the interval leaves that open."""
-    row = rows.iloc[0]
+def _falls(found: Findings, what: str, rows: pd.DataFrame, who: str, role: Role = "part") -> None:
+    """Add a change of copying: a part asks for a fall by MISSED or more, a limit for none."""
+    row, result = rows.iloc[0], tally(rows["verdict"], who)
+    fell = True if result.worse and row["difference"] <= -MISSED else None
     if row["ci_low"] > -MISSED:
-        return False
-    worse = tally(rows["verdict"], who).worse > 0
-    return True if worse and row["difference"] <= -MISSED else None
-
-
-def _change(what: str, rows: pd.DataFrame, who: str) -> tuple[str, str]:
-    row = rows.iloc[0]
+        fell = False
     where = f"{what}, from {int(row['distance_tokens'])} tokens back"
     ends = f"[{row['ci_low']:+.2f}, {row['ci_high']:+.2f}]"
-    return where, f"{row['difference']:+.2f} {ends} ({tally(rows['verdict'], who).text})"
+    shown = f"{row['difference']:+.2f} {ends} ({result.text})"
+    found.add(role, where, shown, fell if role == "part" else opposite(fell))

@@ -17,7 +17,7 @@ from ropelab.claims.ledger import (
     find,
     said_in,
 )
-from ropelab.claims.record import Kind, Passage
+from ropelab.claims.record import Passage
 from ropelab.claims.verdicts import committed
 from ropelab.runs.errors import InputError
 
@@ -47,12 +47,6 @@ def test_every_file_of_claims_is_in_the_ledger_and_every_check_in_its_file():
     assert len(CLAIMS) >= 150
     for claim in CLAIMS:
         assert claim.function.__module__ == f"ropelab.claims.{claim.family}"
-
-
-def test_trained_claims_are_exactly_those_in_the_file_of_that_name():
-    for claim in CLAIMS:
-        kind = Kind.TRAINED if claim.family == "trained" else Kind.ARITHMETIC
-        assert claim.kind == kind
 
 
 def test_every_source_is_cited_and_has_a_title():

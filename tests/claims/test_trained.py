@@ -710,10 +710,10 @@ def test_fine_tuned_rows_do_not_decide_zero_shot_claims():
     tuned = plain.tables["copy_accuracy"].assign(arm="finetuned", accuracy=1.0)
     tables = {**plain.tables, "copy_accuracy": pd.concat([tuned, plain.tables["copy_accuracy"]])}
     mixed = Methods(Stored("extrapolate", plain.config, tables, ""))
-    assert mixed.level_at_twice("unscaled").value == 0.02
+    assert mixed.level_at("unscaled", "twice").value == 0.02
     assert mixed.label("ntk") == "ntk ×4"
     assert mixed.label("ntk", largest=True) == "ntk ×8"
-    assert math.isnan(mixed.level_at_twice("unknown").value)
+    assert math.isnan(mixed.level_at("unknown", "twice").value)
 
 
 def test_what_is_copied_is_judged_by_its_interval_over_the_seeds():
