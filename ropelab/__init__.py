@@ -59,7 +59,6 @@ def __dir__() -> list[str]:
 def command_of(name: str) -> "Callable[..., Run]":
     """Return the function of an experiment: its parameters are the fields of the config."""
     from ropelab.experiments import load
-    from ropelab.experiments.signature import signature_of, text_of
 
     def command(**values: Any) -> "Run":
         from ropelab.lab import run
@@ -68,6 +67,6 @@ def command_of(name: str) -> "Callable[..., Run]":
 
     experiment = load(name)
     command.__name__ = command.__qualname__ = name.replace("-", "_")
-    command.__doc__ = text_of(experiment)
-    command.__signature__ = signature_of(experiment)  # type: ignore[attr-defined]
+    command.__doc__ = experiment.text
+    command.__signature__ = experiment.signature  # type: ignore[attr-defined]
     return command

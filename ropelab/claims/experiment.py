@@ -1,16 +1,12 @@
-"""Is what the textbooks say true?
+"""Every statement of the ledger, decided by a computation, program code or a dated document, or
+asked of small trained models by the stored runs of the other experiments.
 
-Every statement of the ledger is decided by a computation, by program code or by a dated document,
-or asked of small trained models by the stored runs of the other experiments. The two kinds of
-evidence are counted apart: only the first can call a statement wrong.
-
-What it cannot show: whether a statement about large trained models holds there. What the small
-models of this laboratory do not show is not reproduced here, and may hold elsewhere.
+The two kinds of evidence are counted apart: only the first can call a statement wrong.
 """
 
 from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from ropelab.runs.config import Config, Natural
 from ropelab.runs.errors import unknown_name
@@ -45,29 +41,17 @@ class ClaimsConfig(Config):
     seed: Natural = Field(default=0, description="seed of the random queries and keys")
     run: bool = Field(default=False, description="make the runs first that the trained claims need")
 
-    @field_validator("id")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if not value:
-            return value
-        from ropelab.claims.ledger import find
-
-        return find(value).id
-
-    @field_validator("source")
-    @classmethod
-    def _said(cls, value: str) -> str:
-        if value:
-            from ropelab.claims.ledger import SOURCES
-
-            if value not in SOURCES:
-                raise unknown_name("source", value, SOURCES)
-        return value
-
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _known(self) -> Self:
         if self.id and self.source:
             raise ValueError("give id or source, not both")
+        if self.id or self.source:
+            from ropelab.claims.ledger import SOURCES, find
+
+            if self.id:
+                find(self.id)
+            elif self.source not in SOURCES:
+                raise unknown_name("source", self.source, SOURCES)
         return self
 
     def reads(self) -> tuple[str, ...]:
@@ -76,6 +60,3 @@ class ClaimsConfig(Config):
 
     def requires(self) -> tuple[tuple[str, dict[str, Any]], ...]:
         return tuple(DECIDING.items()) if self.run else ()
-
-
-CONFIG = ClaimsConfig

@@ -1,7 +1,7 @@
 """The experiments, by name.
 
-An experiment is a light face (QUESTION, CANNOT_SHOW, VERSION, CONFIG, all that the command line
-needs, and ORDER, its place in lists) and a body, imported when it is first used:
+An experiment is a light face (QUESTION, CANNOT_SHOW, VERSION, a config class named after it: all
+that the command line needs; ORDER, its place in lists) and a body, imported when it is first used:
 
     check(config)             InputError where the values do not go together (optional)
     cells(config)             its cells, which follow from the config alone
@@ -17,9 +17,11 @@ and names its body in BODY.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import Parameter, Signature
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.errors import unknown_name
 
@@ -37,6 +39,27 @@ NAMES = (
     *sorted(found.name.replace("_", "-") for found in iter_modules(__path__) if found.ispkg),
     "claims",
 )
+# The options of every run: type, default, description.
+KEPT = {
+    "results": (str | Path | None, None, "folder in which the run is kept; None: in memory only"),
+    "force": (bool, False, "run again what is finished"),
+    "limits": (bool, True, "refuse work of more than a day, or of more memory than there is"),
+}
+TEXT = """{question}
+
+Cannot show: {cannot_show}
+
+Numbers may be text as on the command line (`"128k"`); a list may be one value.
+
+Args:
+    {parameters}
+
+Returns:
+    The run: `tables` (DataFrames by name), `answer`, `summary()`, `figures()`.
+
+Raises:
+    ropelab.runs.errors.InputError: a value that is not allowed.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +73,34 @@ class Experiment:
     config: "type[Config]"
     body: str
     order: int = 0
+
+    @property
+    def signature(self) -> Signature:
+        """The fields of the config, then the options of every run; all by keyword."""
+        about: dict[str, tuple[Any, Any]] = {}
+        for name, field in self.config.model_fields.items():
+            default = Parameter.empty if field.is_required() else field.default
+            about[name] = field.annotation, default
+        about |= {name: (kind, default) for name, (kind, default, _) in KEPT.items()}
+        parameters = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in about.items()
+        ]
+        return Signature(parameters, return_annotation="Run")
+
+    @property
+    def text(self) -> str:
+        """The docstring of its function: question, what it cannot show, and every parameter."""
+        fields = self.config.model_fields.items()
+        parameters = {
+            name: field.description or "see the command's --help" for name, field in fields
+        }
+        parameters |= {name: text for name, (_, _, text) in KEPT.items()}
+        return TEXT.format(
+            question=self.question,
+            cannot_show=self.cannot_show,
+            parameters="\n    ".join(f"{name}: {text}" for name, text in parameters.items()),
+        )
 
     @property
     def parts(self) -> ModuleType:
@@ -90,7 +141,8 @@ def load(name: str) -> Experiment:
         raise unknown_name("experiment", name, NAMES)
     found = "claims.experiment" if name == "claims" else f"experiments.{name.replace('-', '_')}"
     face = import_module(f"ropelab.{found}")
-    about = (face.QUESTION, face.CANNOT_SHOW, face.VERSION, face.CONFIG, face.BODY, face.ORDER)
+    config = getattr(face, f"{name.title().replace('-', '')}Config")
+    about = (face.QUESTION, face.CANNOT_SHOW, face.VERSION, config, face.BODY, face.ORDER)
     return Experiment(name, *about)
 
 

@@ -1,7 +1,7 @@
 """Rotary geometry and scaling of well-known models, by name: the rows of models.toml."""
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,6 +50,10 @@ class KnownModel:
         """Tokens that the configuration promises."""
         return self.context_len or self.trained_len
 
+    @property
+    def factor(self) -> float:
+        return self.promised / self.trained_len
+
 
 def _known(name: str, row: dict[str, Any]) -> KnownModel:
     if "litgpt" in row:
@@ -68,8 +72,11 @@ def model_named(name: str) -> KnownModel:
     return MODELS[key]
 
 
-def fill(values: Any, others: Callable[[KnownModel], dict[str, Any]]) -> Any:
-    """Take what is not given for a config from the model that it names, if any."""
+def fill(values: Any, others: Mapping[str, str]) -> Any:
+    """Take what is not given for a config from the model that it names, if any.
+
+    `others`: fields beside those of the rotary embedding, and attributes of a `KnownModel`.
+    """
     if not isinstance(values, dict) or not values.get("model"):
         return values
     model, given = model_named(str(values["model"])), dict(values)
@@ -83,7 +90,7 @@ def fill(values: Any, others: Callable[[KnownModel], dict[str, Any]]) -> Any:
         "train_len": model.trained_len,
         "method": model.method,
     }
-    known |= others(model)
+    known |= {field: getattr(model, name) for field, name in others.items()}
     if not given.keys().isdisjoint(known.keys() - {"test_len", "sections"}):
         # The training after its own scaling says nothing about another one.
         known.pop("extended_len", None)

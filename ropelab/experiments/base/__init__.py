@@ -55,7 +55,7 @@ class BaseConfig(Config):
     def _fill(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("test_len") is not None:
             values = {"context": (values["test_len"],)} | values
-        return fill(values, lambda m: {"train_base": m.base, "context": (m.promised,)})
+        return fill(values, {"train_base": "base", "context": "promised"})
 
     @field_validator("context")
     @classmethod
@@ -69,6 +69,3 @@ class BaseConfig(Config):
     def rotated(self) -> int:
         # Features that could rotate; some of their pairs may have been dropped.
         return self.rotary_dim or self.head_dim
-
-
-CONFIG = BaseConfig

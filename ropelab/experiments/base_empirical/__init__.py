@@ -5,8 +5,6 @@ context: its text loss stays low, yet it cannot retrieve from positions where th
 negative. Here the same small model learns at one length, under several bases, to read text in which
 passages are quoted and keys are looked up, and is measured inside that length: the models differ by
 the base alone.
-
-What it cannot show: what a large model does.
 """
 
 from typing import Annotated, Literal, Self
@@ -62,6 +60,3 @@ class BaseEmpiricalConfig(ShapedConfig):
     @property
     def longest(self) -> int:
         return self.train_len
-
-
-CONFIG = BaseEmpiricalConfig

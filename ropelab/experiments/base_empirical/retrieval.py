@@ -160,7 +160,11 @@ def predictions(
             first = fails[base] if math.isfinite(fails[base]) else math.nan
             predicted, measured = (first, math.pi / 2 / slowest), maximum_distance(mine)
             ratios = [position / math.sqrt(math.prod(measured)) for position in predicted]
-            positions = (*predicted, *measured, *ratios, *_failures(mine))
+            # The prediction depends on base and distance alone.
+            mean_at = mine.groupby(["predicted", "distance_tokens"])["accuracy"].mean()
+            sides = [mean_at[mean_at.index.get_level_values(0) == x] for x in ("holds", "fails")]
+            failures = [count for at in sides for count in (len(at), int((at < FAILS).sum()))]
+            positions = (*predicted, *measured, *ratios, *failures)
             found = (mean[base], mean[reference], lost.value, lost.low, lost.high, change.p_value())
             read = (text.value, text.low, text.high, lost.n)
             rows.append((task, base, base == reference, *positions, *found, *read))
@@ -183,13 +187,6 @@ def maximum_distance(table: pd.DataFrame) -> tuple[float, float]:
     mean = table.groupby("distance_tokens")["accuracy"].mean().sort_index()
     farthest = mean.index[mean >= FAILS].max()
     return float(farthest), float(mean.index[mean.index > farthest].min())
-
-
-def _failures(table: pd.DataFrame) -> list[int]:
-    """Count distances, and failures of retrieval, before the predicted position and beyond."""
-    mean = table.groupby(["predicted", "distance_tokens"], as_index=False)["accuracy"].mean()
-    sides = [mean.loc[mean["predicted"] == side, "accuracy"] for side in ("holds", "fails")]
-    return [count for there in sides for count in (len(there), int((there < FAILS).sum()))]
 
 
 def judge(measured: pd.DataFrame) -> pd.DataFrame:

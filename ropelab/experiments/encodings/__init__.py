@@ -4,8 +4,6 @@ The same small model learns once per encoding, at `train_len`, to read text in w
 quoted and keys are looked up, and is measured up to `test_len` without fine-tuning. Beside quality:
 parameters, work, memory, caches, sense of order. Every encoding runs as its paper states it,
 trained by one recipe.
-
-What it cannot show: how large models rank. A long training may end differently.
 """
 
 from typing import Annotated, Literal, Self
@@ -69,6 +67,3 @@ class EncodingsConfig(ShapedConfig):
                     f"1/{least // 2} of it, got {self.head_dim}"
                 )
         return self
-
-
-CONFIG = EncodingsConfig

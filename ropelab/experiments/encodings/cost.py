@@ -27,6 +27,8 @@ from ropelab.models.tasks.plans import model_size, recipe_of
 from ropelab.runs.cell import Cell, Context, Needs
 
 PLAIN = "nope"
+# Fields of an encoding's record that are columns of its costs.
+RECORDED = ("label", "family", "source", "claim")
 # Tokens in the two passes from which the growth of memory is read.
 MEMORY_LENGTHS = (1024, 2048)
 # Each encoding takes turns with NoPE so often, so that both see the same machine.
@@ -71,10 +73,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
         rows.append(
             {
                 "encoding": name,
-                "label": record.label,
-                "family": record.family,
-                "source": record.source,
-                "claim": record.claim,
+                **{field: getattr(record, field) for field in RECORDED},
                 "defined": "everywhere" if last is None else f"to position {last}",
                 "fused_kernel": encoding.fused,
                 "parameters": parameters(config, name, config.train_len),

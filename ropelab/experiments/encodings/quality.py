@@ -74,7 +74,6 @@ def questions(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def observations(config: EncodingsConfig) -> list[Evaluation]:
-    """Return every model, observed on the sequences of every task."""
     length = config.train_len
     return [
         replace(each, task=Behaviour(task=each.task, corpus=each.task.corpus, length=length))
@@ -89,7 +88,6 @@ def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
 
 
 def tables(config: EncodingsConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables that the head of this file describes."""
     answers = collected([*questions(config), *observations(config)], values)
     found = {"cost": costs(config), "memory": memory(config), **answers["behaviour"]}
     lengths = config.train_len, config.test_len

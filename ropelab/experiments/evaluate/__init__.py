@@ -30,8 +30,6 @@ Format = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_METHODS = ("unscaled", "pi", "ntk", "ntk_by_parts", "yarn", "llama3")
 # Below this many tokens rotary geometry and the grids of positions degenerate.
 SHORTEST = 64
-# Times the trained length: the context where none is given.
-TIMES = 2
 
 
 class EvaluateConfig(Config):
@@ -91,7 +89,7 @@ class EvaluateConfig(Config):
             raise ValueError("name a model: its folder, or its id in the local cache of the Hub")
         if not isinstance(model, str):
             return {"context": SHORTEST, **values}  # so that only the model is wrong
-        filled = {"context": TIMES * facts_of(model).train_len, **values}
+        filled = {"context": 2 * facts_of(model).train_len, **values}
         if filled.get("dtype", "auto") == "auto":
             # The number format that the configuration names, `auto` if it names none of ours.
             named = checkpoint_dtype(Path(model))
@@ -174,6 +172,3 @@ class EvaluateConfig(Config):
         from ropelab.models.tasks.tokens import TokenText
 
         return TokenText.of(self.corpus, self.model, self.bos, self.packed)
-
-
-CONFIG = EvaluateConfig

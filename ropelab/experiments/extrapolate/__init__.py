@@ -170,6 +170,3 @@ class ExtrapolateConfig(TaskConfig):
         from ropelab.models.methods.registry import parse_methods
 
         return parse_methods(self.methods, self.geometry(), self.test_len)
-
-
-CONFIG = ExtrapolateConfig

@@ -56,15 +56,8 @@ class FreqsConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        return fill(
-            values,
-            lambda m: {
-                "test_len": m.promised,
-                "factor": m.promised / m.trained_len,
-                "sections": m.sections,
-                "extended_len": m.extended_len,
-            },
-        )
+        same = {name: name for name in ("factor", "sections", "extended_len")}
+        return fill(values, {"test_len": "promised", **same})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -78,6 +71,3 @@ class FreqsConfig(Config):
                 f"sections must add up to the {pairs} pairs that rotate, got {sum(self.sections)}"
             )
         return self
-
-
-CONFIG = FreqsConfig

@@ -59,13 +59,9 @@ def cells(config: FreqsConfig) -> list[Computation]:
     inputs = {name: v for name, v in config.model_dump(mode="json").items() if name != "model"}
     pairs = config.head_dim // 2
     needs = Needs(seconds=pairs * SECONDS_PER_PAIR, memory_bytes=LIBRARIES + pairs * BYTES_PER_PAIR)
+    title = f"pairs under {config.method}"
     cell = Computation(
-        kind="freqs",
-        version=2,
-        title=f"pairs under {config.method}",
-        function=compute,
-        inputs=inputs,
-        needs=needs,
+        kind="freqs", version=2, title=title, function=compute, inputs=inputs, needs=needs
     )
     return [cell]
 

@@ -3,9 +3,7 @@
 One frequency and the many frequencies of RoPE are stored in several number formats, over a range of
 positions. Then every stage of a rotary implementation is rounded alone, in every format, and
 compared with float64. `--preset` and `--cast` do the same for a whole implementation.
-
-It cannot show whether a model minds: that depends on what was learned. Roundings are modelled after
-the formats, not measured on hardware; kernels may fuse, and so round less often.
+Roundings are modelled after the formats, not measured on hardware.
 """
 
 from typing import Annotated, Self
@@ -98,6 +96,3 @@ class PrecisionConfig(Config):
                 "give components cos, sin or pair"
             )
         return self
-
-
-CONFIG = PrecisionConfig

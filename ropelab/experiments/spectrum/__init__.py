@@ -4,9 +4,6 @@ Two kinds of evidence, in tables of their own. Arithmetic: the change of a score
 the next under a scheme of frequencies, against the rounding of scores. Training: the same small
 model learns once per scheme and seed, and copies, tells the nearer of two equal cues from the other
 and reads, inside and beyond its trained length. Bands of frequencies are then taken away from it.
-
-What it cannot show: what a large model, a longer training or another period does with few
-frequencies.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -106,6 +103,3 @@ class SpectrumConfig(ShapedConfig):
         for scheme in parsed:
             scheme.plan(self.geometry(), self.train_len)
         return {scheme.label: scheme for scheme in parsed}
-
-
-CONFIG = SpectrumConfig

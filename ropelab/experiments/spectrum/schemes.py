@@ -79,7 +79,6 @@ def encoding_of(scheme: Scaling, geometry: Geometry) -> Encoding:
 
 
 def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
-    """Make the tables that the head of this file describes."""
     measured = _measured(collected(cells(config), values))
     places = measured.groupby(ROW, sort=False)
     learned = pd.DataFrame(
@@ -102,7 +101,6 @@ def tables(config: SpectrumConfig, values: Values) -> dict[str, pd.DataFrame]:
 
 
 def schemes_table(config: SpectrumConfig) -> pd.DataFrame:
-    """Return a row per scheme: its frequencies, and their periods."""
     rows = []
     for label, scheme in config.parsed_schemes().items():
         inv_freq = scheme.plan(config.geometry(), config.train_len).inv_freq
