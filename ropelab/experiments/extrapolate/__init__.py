@@ -6,8 +6,7 @@ method, without fine-tuning: on text by position, and on what stood earlier by d
 of context. Beside the methods there is the sliding window: no more context than was trained.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -47,8 +46,7 @@ DEFAULT_METHODS = ("unscaled", "pi", "ntk", "dynamic_ntk", "ntk_by_parts", "yarn
 SHORTEST = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preset:
+class Preset(NamedTuple):
     """The shape of the model and its training; the width of a head is configured apart."""
 
     layers: int
@@ -63,19 +61,11 @@ class Preset:
 
 PRESETS = {
     # Minutes on one core: 1.1 million parameters.
-    "small": Preset(layers=3, width=192, heads=1, steps=1200, tokens_per_step=4096),
+    "small": Preset(3, 192, 1, 1200, 4096),
     # Minutes on one GPU: about 10 million.
-    "base": Preset(layers=6, width=384, heads=6, steps=3000, tokens_per_step=65536),
+    "base": Preset(6, 384, 6, 3000, 65536),
     # An hour or more on one GPU: about 120 million.
-    "large": Preset(
-        layers=17,
-        width=768,
-        heads=12,
-        steps=6000,
-        tokens_per_step=131072,
-        matrix_rate=0.01,
-        other_rate=3e-3,
-    ),
+    "large": Preset(17, 768, 12, 6000, 131072, 0.01, 3e-3),
 }
 
 

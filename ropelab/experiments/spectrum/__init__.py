@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, Steps, TestLen, TrainLen
-from ropelab.runs.config import AsList, Base, Count, Names
+from ropelab.runs.config import AsList, Base, Count, Names, split_list
 
 if TYPE_CHECKING:
     from ropelab.math.frequencies import Geometry
@@ -25,22 +25,11 @@ CANNOT_SHOW = (
 VERSION = 3
 ORDER = 80
 BODY = "ropelab.experiments.spectrum.schemes"
-SCHEMES = (
-    "unscaled",
-    "one(period=1e6)",
-    "one(period=32)",
-    "one(period=32, pairs=8)",
-    "one(period=6.2832)",
-    "spaced(n=2)",
-    "spaced(n=4)",
-    "spaced(n=8)",
-    "spaced(n=16)",
-    "spaced(n=4, uniform=true)",
-    "spaced(n=16, uniform=true)",
-    "without(band=fast)",
-    "without(band=middle)",
-    "without(band=slow)",
-    "p_rope(p=0)",
+SCHEMES = split_list(
+    "unscaled, one(period=1e6), one(period=32), one(period=32, pairs=8), one(period=6.2832), "
+    "spaced(n=2), spaced(n=4), spaced(n=8), spaced(n=16), spaced(n=4, uniform=true), "
+    "spaced(n=16, uniform=true), without(band=fast), without(band=middle), without(band=slow), "
+    "p_rope(p=0)"
 )
 # Below this many tokens the grids of positions degenerate.
 SHORTEST = 64
@@ -52,7 +41,7 @@ class SpectrumConfig(ShapedConfig):
     train_len: TrainLen = 128
     test_len: TestLen = 512
     schemes: Names = Field(
-        SCHEMES,
+        tuple(SCHEMES),
         description="frequencies to train with: one(period=..., pairs=...) or spaced(n=..., "
         "uniform=..., pairs=...), in all pairs or in the first of them alone, "
         "without(band=...), p_rope(p=0) for none, unscaled for those of RoPE at --base, or any "
