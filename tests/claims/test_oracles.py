@@ -98,7 +98,7 @@ def test_rotated_scores_are_real_parts_of_complex_products():
     q_pairs, k_pairs = (x[:, :32] + 1j * x[:, 32:] for x in (q, k))
     waves = np.exp(1j * 7 * 10000.0 ** (-np.arange(0, 64, 2) / 64))
     exact = (q_pairs * np.conj(k_pairs * waves)).sum(-1).real
-    np.testing.assert_allclose(attention.scores(q, k, 3, 10, 10000.0), exact, rtol=1e-12)
+    np.testing.assert_allclose(attention.scores(q, k, 3, 10), exact, rtol=1e-12)
 
 
 def test_random_scores_are_as_large_at_every_distance():
