@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from ropelab.claims.arrays import Array, count_of, frequencies
 from ropelab.claims.record import Findings, Role
@@ -21,7 +20,7 @@ from ropelab.math.bounds.published import (
     SU,
     exact_bases,
 )
-from ropelab.math.frequencies import Geometry, inverse_frequencies
+from ropelab.math.frequencies import Geometry, inverse_frequencies, rotations
 from ropelab.math.methods import parse_scaling
 from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import Worst, first_beyond, worst, worst_by_octave
@@ -56,26 +55,22 @@ PRINTED: dict[str, Table] = {
 }
 
 
-def turns(inv_freq: ArrayLike, length: float) -> Float[Array, " pairs"]:
-    return np.asarray(inv_freq) * (length / (2 * math.pi))
-
-
-def unseen(geometry: Geometry, inv_freq: ArrayLike, length: float) -> Float[Array, " pairs"]:
+def unseen(geometry: Geometry, inv_freq: Array, length: float) -> Float[Array, " pairs"]:
     """Return the share of the circle that a pair meets only beyond the trained length."""
-    seen = turns(geometry.inv_freq, geometry.trained_len).clip(max=1)
-    return (turns(inv_freq, length).clip(max=1) - seen).clip(min=0)
+    seen = rotations(geometry.inv_freq, geometry.trained_len).clip(max=1)
+    return (rotations(inv_freq, length).clip(max=1) - seen).clip(min=0)
 
 
-def largest_ratio(a: ArrayLike, b: ArrayLike) -> float:
+def largest_ratio(a: Array, b: Array) -> float:
     """Return the ratio of two sets of frequencies in their worst pair, at least 1."""
     # The logarithm treats twice as fast and half as fast alike.
-    return math.exp(float(np.abs(np.log(np.asarray(a) / np.asarray(b))).max()))
+    return math.exp(float(np.abs(np.log(a / b)).max()))
 
 
 def slow_pairs_meet_new_angles(found: Findings, geometry: Shape = MINIMIND) -> None:
     model = Geometry(*geometry)
     new = unseen(model, model.inv_freq, LONGER)
-    fast = turns(model.inv_freq, model.trained_len) >= 1
+    fast = rotations(model.inv_freq, model.trained_len) >= 1
     fine, hit = int((new[fast] <= SAME).sum()), int((new[~fast] > SAME).sum())
     quick, slow = int(fast.sum()), int((~fast).sum())
     turned = f"pairs with a full turn in {model.trained_len} tokens"
@@ -88,9 +83,9 @@ def yarn_brings_angles_back(found: Findings, length: int = LONGER) -> None:
     model = Geometry(*MINIMIND)
     yarn = Yarn(factor=length / model.trained_len)
     plan, beta_fast = yarn.plan(model, length), yarn.beta_fast
-    inv_freq, scaled = np.asarray(model.inv_freq), np.asarray(plan.inv_freq)
+    inv_freq, scaled = model.inv_freq, plan.inv_freq
     before, after = (int((unseen(model, x, length) > SAME).sum()) for x in (inv_freq, scaled))
-    fast = turns(inv_freq, model.trained_len) >= beta_fast
+    fast = rotations(inv_freq, model.trained_len) >= beta_fast
     changed = int(((scaled / inv_freq)[fast] < 1 - SAME).sum())
     text = f"{before} before, {after} after"
     found.part(f"pairs that meet new angles at {length}", text, after == 0 < before, after)
@@ -110,8 +105,7 @@ def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
 
 def ramps_agree(found: Findings, factor: float = 16.0) -> None:
     model = Geometry(*LLAMA_2)
-    paper = np.asarray(YarnPaper(factor=factor).plan(model, 0).inv_freq)
-    coded = np.asarray(Yarn(factor=factor).plan(model, 0).inv_freq)
+    paper, coded = (each(factor=factor).plan(model, 0).inv_freq for each in (YarnPaper, Yarn))
     ratio, apart = coded / paper, largest_ratio(coded, paper)
     pair = int(np.abs(np.log(ratio)).argmax())
     differing = int((np.abs(ratio - 1) > SAME).sum())
@@ -122,7 +116,7 @@ def ramps_agree(found: Findings, factor: float = 16.0) -> None:
 
 def ntk_keeps_the_ends(found: Findings, factor: float = 16.0) -> None:
     model = Geometry(*LLAMA_2)
-    ratio = np.asarray(model.inv_freq) / np.asarray(NtkAware(factor=factor).plan(model, 0).inv_freq)
+    ratio = model.inv_freq / NtkAware(factor=factor).plan(model, 0).inv_freq
     for name, divided, wanted in (("first", ratio[0], 1.0), ("last", ratio[-1], factor)):
         by, right = float(divided), abs(float(divided) / wanted - 1) <= SAME
         found.part(f"{name} pair divided by", f"{by:.12g}", right, by)
@@ -210,11 +204,11 @@ Formula = Literal["beta per pair", "linear ramp"]
 def minimind_frequencies(
     formula: Formula, geometry: Geometry, factor: float, beta_fast: float
 ) -> Float[Array, " pairs"]:
-    inv_freq = np.asarray(geometry.inv_freq)
+    inv_freq = geometry.inv_freq
     if formula == "beta per pair":
         # (b s - b + 1)/(b s) with b from 1 to beta_fast, for pairs that rotate fully; else 1/s.
         beta = np.linspace(1, beta_fast, geometry.pairs)
-        within = turns(inv_freq, geometry.trained_len) >= 1
+        within = rotations(inv_freq, geometry.trained_len) >= 1
         return inv_freq * np.where(within, (beta * factor - beta + 1) / (beta * factor), 1 / factor)
     # YaRN's ramp with its end held at the last pair instead of the last feature.
     low, high = Yarn(factor=factor, beta_fast=beta_fast).ramp_range(geometry)
@@ -296,7 +290,7 @@ def shift_breaks_scores(
 def critical_dimension(found: Findings, printed: int = 92) -> None:
     model = Geometry(*LLAMA_2)
     # Two features for each pair that turns fully.
-    counted = 2 * int((turns(model.inv_freq, model.trained_len) >= 1).sum())
+    counted = 2 * int((rotations(model.inv_freq, model.trained_len) >= 1).sum())
     what = f"features whose pairs turn fully in {model.trained_len} tokens"
     found.part(what, f"{counted} of {model.rotary_dim}", counted == printed, counted)
 

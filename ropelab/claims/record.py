@@ -93,10 +93,9 @@ class Findings:
     def leave_open(self, why: str, last: int = 1, unlearned: bool = False) -> None:
         """Make the last findings undecided."""
         for i in range(-last, 0):
-            text = f"{self.findings[i].measured}; {why}"
-            self.findings[i] = replace(
-                self.findings[i], agrees=None, measured=text, unlearned=unlearned
-            )
+            one = self.findings[i]
+            text = f"{one.measured}; {why}"
+            self.findings[i] = replace(one, agrees=None, measured=text, unlearned=unlearned)
 
     def within(
         self, what: str, value: float, bound: float, text: str = "{} apart", role: Role = "part"

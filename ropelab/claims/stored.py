@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from ropelab.claims.record import Findings
-from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.frequencies import inverse_frequencies, rotations
 from ropelab.runs.cell import Stored
 from ropelab.runs.comparisons import between
 from ropelab.runs.labels import method_label, row_labels
@@ -311,8 +311,7 @@ class Frequencies(Trained):
     def slow_turns(self) -> float:
         """Return the rotations of the slow third's fastest pair within the trained length."""
         omega = inverse_frequencies(int(self.config["head_dim"]), float(self.config["base"]))
-        pairs = len(omega)
-        return float(omega[pairs - pairs // 3]) * self.train_len / (2 * math.pi)
+        return float(rotations(omega, self.train_len)[len(omega) - len(omega) // 3])
 
     def singles(self) -> list[str]:
         return list(self.select("schemes", frequencies=1).get("scheme", ()))

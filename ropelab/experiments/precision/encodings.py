@@ -144,8 +144,13 @@ def encoding_tables(
     # Without the last position, whose neighbour is not in the range.
     sampled = scores.sample_positions(offset, max(length - 1, 1), config.samples)
     resolution, collisions = [], []
+    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is comparable to a
+    # single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
+    slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
     for component in components:
-        encoded = _encoding(spectrum, component)
+        whole = component in ("vector", "score")
+        pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
+        encoded = encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
         counted = take_census(
             encoded, stored, offset, length, lambda part: advance(part / len(components))
         )
@@ -190,15 +195,6 @@ def encoding_tables(
         table.insert(0, "scheme", scheme)
     # Without components, nothing is compared.
     return {name: table for name, table in tables.items() if len(table)}
-
-
-def _encoding(spectrum: Spectrum, component: str) -> encoding.PositionEncoding:
-    # `cos`, `sin` and `pair` are taken of the slowest pair that rotates, which is comparable to a
-    # single frequency. `vector` is all pairs, `score` the attention score of aligned vectors.
-    slowest = int(np.flatnonzero(spectrum.inv_freq)[-1])
-    whole = component in ("vector", "score")
-    pairs = range(spectrum.pairs) if whole else range(slowest, slowest + 1)
-    return encoding.PositionEncoding(Chain(CastPlan(), spectrum), component, pairs)
 
 
 def _repeating(
