@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ropelab.audit import Result, Rows, findings, overview
+from ropelab.audit import findings, overview
 from ropelab.audit.document import Document, load
 from ropelab.audit.findings import LEVELS, Finding
 from ropelab.audit.flags import Flags, parse_flags
 from ropelab.audit.overview import Case
+from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ropelab.audit import Result, Rows
 from ropelab.audit.document import load
 from ropelab.audit.observed import Observed, frequencies, observe
+from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.frequencies import inverse_frequencies

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit import Result, Rows
 from ropelab.audit.document import load
 from ropelab.audit.flags import Flags
+from ropelab.audit.result import Result, Rows
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.reader import longrope_attention, magnitude
 from ropelab.audit.runtimes.spec import RopeSpec

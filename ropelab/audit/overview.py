@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ropelab.audit import Rows
 from ropelab.audit.document import Document
+from ropelab.audit.result import Rows
 from ropelab.audit.runtimes.families import meaning, near
 from ropelab.audit.runtimes.registry import MODEL_FORMAT, RUNTIMES, Reading
 from ropelab.audit.runtimes.spec import RopeSpec, short

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
-from ropelab.audit import Rows
+from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
