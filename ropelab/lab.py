@@ -215,15 +215,19 @@ class Lab:
 
     def announce(self, work: Work) -> None:
         """Say the cost of what is left if it takes more than a minute; refuse it beyond limits."""
-        if not work.left:
-            return
-        estimate, workers = work.estimate, work.workers(self.workers)
-        if self.limits:
+        self._refuse(work)
+        workers = work.workers(self.workers)
+        if self.notice and work.left and work.estimate.on(workers) >= MINUTE:
+            self.notice(work.estimate.text(workers))
+
+    def _refuse(self, work: Work) -> None:
+        """Raise InputError for work beyond the limits."""
+        if self.limits and work.left:
+            estimate = work.estimate
             # An ordinary cell is tried, however little is free.
             some = estimate.bytes <= Needs().memory_bytes
-            refuse_beyond(estimate, workers, inf if some else available_memory())
-        if self.notice and estimate.on(workers) >= MINUTE:
-            self.notice(estimate.text(workers))
+            free = inf if some else available_memory()
+            refuse_beyond(estimate, work.workers(self.workers), free)
 
     def context(self) -> Context:
         """Return the surroundings of cells."""
@@ -248,7 +252,7 @@ class Lab:
         works = {plan: self.work(plan, context) for plan in plans if plan not in found}
         for plan, work in works.items():
             with naming(plan.label.origin):
-                replace(self, notice=None).announce(work)
+                self._refuse(work)
         every = united(works.values())
         self.announce(every)
         if self.notice:

@@ -15,10 +15,10 @@ import pytest
 import ropelab
 from ropelab import experiments
 from ropelab.cli import app as cli
-from ropelab.cli import flags
 from ropelab.math.methods import FREQUENCIES
 from ropelab.models.methods.registry import METHODS
 from ropelab.runs import store
+from ropelab.runs.config import flag_of
 
 SMOKE = Path(__file__).parents[1] / "configs/smoke"
 QUICK = ["precision", "--config", str(SMOKE / "precision.toml")]
@@ -61,7 +61,7 @@ def test_every_field_is_a_flag_with_a_help_text(call, name):
     assert status == 0
     config = experiments.load(name).config
     for field, info in config.model_fields.items():
-        assert (field.upper() if field == config.argument else flags.flag_of(field)) in out
+        assert (field.upper() if field == config.argument else flag_of(field)) in out
         assert info.description, f"{name}.{field} has no help text"
 
 

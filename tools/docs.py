@@ -326,7 +326,7 @@ def environment() -> jinja2.Environment:
         interval,
     )
     made.globals |= {function.__name__: function for function in functions}
-    made.globals |= {"count_verdicts": count_verdicts, "zip": zip, "only": only}
+    made.globals |= {"count_verdicts": count_verdicts, "only": only}
     made.globals["runtimes"] = len(RUNTIMES)
     return made
 

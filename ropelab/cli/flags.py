@@ -14,11 +14,7 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
-from ropelab.runs.config import PARTIAL, Config, spellings
-
-RESULTS = Path("results")
-Results = Annotated[Path, Option("--results", metavar="DIR", help="Folder in which runs are kept.")]
-Json = Annotated[bool, Option("--json", help="One JSON document on stdout, nothing else.")]
+from ropelab.runs.config import PARTIAL, Config, flag_of, spellings
 
 
 def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -32,7 +28,7 @@ class Options:
     """The options of the commands that make runs: a field is an option, with its default."""
 
     config: Path | None = _flag(None, "FILE", "TOML file; flags override it.")  # noqa: RUF009
-    results: Path = _flag(RESULTS, "DIR", "Folder in which runs are kept.")  # noqa: RUF009
+    results: Path = _flag(Path("results"), "DIR", "Folder in which runs are kept.")  # noqa: RUF009
     force: bool = _flag(False, None, "Run again what is already there.")
     no_limits: bool = _flag(False, None, "Allow runs estimated above one day or above free memory.")
     redraw: bool = _flag(False, None, "Draw the figures of a stored run again.")
@@ -61,6 +57,14 @@ class Options:
     )
 
 
+def option_of(name: str) -> Any:
+    """Return a field of Options as an option for Typer."""
+    about = dict(Options.__dataclass_fields__[name].metadata)
+    return Option(*(about.pop("names") or (flag_of(name),)), **about)
+
+
+Results = Annotated[Path, option_of("results")]
+Json = Annotated[bool, option_of("json")]
 # Options of a single run, and those of work that pays to be computed side by side.
 OF_ONE_RUN = {"config", "figures", "json"}
 OF_MODELS = {"workers", "engine", "address"}
@@ -79,13 +83,12 @@ def taking_options(
     if not own:
         written = signature(command).parameters.values()
         own = [_parameter(p.name, p.annotation, p.default) for p in written if p.name != "options"]
-    kinds, shared = get_type_hints(Options), []
-    for each in fields(Options):
-        if each.name not in without:
-            about = dict(each.metadata)
-            names = about.pop("names") or (flag_of(each.name),)
-            option = Option(each.default, *names, **about)
-            shared.append(_parameter(each.name, kinds[each.name], option))
+    kinds = get_type_hints(Options)
+    shared = [
+        _parameter(each.name, Annotated[kinds[each.name], option_of(each.name)], each.default)
+        for each in fields(Options)
+        if each.name not in without
+    ]
 
     def typed(**given: Any) -> None:
         options = Options(**{each.name: given.pop(each.name) for each in shared})
@@ -131,11 +134,6 @@ def _option(name: str, info: FieldInfo, theirs: str | None) -> Any:
     if value.endswith(",..."):
         return Annotated[list[str] | None, option]
     return Annotated[str | None, option]
-
-
-def flag_of(name: str) -> str:
-    """Return the flag of a config field: `head_dim` is `--head-dim`."""
-    return f"--{name.replace('_', '-')}"
 
 
 def default_text(default: object) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from ropelab.cli.flags import Json, Results
+from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.notices import printable
@@ -24,7 +24,7 @@ def report(
         list[Path] | None,
         Argument(metavar="[RUN]...", help="Folders of runs or results; without any, DIR."),
     ] = None,
-    results: Results = Path("results"),
+    results: Results = Options.results,
     output: Annotated[
         Path | None,
         Option("--output", "-o", metavar="FILE", help="The page  [default: DIR/index.html]"),

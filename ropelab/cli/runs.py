@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ropelab.cli.flags import Options, flag_of
+from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.experiments import Experiment
 from ropelab.lab import Lab, Run
 from ropelab.runs import builtin
 from ropelab.runs.cell import silent
-from ropelab.runs.config import Label, read_toml, take_label
+from ropelab.runs.config import Label, flag_of, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known
 from ropelab.runs.notices import say
@@ -35,7 +35,7 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         if "grid" in found or "case" in found:
             raise InputError(f"{path} asks for many runs: ropelab run {path}")
         label, values = take_label(path, found)
-    lab = _lab(options, not options.json if options.figures is None else options.figures)
+    lab = _lab(options)
     plan = lab.prepare(experiment.name, {**values, **fields}, flag_of)
     with _engine(options) as engine:
         run = replace(lab, engine=engine).run(replace(plan, label=label))
@@ -58,14 +58,14 @@ def run_files(
 ) -> None:
     """List the runs that files ask for, or compute one share of them, or make all of them."""
     # Imported here: the page needs SciPy, which a single run does without.
-    from ropelab.show.gallery import check_name, write_index
+    from ropelab.show.gallery import check_index, write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
     from ropelab.sweeps import shares
     from ropelab.sweeps.cases import read_sweeps
     from ropelab.sweeps.combined import combine
 
-    check_name(index)
+    check_index(index)
     share = shares.read_shard(shard) if shard else None
     draw_more = _more_figures(options)
     lab = _lab(options)
@@ -120,7 +120,7 @@ def _more_figures(options: Options) -> Callable[[Run], object]:
     return draw
 
 
-def _lab(options: Options, figures: bool = True) -> Lab:
+def _lab(options: Options) -> Lab:
     os.environ.setdefault("MPLBACKEND", "agg")  # figures go to files: no window is opened
     terminal_there = sys.stderr.isatty()
     quiet = options.quiet or (options.json and not terminal_there)
@@ -129,7 +129,7 @@ def _lab(options: Options, figures: bool = True) -> Lab:
         options.results,
         options.force,
         options.redraw,
-        figures,
+        not options.json if options.figures is None else options.figures,
         progress=silent if quiet else loud,
         waiting=terminal.say_waiting,
         notice=None if quiet else say,
@@ -140,7 +140,7 @@ def _lab(options: Options, figures: bool = True) -> Lab:
 
 @contextmanager
 def _engine(options: Options) -> Iterator[Engine]:
-    """Hold the engine of that name while the block runs; one local worker is this process."""
+    """Hold the engine that is asked for while the block runs; one local worker is this process."""
     if known("engine", options.engine, ENGINES) == "local" and options.address is not None:
         raise InputError("--address names a Ray cluster; give --engine ray with it")
     # Imported here: loky and Ray are slow to load.

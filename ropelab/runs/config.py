@@ -145,6 +145,11 @@ def spellings(config_class: "type[Config]") -> dict[str, str]:
     return {ours: theirs for ours, theirs in SPELLINGS.items() if ours in config_class.model_fields}
 
 
+def flag_of(name: str) -> str:
+    """Return the flag of a config field: `head_dim` is `--head-dim`."""
+    return f"--{name.replace('_', '-')}"
+
+
 class Config(BaseModel):
     """Base of every experiment's config: frozen, complete, and without unknown keys."""
 
@@ -189,14 +194,13 @@ class Config(BaseModel):
         """Return the command that makes the run of this config again, quoted for a shell."""
         words = ["ropelab", experiment]
         for name, value in self.changed().items():
-            flag = name.replace("_", "-")
             if name == self.argument:
                 words.append(str(value))
             elif isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
+                words.append(flag_of(name if value else f"no_{name}"))
             else:
                 text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                words += [f"--{flag}", text]
+                words += [flag_of(name), text]
         return shlex.join(words)
 
     def replace(self, **changes: Any) -> Self:
@@ -276,10 +280,16 @@ class Label:
 
 def take_label(path: Path, values: Mapping[str, Any]) -> tuple[Label, dict[str, Any]]:
     """Split the values of a config file into the label of its run and all others."""
+    label = Label(path.stem, title_in(values, str(path)), str(path))
+    return label, {key: value for key, value in values.items() if key != "title"}
+
+
+def title_in(values: Mapping[str, Any], origin: str) -> str:
+    """Return the title among the values of a file or a case, empty without one."""
     title = values.get("title", "")
     if not isinstance(title, str):
-        raise InputError(f"{path}: title must be text, got {title!r}")
-    return Label(path.stem, title, str(path)), {k: v for k, v in values.items() if k != "title"}
+        raise InputError(f"{origin}: title must be text, got {title!r}")
+    return title
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:

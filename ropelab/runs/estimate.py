@@ -84,18 +84,16 @@ def slowness() -> float:
     return best / SECONDS_OF_COSINES
 
 
-def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float, what: str = "this") -> None:
+def refuse_beyond(estimate: Estimate, workers: int, free_bytes: float) -> None:
     """Raise InputError where the work takes more than a day, or more memory than is free."""
     if estimate.bytes > free_bytes:
         raise InputError(
-            f"{what} needs about {size(estimate.bytes)} of memory, and {size(free_bytes)} are "
+            f"this needs about {size(estimate.bytes)} of memory, and {size(free_bytes)} are "
             f"free; {FLAG} allows it"
         )
     seconds = estimate.on(workers)
     if seconds > DAY:
-        raise InputError(
-            f"{what} takes about {duration(seconds)}, more than a day; {FLAG} allows it"
-        )
+        raise InputError(f"this takes about {duration(seconds)}, more than a day; {FLAG} allows it")
 
 
 def duration(seconds: float) -> str:

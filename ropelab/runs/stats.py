@@ -12,8 +12,8 @@ Vr is taken off because it is in Vs and in Vd (two-way random effects; Cameron, 
 2011 do the same for clusters in two ways); V stays above both, as Vr is only an estimate. With V,
 not Vs + Vd, in the degrees of freedom, 95 % intervals cover 0.934 to 0.997 over K in {3, 5}, N in
 {6, 50} and effects of seeds and documents from none to dominating (benchmarks/bench_intervals.py);
-with Vs + Vd it was 0.908 to 0.978. With one seed
-only documents vary, and the interval speaks of that one model; with one document, of that one.
+with Vs + Vd it was 0.908 to 0.978. With one seed only documents vary, and the interval speaks of
+that one model; with one document, of that one.
 """
 
 import math

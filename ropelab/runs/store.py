@@ -1,7 +1,9 @@
-"""Run folders: results/<experiment>/<name>-<hash>/{manifest.json, config.toml, tables/, figures/}.
+"""Run folders, <results>/<experiment>/<name>-<hash>; the hash is of experiment and config.
 
-The hash follows from the config alone. A run whose manifest does not fit any more (another version
-of the experiment, another corpus, a damaged table) is not reused.
+    manifest.json  config.toml  metrics.json  tables/<table>.csv  figures/<figure>.png
+
+A run whose manifest does not fit any more (another version of the experiment, another corpus, a
+damaged table) is made again.
 """
 
 import errno
@@ -37,14 +39,7 @@ from ropelab.runs.cell import Stored
 from ropelab.runs.config import Config, Label
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_name, read_regular
-from ropelab.runs.folders import (
-    Waiting,
-    files_below,
-    fingerprint,
-    locked,
-    replaced,
-    say_nothing,
-)
+from ropelab.runs.folders import Waiting, files_below, fingerprint, locked, replaced
 from ropelab.runs.notices import say, say_once
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_written
 
@@ -148,7 +143,7 @@ class RunFolder:
             return None
 
     def kept(
-        self, make: Callable[[], Made], waiting: Waiting = say_nothing, again: bool = False
+        self, make: Callable[[], Made], waiting: Waiting, again: bool
     ) -> tuple[dict[str, pd.DataFrame], bool]:
         """Return the tables of the run as read back, and True if they were there.
 
@@ -300,21 +295,25 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 def finished(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield folder and manifest of every finished run below `results`; unreadable ones are said."""
     for experiment in _listed(results):
-        try:
-            folders = _listed(experiment)
-        except OSError as error:  # of anybody, as lost+found
-            say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
+        yield from _finished_in(experiment)
+
+
+def _finished_in(experiment: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    try:
+        folders = _listed(experiment)
+    except OSError as error:  # of anybody, as lost+found
+        say_once(f"left out: {experiment} cannot be listed: {error.strerror}")
+        return
+    for folder in folders:
+        manifest = read_manifest(folder)
+        if manifest is None:
             continue
-        for folder in folders:
-            manifest = read_manifest(folder)
-            if manifest is None:
-                continue
-            try:
-                check_name(folder)
-            except InputError as error:
-                say_once(f"left out: {error}")
-            else:
-                yield folder, manifest
+        try:
+            check_name(folder)
+        except InputError as error:
+            say_once(f"left out: {error}")
+        else:
+            yield folder, manifest
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -329,7 +328,7 @@ def stored_runs(results: Path, experiment: str, version: int) -> list[Stored]:
     """Return the finished runs of an experiment by folder name; damaged ones are said once."""
     # Numbers of another version mean something else.
     runs = []
-    for folder, manifest in finished(results):
+    for folder, manifest in _finished_in(results / experiment):
         if (manifest["experiment"], manifest["version"]) == (experiment, version):
             try:
                 tables = RUN.tables(folder, manifest)

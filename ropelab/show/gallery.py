@@ -17,7 +17,7 @@ from ropelab.show.terminal import format_value
 LONGEST_NAME = 80
 
 
-def check_name(name: str) -> None:
+def check_index(name: str) -> None:
     """Refuse an index that would be outside of the results folder, or in the way of runs."""
     path = Path(name)
     plain = path.name == name and name.isprintable() and len(name) <= LONGEST_NAME

@@ -14,7 +14,7 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.lab import Lab, Plan
-from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label
+from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label, title_in
 from ropelab.runs.errors import InputError, naming
 
 # Runs that one file may ask for.
@@ -93,10 +93,7 @@ def _label(shared: Label, case: Values, number: int) -> Label:
     words = (f"{key}={plain(value)}" for key, value in case.items() if key != "title")
     text = shorten(", ".join(words), 80, placeholder=" ...") or "nothing of its own"
     origin = f"{shared.origin}, case {number} ({text})"
-    own = case.get("title")
-    if own is not None and not isinstance(own, str):
-        raise InputError(f"{origin}: title must be text, got {own!r}")
-    title = own or (f"{shared.title}: {text}" if shared.title else text)
+    title = title_in(case, origin) or (f"{shared.title}: {text}" if shared.title else text)
     return Label(f"{shared.name}_{text}", title, origin)
 
 

@@ -19,10 +19,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import ropelab
-from ropelab.runs.cell import Cell, Context, Needs, with_starts
+from ropelab.runs.cell import Cell, Context, Needs, Supply, with_starts
 from ropelab.runs.cells import CellName, Cells, Named, Parcel
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
@@ -107,19 +105,22 @@ class OnRay(Engine):
         needs = cell.needs
         names: list[Named] = [*with_starts(cell.starts).values(), *needs.folders]
         parcels = [parcel for name in names if (parcel := self._kept.packed(name))]
-        objects = [self._stored(repr(supply), supply.content) for supply in needs.supplies]
-        for parcel in parcels:
-            digest = hashlib.sha256(pickle.dumps(parcel)).hexdigest()
-            objects.append(self._stored(digest, partial(replace, parcel)))
+        contents: list[Supply | Parcel] = [*needs.supplies, *parcels]
+        objects = [self._stored(content) for content in contents]
         about = (VERSION, number, cell, self._kept.again, self._folder)
         task = self._compute.options(num_gpus=int(needs.gpu), name=cell.title)
         self._running[task.remote(*about, self._queue, *objects)] = number, cell
 
-    def _stored(self, name: str, content: Callable[[], Any]) -> "ObjectRef":
+    def _stored(self, content: Supply | Parcel) -> "ObjectRef":
         import ray
 
+        if isinstance(content, Parcel):
+            name = hashlib.sha256(pickle.dumps(content)).hexdigest()
+        else:
+            name = repr(content)
         if name not in self._objects:
-            self._objects[name] = ray.put(content())
+            whole = content if isinstance(content, Parcel) else content.content()
+            self._objects[name] = ray.put(whole)
         for oldest in list(self._objects)[:-KEPT]:
             del self._objects[oldest]
         return self._objects[name]
