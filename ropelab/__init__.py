@@ -10,7 +10,7 @@ Every command of the command line is a function here that returns a `Run` with D
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ropelab.experiments import NAMES
@@ -19,36 +19,25 @@ if TYPE_CHECKING:
     from ropelab.lab import Run
 
 __version__ = "0.1.0"
-# Commands for one configuration, which keep nothing; `audit` is a room that can be called.
-DESK = {"audit": "ropelab.audit", "check": "ropelab.audit.check", "emit": "ropelab.audit.emit"}
-__all__ = [
-    "__version__",
-    *DESK,
-    "methods",
-    "models",
-    "run",
-    *(name.replace("-", "_") for name in NAMES),
-]
+# What is no experiment, and where it is; the rooms `audit` and `models` can be called.
+ELSEWHERE = {
+    "audit": "ropelab.audit",
+    "check": "ropelab.audit.check:check",
+    "emit": "ropelab.audit.emit:emit",
+    "methods": "ropelab.models.methods.registry:catalogue",
+    "models": "ropelab.models",
+    "run": "ropelab.lab:run",
+}
+__all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES)]
 
 
 def __getattr__(name: str) -> Any:
-    """`run`, lists, and a function per experiment, made when they are first asked for."""
+    """Import what is asked for; an experiment is a function, made when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module 'ropelab' has no attribute '{name}'")
-    if name == "run":
-        from ropelab.lab import run
-
-        return run
-    if name == "models":
-        return import_module("ropelab.models")
-    if name in DESK:
-        module = import_module(DESK[name])
-        return module if name == "audit" else getattr(module, name)
-    if name == "methods":
-        from ropelab.models.methods.registry import catalogue
-
-        return catalogue
-    return command_of(name.replace("_", "-"))
+    return (
+        resolve_name(ELSEWHERE[name]) if name in ELSEWHERE else command_of(name.replace("_", "-"))
+    )
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,8 @@
 
 import sys
 
-from ropelab.cli.defect import defect
 from ropelab.runs import interrupts
+from ropelab.runs.errors import defect
 
 
 def main() -> None:

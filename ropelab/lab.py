@@ -35,7 +35,7 @@ from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
-from ropelab.runs.tables import Tables, as_stored, sha256_of
+from ropelab.runs.tables import Tables, as_stored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,10 +257,9 @@ class Lab:
         self.announce(every)
         if self.notice:
             # So that a slow machine is no surprise.
-            configs = [plan.config.model_dump() for plan in works]
-            for dtype, device in sorted(
-                {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
-            ):
+            configs = [plan.config for plan in works]
+            used = {(getattr(c, "dtype", ""), getattr(c, "device", "")) for c in configs}
+            for dtype, device in sorted(pair for pair in used if pair[0]):
                 self.notice(about_dtype(dtype, device))
         if works and self.results is not None:
             store.check_writable(self.results)
@@ -288,13 +287,10 @@ class Lab:
         """Return the place of a run, named also by the stored runs that it reads."""
         if self.results is None:
             return None
-        experiment, inputs = plan.experiment, dict(plan.config.inputs())
-        for name in plan.config.reads():
-            for run in self._stored_runs(name):
-                folder = Path(run.path)
-                place = folder.relative_to(self.results).as_posix()
-                inputs[place] = sha256_of(folder / store.RUN.file)
-        about = (experiment.name, experiment.version, plan.config, inputs, plan.label)
+        experiment, config = plan.experiment, plan.config
+        read = [Path(run.path) for name in config.reads() for run in self._stored_runs(name)]
+        inputs = config.inputs() | store.as_inputs(self.results, read)
+        about = (experiment.name, experiment.version, config, inputs, plan.label)
         return store.RunFolder(self.results, *about)
 
     def _stored_runs(self, name: str) -> list[Stored]:

@@ -113,7 +113,8 @@ app.command("run")(flags.taking_options(run, flags.OF_ONE_RUN))
 for _experiment in experiments.every():
     _add_command(_experiment)
 audit.register(app)
-results.register(app)
+for _command in (results.report, results.explore, results.export, results.methods, results.models):
+    app.command()(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

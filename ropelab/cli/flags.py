@@ -14,7 +14,7 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 from typer import Argument, Option
 
-from ropelab.runs.config import PARTIAL, Config, flag_of, spellings
+from ropelab.runs.config import PARTIAL, Config, flag_of, plain, spellings
 
 
 def _flag(default: Any, metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -146,10 +146,8 @@ def default_text(default: object) -> str:
         text = ",".join(map(str, default))
     elif isinstance(default, bool):
         text = "yes" if default else "no"
-    elif isinstance(default, float):
-        text = f"{default:g}".replace("e+0", "e")
     else:
-        text = "" if default is None else str(default)
+        text = "" if default is None else plain(default)
     return f"  [default: {text}]" if text else ""
 
 

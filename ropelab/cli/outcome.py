@@ -13,9 +13,8 @@ from typing import Any
 
 import typer
 
-from ropelab.cli.defect import defect
 from ropelab.runs import interrupts
-from ropelab.runs.errors import RopelabError
+from ropelab.runs.errors import RopelabError, defect
 from ropelab.runs.notices import printable
 
 # What a command returns that ended by KeyboardInterrupt, whichever signal it was.

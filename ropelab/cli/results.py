@@ -13,12 +13,6 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.notices import printable
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application, their docstrings as help."""
-    for command in (report, explore, export, methods, models):
-        app.command()(command)
-
-
 def report(
     runs: Annotated[
         list[Path] | None,

@@ -269,6 +269,17 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
     return f"{name(str(location[0]))} {text}, got {problem['input']!r}"
 
 
+def plain(value: object) -> str:
+    """Write a value of a config as one word.
+
+    >>> plain(1e6), plain((1, 2)), plain(0.5), plain("pi")
+    ('1e6', '1+2', '0.5', 'pi')
+    """
+    if isinstance(value, list | tuple):
+        return "+".join(map(plain, value))
+    return re.sub(r"e\+0?", "e", f"{value:g}") if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Label:
     """The names of a run; numbers do not depend on them, so all labels are equal."""

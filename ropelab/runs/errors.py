@@ -1,7 +1,11 @@
 """The errors a user can meet, one line each: the problem, what is allowed, what to type."""
 
+import os
+import sys
+import tempfile
+import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 
 
@@ -49,3 +53,20 @@ def naming(origin: str) -> Iterator[None]:
         if not origin:
             raise
         raise type(error)(f"{origin}: {error}") from None
+
+
+def defect(error: Exception) -> int:
+    """Say an error in one line on stderr, put its traceback into a file; the exit status."""
+    # A library that finds no room for itself is an ImportError.
+    if isinstance(error, MemoryError) or "annot allocate memory" in str(error):
+        text = "memory ran out; nothing half-written was left behind"
+    else:
+        where = "which could not be written"
+        with suppress(OSError):
+            handle, where = tempfile.mkstemp(prefix="ropelab-defect-", suffix=".txt")
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.writelines(traceback.format_exception(error))
+        text = f"a defect, please report it with its traceback, {where}: {type(error).__name__}"
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"ropelab: {text}\n")
+    return 1

@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ropelab.runs.errors import InputError
 
@@ -45,10 +45,15 @@ def check_name(name: object) -> None:
 
 def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     """Return a JSON object from bytes; anything else is an InputError, as is Infinity if finite."""
+
+    def constant(text: str) -> float:
+        if finite or text == "NaN":
+            raise ValueError(f"{text} is not a JSON number")
+        return float(text)
+
     if len(raw) > MOST_BYTES:
         raise InputError(f"{name} is larger than 16 MB, which no configuration is")
     try:
-        constant = _not_finite if finite else _infinite
         value = json.loads(raw, parse_constant=constant, parse_float=_finite)
     except RecursionError:
         raise InputError(f"{name} is nested too deeply") from None
@@ -64,14 +69,6 @@ def parse(name: str, raw: bytes, finite: bool = True) -> dict[str, Any]:
     if level:
         raise InputError(f"{name} is nested too deeply")
     return value
-
-
-def _infinite(text: str) -> float:
-    return _not_finite(text) if text == "NaN" else float(text)
-
-
-def _not_finite(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -48,13 +48,6 @@ def available_memory(group: Path = Path("/sys/fs/cgroup")) -> int:
     return min(free, max(0, int(limit) - used + cache))
 
 
-def visible_gpus() -> int:
-    """Return the number of GPUs that this process may use: CUDA_VISIBLE_DEVICES counts."""
-    import torch
-
-    return torch.cuda.device_count()
-
-
 def resolve_device(device: str) -> str:
     """Resolve `auto`: `cuda` if torch sees a GPU, else `cpu`."""
     if device == "cpu":

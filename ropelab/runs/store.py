@@ -7,7 +7,6 @@ damaged table) is made again.
 """
 
 import errno
-import hashlib
 import json
 import math
 import os
@@ -19,11 +18,12 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property, partial
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from itertools import takewhile
@@ -36,7 +36,7 @@ import tomli_w
 from pydantic import AfterValidator, StringConstraints, TypeAdapter
 
 from ropelab.runs.cell import Stored
-from ropelab.runs.config import Config, Label
+from ropelab.runs.config import Config, Label, plain
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.folders import Waiting, files_below, fingerprint, locked, replaced
@@ -116,7 +116,7 @@ class RunFolder:
         runs = self.results / self.experiment
         if there := [path for path in _listed(runs) if path.name.endswith(f"-{code}")]:
             return there[0]
-        changed = (f"{name}-{_plain(value)}" for name, value in self.config.changed().items())
+        changed = (f"{name}-{plain(value)}" for name, value in self.config.changed().items())
         name = _readable(self.label.name) or _readable("_.".join(changed)) or "default"
         return runs / f"{name}-{code}"
 
@@ -157,7 +157,7 @@ class RunFolder:
             toml = tomli_w.dumps({"experiment": self.experiment, **values})
             numbers = json.dumps(metrics_of(made.about["summary"]), indent=2, ensure_ascii=False)
             files = {"config.toml": toml.encode(), "metrics.json": f"{numbers}\n".encode()}
-            hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+            hashes = {name: sha256(content).hexdigest() for name, content in files.items()}
             about = {**self.facts, **made.about, **surroundings(), "files": hashes}
             with replaced(self.path) as fresh:
                 for name, content in files.items():
@@ -197,12 +197,6 @@ def _readable(text: str, longest: int = 48) -> str:
     return plain[:longest].strip("-_.")
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, list):
-        return "+".join(map(_plain, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def check_writable(results: Path) -> None:
     """Raise InputError for a results folder that cannot be written."""
     probe = results / f".writable-{secrets.token_hex(8)}"
@@ -221,7 +215,7 @@ def _save_figures(figures: Mapping[str, bytes], folder: Path) -> list[str]:
     (folder / "figures").mkdir()
     for name, content in figures.items():
         (folder / "figures" / name).write_bytes(content)
-        check_written(folder / "figures" / name, hashlib.sha256(content).hexdigest())
+        check_written(folder / "figures" / name, sha256(content).hexdigest())
     return [f"figures/{name}" for name in figures]
 
 
@@ -274,6 +268,14 @@ def metrics_of(summary: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             if plain and math.isfinite(number) and (name or key != first):
                 found[f"{name or f'{first}={value}'}/{key}"] = number
     return found
+
+
+def as_inputs(results: Path, folders: Iterable[Path]) -> dict[str, str]:
+    """Return the hashes of the manifests of runs that another one reads, by place in `results`."""
+    return {
+        folder.relative_to(results).as_posix(): sha256((folder / RUN.file).read_bytes()).hexdigest()
+        for folder in folders
+    }
 
 
 def to_records(table: pd.DataFrame) -> list[dict[str, Any]]:

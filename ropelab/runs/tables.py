@@ -4,10 +4,10 @@ Tables are CSV at full precision that reads back the same, with units in the nam
 description has a hash of itself too; everything is verified on read.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,7 +74,7 @@ class Format:
             entries[name] = {
                 "rows": len(table),
                 "columns": {str(column): unit_of(str(column)) for column in table.columns},
-                "sha256": hashlib.sha256(content).hexdigest(),
+                "sha256": sha256(content).hexdigest(),
             }
         self.describe(folder / self.file, {**about, "tables": entries})
         return self.read(folder)
@@ -125,13 +125,13 @@ class Format:
         return found
 
 
-def check_written(path: Path, sha256: str) -> bytes:
+def check_written(path: Path, expected: str) -> bytes:
     """Return the content of a file with that hash; DamagedError for any other."""
     try:
         content = read_regular(path)
     except OSError as error:
         raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
-    if hashlib.sha256(content).hexdigest() != sha256:
+    if sha256(content).hexdigest() != expected:
         raise DamagedError(f"{path} is not what was written")
     return content
 
@@ -152,11 +152,6 @@ def _as_csv(table: pd.DataFrame) -> bytes:
 
 def _from_csv(content: bytes) -> pd.DataFrame:
     return pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unit_of(column: str) -> str | None:

@@ -4,7 +4,6 @@ A file asks for one run, or for several: `[grid]` has a list per key, and every 
 run; each table `[[case]]` is a run. Keys above them hold for all.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -14,7 +13,7 @@ from textwrap import shorten
 from typing import Any
 
 from ropelab.lab import Lab, Plan
-from ropelab.runs.config import PARTIAL, Label, read_toml, spellings, take_label, title_in
+from ropelab.runs.config import PARTIAL, Label, plain, read_toml, spellings, take_label, title_in
 from ropelab.runs.errors import InputError, naming
 
 # Runs that one file may ask for.
@@ -95,15 +94,6 @@ def _label(shared: Label, case: Values, number: int) -> Label:
     origin = f"{shared.origin}, case {number} ({text})"
     title = title_in(case, origin) or (f"{shared.title}: {text}" if shared.title else text)
     return Label(f"{shared.name}_{text}", title, origin)
-
-
-def plain(value: object) -> str:
-    """Write a value of a config as one word."""
-    if isinstance(value, list | tuple):
-        return "+".join(map(plain, value))
-    if isinstance(value, float):
-        return re.sub(r"e\+0?", "e", f"{value:g}")
-    return str(value)
 
 
 def _keys(plans: Sequence[Plan], cases: Sequence[Values]) -> tuple[str, ...]:

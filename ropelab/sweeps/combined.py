@@ -15,12 +15,12 @@ import pandas as pd
 
 from ropelab.lab import Lab, Run
 from ropelab.runs import store
-from ropelab.runs.config import Config, Label
-from ropelab.runs.tables import Tables, sha256_of
+from ropelab.runs.config import Config, Label, plain
+from ropelab.runs.tables import Tables
 from ropelab.show.drawn import as_files, finished
 from ropelab.show.figures.sweep import draw, parts_of
 from ropelab.show.terminal import format_value
-from ropelab.sweeps.cases import Sweep, plain
+from ropelab.sweeps.cases import Sweep
 
 EXPERIMENT, VERSION = "sweep", 1
 # Rows that the index shows.
@@ -41,14 +41,11 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
     folders = [run.folder for run in runs if run.folder]
     configs = [run.config.model_dump(mode="json", exclude_none=True) for run in runs]
     config = SweepConfig(experiment=runs[0].experiment.name, case=tuple(configs))
-    names = [folder.relative_to(results).as_posix() for folder in folders]
-    hashes = [sha256_of(folder / store.RUN.file) for folder in folders]
-    inputs = dict(zip(names, hashes, strict=True))
-    label = Label(sweep.path.stem)
+    inputs, label = store.as_inputs(results, folders), Label(sweep.path.stem)
     place = store.RunFolder(results, EXPERIMENT, VERSION, config, inputs, label)
 
     def make() -> store.Made:
-        tables = combined(sweep, runs, names)
+        tables = combined(sweep, runs, list(inputs))
         manifests = [store.read_manifest(folder) for folder in folders]
         seconds = sum(manifest["seconds"] for manifest in manifests if manifest)
         about = {**_about(sweep, runs, tables), "seconds": seconds}

@@ -3,14 +3,16 @@
 Each uses one torch thread, so tables are the same, byte for byte, for any number of workers.
 """
 
+import os
 import threading
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 
 from ropelab.runs.cell import Cell, Context, Needs, name_of
-from ropelab.runs.engine.board import Board, Reporter, Send
+from ropelab.runs.engine.board import Board, Message, Send, reported
 from ropelab.runs.engine.schedule import Running, Schedule
 from ropelab.runs.errors import RopelabError
 from ropelab.runs.machine import one_thread
@@ -132,9 +134,9 @@ class Here(Engine):
 
 def compute_cell(number: int, cell: Cell, send: Send, context: Context) -> None:
     """Compute one cell wherever this is, its progress sent as messages."""
-    reporter = Reporter(send, number)
+    send(Message(number, "started", (os.getpid(),)))
     try:
         with one_thread() if cell.needs.dtype and not cell.needs.alone else nullcontext():
-            replace(context, progress=reporter).compute(cell)
+            replace(context, progress=partial(reported, send, number)).compute(cell)
     finally:
-        reporter.say("ended")
+        send(Message(number, "ended"))

@@ -1,6 +1,5 @@
 """Progress of cells, wherever they are computed: messages, and the board that shows them."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,34 +32,31 @@ class Message(NamedTuple):
 Send = Callable[[Message], object]
 
 
-class Reporter:
-    """The progress of one cell, sent as messages: a worker has no terminal."""
+@contextmanager
+def reported(
+    send: Send, number: int, description: str, total: float | None = None
+) -> Iterator[Advance]:
+    """Open a progress line of a cell by messages: a worker has no terminal."""
 
-    def __init__(self, send: Send, number: int) -> None:
-        self._send, self._number = send, number
-        self.say("started", os.getpid())
+    def say(kind: str, *content: Any) -> None:
+        send(Message(number, kind, content))
 
-    def say(self, kind: str, *content: Any) -> None:
-        self._send(Message(self._number, kind, content))
+    say("open", description, total)
+    waiting, spoken = 0.0, time.monotonic()
 
-    @contextmanager
-    def __call__(self, description: str, total: float | None = None) -> Iterator[Advance]:
-        """Open a progress line; steps between two messages are sent with the second."""
-        self.say("open", description, total)
-        waiting, spoken = 0.0, time.monotonic()
+    def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
+        # Steps between two messages are sent with the second.
+        nonlocal waiting, spoken
+        waiting += steps
+        if time.monotonic() - spoken >= SECONDS_BETWEEN:
+            say("advance", waiting, note, left)
+            waiting, spoken = 0.0, time.monotonic()
 
-        def advance(steps: float = 1, *, note: str = "", left: float | None = None) -> None:
-            nonlocal waiting, spoken
-            waiting += steps
-            if time.monotonic() - spoken >= SECONDS_BETWEEN:
-                self.say("advance", waiting, note, left)
-                waiting, spoken = 0.0, time.monotonic()
-
-        try:
-            yield advance
-        finally:
-            self.say("advance", waiting)
-            self.say("close")
+    try:
+        yield advance
+    finally:
+        say("advance", waiting)
+        say("close")
 
 
 @dataclass

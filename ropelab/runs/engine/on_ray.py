@@ -134,8 +134,7 @@ class OnRay(Engine):
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
                 self._board.take(message)
         except Exception as error:
-            reason = _first_line(error)
-            raise MachineError(f"the connection to Ray was lost: {reason}") from None
+            raise MachineError(f"the connection to Ray was lost: {_first_line(error)}") from None
         for reference in done:
             number, cell = self._running.pop(reference)
             try:
@@ -251,8 +250,9 @@ def _connected(address: str | None, cpus: int) -> Iterator[str]:
             try:
                 _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder)
             except (OSError, RuntimeError, ValueError) as error:
-                reason = _first_line(error)
-                raise MachineError(f"Ray does not start on this machine: {reason}") from None
+                raise MachineError(
+                    f"Ray does not start on this machine: {_first_line(error)}"
+                ) from None
         yield folder
     finally:
         if folder:

@@ -7,7 +7,7 @@ from math import inf
 
 from ropelab.runs.cell import Cell, Needs, name_of
 from ropelab.runs.errors import MachineError
-from ropelab.runs.machine import available_memory, cores, visible_gpus
+from ropelab.runs.machine import available_memory, cores
 
 # The needs of the cells that are being computed, each with the number of its GPU (0 without one).
 Running = Sequence[tuple[Needs, int]]
@@ -42,7 +42,11 @@ def machine_for(asked: int | None, needs: Sequence[Needs]) -> Machine:
     """Make room for as many cells as asked, else as there are cores and memory for."""
     # The smallest cell decides how many may fit. A GPU computes one cell at a time, unless more
     # workers are asked for than there are GPUs.
-    gpus = max(1, visible_gpus()) if any(each.gpu for each in needs) else 1
+    gpus = 1
+    if any(each.gpu for each in needs):
+        import torch
+
+        gpus = max(1, torch.cuda.device_count())
     if asked is not None:
         return Machine(asked, gpus=gpus, cells_per_gpu=asked)
     memory = available_memory()
