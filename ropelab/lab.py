@@ -17,6 +17,7 @@ from ropelab.experiments import Experiment
 from ropelab.runs import store
 from ropelab.runs.cell import (
     Cell,
+    Cells,
     Context,
     Needs,
     Progress,
@@ -26,7 +27,6 @@ from ropelab.runs.cell import (
     silent,
     with_starts,
 )
-from ropelab.runs.cells import Cells
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
@@ -257,9 +257,10 @@ class Lab:
         self.announce(every)
         if self.notice:
             # So that a slow machine is no surprise.
-            configs = [plan.config for plan in works]
-            used = {(getattr(c, "dtype", ""), getattr(c, "device", "")) for c in configs}
-            for dtype, device in sorted(pair for pair in used if pair[0]):
+            configs = [plan.config.model_dump() for plan in works]
+            for dtype, device in sorted(
+                {(c["dtype"], c.get("device", "")) for c in configs if c.get("dtype")}
+            ):
                 self.notice(about_dtype(dtype, device))
         if works and self.results is not None:
             store.check_writable(self.results)

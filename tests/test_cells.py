@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ropelab.runs.cells import CellName, Cells, Parcel
+from ropelab.runs.cell import CellName, Cells, Parcel
 
 SAME = CellName("eval", 1, {"seed": 0})
 

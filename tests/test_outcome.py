@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ropelab.cli import outcome
-from ropelab.runs.errors import InputError
-from ropelab.runs.notices import printable
+from ropelab.runs.errors import InputError, printable
 
 ERRORS = [
     *(errno.ENOSPC, errno.EFBIG, errno.EMFILE, errno.ENAMETOOLONG, errno.EISDIR),

@@ -23,9 +23,8 @@ from jaxtyping import Float, Int
 from ropelab.audit.document import load
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
-from ropelab.runs.errors import InputError, RopelabError
+from ropelab.runs.errors import InputError, RopelabError, say
 from ropelab.runs.files import check_regular
-from ropelab.runs.notices import say
 
 Positions = Int[np.ndarray, " n"]
 Partner = Literal["half", "adjacent", "unknown"]

@@ -9,8 +9,7 @@ from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
-from ropelab.runs.errors import InputError, unknown_name
-from ropelab.runs.notices import say
+from ropelab.runs.errors import InputError, say, unknown_name
 
 FOUND = 3  # exit status if something was found
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}

@@ -14,8 +14,7 @@ from typing import Any
 import typer
 
 from ropelab.runs import interrupts
-from ropelab.runs.errors import RopelabError, defect
-from ropelab.runs.notices import printable
+from ropelab.runs.errors import RopelabError, defect, printable
 
 # What a command returns that ended by KeyboardInterrupt, whichever signal it was.
 INTERRUPTED = 130

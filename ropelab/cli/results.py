@@ -9,8 +9,7 @@ from typer import Argument, Option
 
 from ropelab.cli.flags import Json, Options, Results
 from ropelab.cli.outcome import print_document, print_line
-from ropelab.runs.errors import InputError, known
-from ropelab.runs.notices import printable
+from ropelab.runs.errors import InputError, known, printable
 
 
 def report(

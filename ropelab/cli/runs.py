@@ -16,8 +16,7 @@ from ropelab.runs import builtin
 from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, flag_of, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
-from ropelab.runs.errors import InputError, known
-from ropelab.runs.notices import say
+from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.store import to_records
 from ropelab.show import drawn, terminal
 

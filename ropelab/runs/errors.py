@@ -1,12 +1,17 @@
-"""The errors a user can meet, one line each: the problem, what is allowed, what to type."""
+"""Sentences for the user: errors in one line each, notices, text that is safe in a terminal."""
 
 import os
 import sys
 import tempfile
 import traceback
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import cache
+
+# Unicode's categories of what steers a terminal or cannot be seen; line ends are let through.
+UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 class RopelabError(Exception):
@@ -70,3 +75,24 @@ def defect(error: Exception) -> int:
     with suppress(OSError, ValueError):
         sys.stderr.write(f"ropelab: {text}\n")
     return 1
+
+
+def printable(text: str) -> str:
+    r"""Write out control characters, which names and errors may hold.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(
+        letter.encode("unicode_escape").decode()
+        if letter != "\n" and unicodedata.category(letter) in UNSEEN
+        else letter
+        for letter in text
+    )
+
+
+def say(text: str) -> None:
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+say_once = cache(say)

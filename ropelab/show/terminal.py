@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ropelab.runs.cell import Advance
+from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import duration
-from ropelab.runs.notices import printable, say
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ropelab.runs.cell import Context
-from ropelab.runs.cells import Cells
+from ropelab.runs.cell import Cells, Context
 from ropelab.runs.engine import Here, local
 from ropelab.runs.engine.local import Workers
 from ropelab.runs.engine.schedule import TRIES
@@ -206,7 +205,7 @@ from pathlib import Path
 # A shell that starts the tests in the background has Ctrl-C ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from ropelab.runs.cell import Context
-from ropelab.runs.cells import Cells
+from ropelab.runs.cell import Cells
 from ropelab.runs.engine.local import Workers
 from tests.runs import cells_of_tests
 folder, kind = sys.argv[1:]

@@ -16,8 +16,7 @@ import pytest
 
 from ropelab.cli.app import main
 from ropelab.lab import Lab
-from ropelab.runs.cell import Context, with_starts
-from ropelab.runs.cells import CellName, Cells
+from ropelab.runs.cell import CellName, Cells, Context, with_starts
 from ropelab.runs.engine import Here
 from ropelab.runs.engine.on_ray import OnRay, check_joinable, check_ray
 from ropelab.runs.errors import InputError, MachineError
@@ -174,7 +173,7 @@ from pathlib import Path
 # A shell that starts the tests in the background has Ctrl-C ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from ropelab.runs.cell import Context
-from ropelab.runs.cells import Cells
+from ropelab.runs.cell import Cells
 from ropelab.runs.engine.on_ray import OnRay
 from tests.runs.cells_of_tests import Sleeps, Sum
 folder = sys.argv[1]

@@ -18,8 +18,7 @@ from matplotlib.figure import Figure
 from ropelab import experiments
 from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
-from ropelab.runs.cell import Cell, Context, Needs
-from ropelab.runs.cells import CellName
+from ropelab.runs.cell import Cell, CellName, Context, Needs
 from ropelab.runs.config import Base, Config
 from ropelab.runs.folders import replaced_file
 

@@ -14,8 +14,7 @@ from ropelab.models.lm.evaluation import TOKENS_PER_PASS
 from ropelab.models.lm.model import SCORES_PER_BLOCK, LanguageModel, ModelSize
 from ropelab.models.lm.source import Batch, Mixture, training_batch
 from ropelab.models.lm.training import Recipe, operations_of_training, train
-from ropelab.runs.cell import Context, Needs
-from ropelab.runs.cells import CellName
+from ropelab.runs.cell import CellName, Context, Needs
 from ropelab.runs.machine import DtypeName
 
 # Raise it when the same description would train to other weights.

@@ -31,10 +31,9 @@ from ropelab.models.lm.muon import Muon
 from ropelab.models.lm.source import Batch
 from ropelab.runs import interrupts
 from ropelab.runs.cell import Advance
-from ropelab.runs.errors import MachineError
+from ropelab.runs.errors import MachineError, say
 from ropelab.runs.folders import remove, replaced_file
 from ropelab.runs.machine import DtypeName, computing_in
-from ropelab.runs.notices import say
 
 FIRST_WINDOW = 64
 SECONDS_BETWEEN_CHECKPOINTS = 20.0

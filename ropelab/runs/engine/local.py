@@ -22,8 +22,7 @@ from loky import ProcessPoolExecutor
 from loky.backend import get_context
 from loky.process_executor import BrokenProcessPool
 
-from ropelab.runs.cell import Cell, Context, Needs
-from ropelab.runs.cells import Cells
+from ropelab.runs.cell import Cell, Cells, Context, Needs
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for

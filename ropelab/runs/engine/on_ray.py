@@ -28,8 +28,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 import ropelab
-from ropelab.runs.cell import Cell, Context, Needs, Supply, with_starts
-from ropelab.runs.cells import CellName, Cells, Named, Parcel
+from ropelab.runs.cell import (
+    Cell,
+    CellName,
+    Cells,
+    Context,
+    Named,
+    Needs,
+    Parcel,
+    Supply,
+    with_starts,
+)
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for

@@ -9,7 +9,7 @@ from PIL import Image
 from scipy import stats
 
 from ropelab.runs import store
-from ropelab.runs.notices import say
+from ropelab.runs.errors import say
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
 from ropelab.show.looks import looks_for_script

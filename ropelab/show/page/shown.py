@@ -13,9 +13,8 @@ import pandas as pd
 
 from ropelab.runs import store
 from ropelab.runs.config import split_list
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, say
 from ropelab.runs.files import check_name
-from ropelab.runs.notices import say
 from ropelab.runs.tables import DamagedError
 from ropelab.show.terminal import format_value
 
