@@ -104,6 +104,17 @@ def learned_stops(found: Findings, name: str = "learned") -> None:
     found.part("its last position", f"{last}", last == LENGTH - 1)
 
 
+def length_is_limited(found: Findings, far: int = 10**6) -> None:
+    learned_stops(found)
+    codes = [
+        encoding_for("sinusoidal").embed(torch.zeros(1, len(at), HEADS * HEAD), at)[0]
+        for at in (torch.arange(LENGTH), torch.tensor([far]))
+    ]
+    nearest = float((codes[0] - codes[1]).norm(dim=-1).min())
+    text = f"defined, and {nearest:.1f} away from all of the first {LENGTH}"
+    found.limit(f"code of position {far:,} by the sinusoidal formula", text, nearest == 0, nearest)
+
+
 def bias_matrix(found: Findings) -> None:
     full, distinct = [], []
     for tokens in (LENGTH, 2 * LENGTH):

@@ -103,6 +103,16 @@ def adjusts(found: Findings, method: str = "yarn(factor=4)") -> None:
     found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off > 1 + SAME, off)
 
 
+def same_inside(found: Findings, method: str = "dynamic_ntk") -> None:
+    model = Geometry(*LLAMA_2)
+    plans = [parse_scaling(method).plan(model, length) for length in (2, 1024, model.trained_len)]
+    off = max(largest_ratio(plan.inv_freq, model.inv_freq) for plan in plans)
+    logits = max(abs(plan.logit_multiplier - 1) for plan in plans)
+    what = f"frequencies of {method} against none, in up to {model.trained_len} tokens"
+    found.part(what, f"{off:.2f} times apart" if off > 1 + SAME else "equal", off <= 1 + SAME, off)
+    found.part("and logits", f"{logits:.2g} apart", logits <= SAME, logits)
+
+
 def ramps_agree(found: Findings, factor: float = 16.0) -> None:
     model = Geometry(*LLAMA_2)
     paper, coded = (each(factor=factor).plan(model, 0).inv_freq for each in (YarnPaper, Yarn))

@@ -170,12 +170,3 @@ def is_smooth(found: Findings) -> None:
     found.part(what, f"{steps.mean():.2f} everywhere, to {tiny(spread)}", spread <= EXACT, spread)
     what = "angle by which the fastest pair jumps with each token"
     found.limit(what, f"{degrees:.1f} degrees", degrees < 10, degrees)
-
-
-def length_is_limited(found: Findings, far: int = 10**6) -> None:
-    omega = frequencies(64, BASE)
-    apart = np.linalg.norm(code(np.arange(512), omega) - code([far], omega), axis=1)
-    nearest = float(apart.min())
-    what = f"code of position {far:,} by the printed formula"
-    text = f"defined, and {nearest:.1f} away from all of the first 512"
-    found.part(what, text, not math.isfinite(nearest) or nearest <= EXACT, nearest)

@@ -224,10 +224,12 @@ def encodings(rises=RISES, copies=FAR_COPIES, near=0.98, noise=0.004, unlearned=
         ("relative-do-well", {}, OPEN),
         ("rope-beats-sinusoidal", {}, HOLDS),
         ("rope-beats-sinusoidal", {"rises": RISES | {"sinusoidal": 0.2}}, WRONG),
-        ("loss-order", {}, HOLDS),
-        ("loss-order", {"rises": RISES | {"t5": 0.6}}, WRONG),
-        ("loss-order", {"rises": RISES | {"sinusoidal": 0.4}}, WRONG),
-        ("loss-order", {"rises": RISES | {"sinusoidal": 0.501}}, OPEN),
+        ("alibi-below-rope", {}, HOLDS),
+        ("t5-below-rope", {}, HOLDS),
+        ("t5-below-rope", {"rises": RISES | {"t5": 0.6}}, WRONG),
+        ("sinusoidal-above-rope", {}, HOLDS),
+        ("sinusoidal-above-rope", {"rises": RISES | {"sinusoidal": 0.4}}, WRONG),
+        ("sinusoidal-above-rope", {"rises": RISES | {"sinusoidal": 0.501}}, OPEN),
         ("copy-order", {}, HOLDS),
         ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}}, WRONG),
         ("copy-order", {"copies": FAR_COPIES | {"nope": 0.0}, "unlearned": ("nope",)}, OPEN),
@@ -513,7 +515,7 @@ def test_a_run_without_one_of_its_tables_is_never_read_as_a_failure(claim, left)
     assert claim.verdict(runs=(partial,)) in (OPEN, claim.verdict(runs=(full,)))
 
 
-@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "loss-order"])
+@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"])
 def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     learned = find(id_).verdict(runs=(encodings(),))
     evidence = find(id_).evidence(runs=(encodings(unlearned=("sinusoidal", "t5")),))
@@ -522,7 +524,7 @@ def test_an_encoding_that_did_not_learn_decides_nothing(id_):
     assert "did not learn to copy" in evidence.measured
 
 
-@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "loss-order"])
+@pytest.mark.parametrize("id_", ["sinusoidal-extrapolates", "t5-extrapolates", "t5-below-rope"])
 def test_a_run_whose_models_learned_decides_before_a_larger_one(id_):
     claim, learned = find(id_), encodings()
     weak = encodings(unlearned=("sinusoidal", "t5"))
@@ -586,13 +588,50 @@ def ordered_run(*pairs, metric="nll_short_context", at=L, seeds=(0,), test_len=L
     ],
 )
 def test_orderings_are_decided_by_verdicts_and_closeness(difference, noise, better, costs, free):
-    pairs = [("unscaled", "yarn ×4"), ("unscaled", "dynamic_ntk")]
-    run = ordered_run(
-        *((a, b, difference, {"first": a, "second": b}.get(better, "~")) for a, b in pairs),
-        noise=noise,
-    )
-    assert find("static-costs-short").verdict(runs=(run,)) == costs
-    assert find("dynamic-free-short").verdict(runs=(run,)) == free
+    def verdict(id_: str, a: str, b: str, **about: Any) -> Verdict:
+        row = (a, b, difference, {"first": a, "second": b}.get(better, "~"))
+        return find(id_).verdict(runs=(ordered_run(row, noise=noise, **about),))
+
+    assert verdict("static-costs-short", "unscaled", "yarn ×4") == costs
+    assert verdict(*TEMPERATURE, metric="nll_bucket", at=LONGER) == free
+
+
+# A claim about equals, and its rows.
+TEMPERATURE = (
+    "yarn-temperature-finetuned",
+    "yarn ×4 finetuned",
+    "yarn(attention_factor=1) ×4 finetuned",
+)
+
+
+def test_a_row_that_fails_here_refutes_no_published_order() -> None:
+    id_, a, b = TEMPERATURE
+    equal = ordered_run((a, b, -0.9, a), metric="nll_bucket", at=LONGER)
+    worse = ordered_run(("unscaled", "yarn ×4", 0.9, "yarn ×4"))
+    better = ordered_run(("unscaled", "yarn ×4", -0.9, "unscaled"))
+    for claim, stored, before, after in (
+        (id_, equal, WRONG, OPEN),
+        ("static-costs-short", worse, WRONG, OPEN),
+        ("static-costs-short", better, HOLDS, HOLDS),
+    ):
+        assert find(claim).verdict(runs=(stored,)) == before
+        stored.tables["comparisons"]["status"] = "a row fails"
+        assert find(claim).verdict(runs=(stored,)) == after
+
+
+def test_runs_of_the_same_models_that_decide_differently_leave_open() -> None:
+    pair = ("unscaled", "yarn ×4")
+    one = ordered_run((*pair, -0.07, "unscaled"))
+    beside_more = ordered_run((*pair, -0.07, "~"))
+    claim = find("static-costs-short")
+    assert claim.verdict(runs=(one, one)) == HOLDS
+    for runs in ((one, beside_more), (beside_more, one)):
+        evidence = claim.evidence(runs=runs)
+        assert evidence.verdict(Kind.TRAINED) == OPEN
+        assert "by the comparisons beside it" in evidence.measured
+    # A run of more models decides alone.
+    more = ordered_run((*pair, -0.07, "unscaled"), seeds=(0, 1, 2))
+    assert claim.verdict(runs=(more, beside_more)) == HOLDS
 
 
 def test_orderings_do_not_depend_on_which_way_round_a_pair_was_compared():
