@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ropelab.audit.runtimes.registry import RUNTIMES
+from ropelab.claims.ledger import judged
 from ropelab.claims.verdicts import COMMITTED_FILE, HERE
 from ropelab.cli.app import app
 from ropelab.models.lm.source import Mixture
+from ropelab.runs import store
 from tests.imports import loaded
 
 ROOT = Path(__file__).parents[1]
@@ -139,3 +141,17 @@ def test_methods_states_the_shares_of_the_source():
         assert f"| {share:.2f} | {words}" in text
     assert f"{mixture.far} of them uniform" in text
     assert f"The first {mixture.periodic_steps} steps show periodic rows of" in text
+
+
+JUDGED = sorted((ROOT / "results/reference").glob("*/*/tables/literature.csv"))
+
+
+@pytest.mark.parametrize("file", JUDGED, ids=lambda file: file.parents[1].name)
+def test_committed_runs_are_judged_by_the_ledger_of_today(file: Path) -> None:
+    folder = file.parents[1]
+    manifest = store.read_manifest(folder)
+    assert manifest is not None
+    tables = store.RUN.tables(folder, manifest)
+    today = judged(folder.parent.name, manifest["config"], tables)
+    columns = ["id", "statement", "verdict", "measured"]
+    assert tables["literature"][columns].equals(today[columns])
