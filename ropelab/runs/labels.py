@@ -5,9 +5,10 @@ import pandas as pd
 # The baseline that reads no more than the trained length; in the arm `finetuned` the model has been
 # trained on at that length for as many tokens as the methods it is compared with.
 WINDOW = "sliding_window"
-# The same, mixed with counts of n-grams: of all text before, or of that which it does not see.
-WINDOW_CACHE, FAR_CACHE = f"{WINDOW} + cache", f"{WINDOW} + far cache"
-CACHE = "cache"  # the arm of both
+# The same, mixed with counts of n-grams: of all text before, of the part that it sees, of the rest.
+WINDOW_CACHE, NEAR_CACHE = f"{WINDOW} + cache", f"{WINDOW} + near cache"
+FAR_CACHE = f"{WINDOW} + far cache"
+CACHE = "cache"  # the arm of all three
 # The arm of methods whose parameters were searched on the model that is evaluated.
 SEARCHED = "searched"
 # A released model, unmodified: everything is compared with it.

@@ -283,7 +283,10 @@ def test_a_cache_of_the_text_stands_beside_the_window(config, context):
     assert set(tables["copy_accuracy"]["method"]) == {"unscaled", "sliding_window"}
     # A model that has learned nothing gains by counts of what it sees, too.
     assert (everything.loc[128:] < far.loc[128:]).all()
+    near = rows["sliding_window + near cache"]
+    assert (near.loc[128:] < rows.loc[128:, "sliding_window"]).all()
     assert (far.loc[128:] < rows.loc[128:, "sliding_window"]).all()
+    assert (everything.loc[:64] == near.loc[:64]).all()
     assert tables["searched"]["chosen"].str.match(r"weight=0\.\d").all()
     assert f"lower its loss to {far[256]:.3f}" in results.answer(tables)
     pairs = tables["comparisons"]

@@ -43,6 +43,7 @@ from ropelab.runs.comparisons import indistinguishable, tied_with
 from ropelab.runs.labels import (
     CACHE,
     FAR_CACHE,
+    NEAR_CACHE,
     SEARCHED,
     WINDOW,
     WINDOW_CACHE,
@@ -142,8 +143,13 @@ def rows(
         yield (LONGER, 1.0, "ceiling"), plain, replace(base, recipe=recipe, encoding=encoding)
     window = SlidingWindow(plain, config.train_len)
     if CACHE in config.arms:
-        for name, beyond in ((FAR_CACHE, config.train_len), (WINDOW_CACHE, 0)):
-            yield (name, 1.0, CACHE), WithCache(plain, config.train_len, beyond), base
+        length = config.train_len
+        for name, beyond, within in (
+            (FAR_CACHE, length, None),
+            (NEAR_CACHE, 0, length),
+            (WINDOW_CACHE, 0, None),
+        ):
+            yield (name, 1.0, CACHE), WithCache(plain, length, beyond, within), base
     if "finetuned" in config.arms:
         # Trained on as long as the methods, at its own length: a gain of theirs is of the method.
         tuned = adapted(config, base, geometry, UNSCALED, "finetuned", config.train_len)
@@ -355,7 +361,8 @@ def _text(tables: Tables) -> str:
     if FAR_CACHE in losses:
         finding += (
             f"; counts of the n-grams that the window does not see lower its loss to "
-            f"{losses[FAR_CACHE]:.3f}, those of all text before to {losses[WINDOW_CACHE]:.3f}"
+            f"{losses[FAR_CACHE]:.3f}, those that it sees to {losses[NEAR_CACHE]:.3f}, all to "
+            f"{losses[WINDOW_CACHE]:.3f}"
         )
     # Where context is worth little inside the trained length, losses beyond it say little.
     plain = tables["last_window"].query("method == 'unscaled'")

@@ -41,9 +41,11 @@ def ngram_predictions(
 
 
 def cached_predictions(
-    tokens: Sequence[int], order: int, beyond: int, vocabulary: int
+    tokens: Sequence[int], order: int, beyond: int, vocabulary: int, within: int | None = None
 ) -> list[tuple[float, int]]:
     """Predict every token but the first from n-grams more than `beyond` tokens before it.
+
+    With `within` only from those that end at most so many tokens before it.
 
     Returns:
         Its probability, and the tokens of the longest context that was counted: at most `order`.
@@ -56,6 +58,14 @@ def cached_predictions(
         for length in range(min(order, counted) + 1):
             following = counts[row[counted - length : counted]]
             following[row[counted]] = following.get(row[counted], 0) + 1
+        left = -1 if within is None else counted - within
+        for length in range(min(order, left) + 1):
+            following = counts[row[left - length : left]]
+            following[row[left]] -= 1
+            if not following[row[left]]:
+                del following[row[left]]
+            if not following:
+                del counts[row[left - length : left]]
         probability, longest = 1 / vocabulary, 0
         for length in range(min(order, place) + 1):
             seen = counts.get(row[place - length : place])

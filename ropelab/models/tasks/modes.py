@@ -164,16 +164,18 @@ class WithCache(SlidingWindow):
     """The sliding window, mixed with counts of the n-grams more than `beyond` tokens back."""
 
     beyond: int
+    within: int | None = None  # only of so many tokens
     weight: float = 0.0  # where the longest context was seen before, and less for shorter ones
 
     @property
     def key(self) -> dict[str, Any]:
-        return {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS]}
+        near = {} if self.within is None else {"within": self.within}
+        return {**super().key, "cache": [self.beyond, ORDER, *WEIGHTS], **near}
 
     def losses(self, model: Readable, tokens: Tensor, last: int | None = None) -> Tensor:
         losses = super().losses(model, tokens).double()
         rows = (
-            cached_predictions(row, ORDER, self.beyond, model.size.vocabulary)
+            cached_predictions(row, ORDER, self.beyond, model.size.vocabulary, self.within)
             for row in tokens.tolist()
         )
         cached, longest = torch.tensor(list(rows), dtype=torch.float64).unbind(-1)

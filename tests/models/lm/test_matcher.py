@@ -49,12 +49,15 @@ def test_what_does_not_fit_is_refused(n: int) -> None:
         ngram_predictions(torch.zeros(1, 20, dtype=torch.long), n)
 
 
-def cached_by_definition(row: list[int], place: int, order: int, beyond: int) -> tuple[float, int]:
+def cached_by_definition(
+    row: list[int], place: int, order: int, beyond: int, within: int | None = None
+) -> tuple[float, int]:
     """Count the continuations of every context from scratch."""
     probability, longest = 1 / 4, 0
     for length in range(min(order, place) + 1):
         context = row[place - length : place]
-        ends = range(length, place - beyond)
+        oldest = 0 if within is None else place - beyond - within
+        ends = range(max(length, oldest), place - beyond)
         after = [row[end] for end in ends if row[end - length : end] == context]
         if not after:
             break
@@ -64,13 +67,22 @@ def cached_by_definition(row: list[int], place: int, order: int, beyond: int) ->
     return probability, longest
 
 
-@pytest.mark.parametrize(("order", "beyond"), [(0, 0), (3, 0), (3, 5), (8, 60)])
-def test_a_cache_counts_what_lies_further_back_and_backs_off(order: int, beyond: int) -> None:
+@pytest.mark.parametrize(
+    ("order", "beyond", "within"),
+    [(0, 0, None), (3, 0, None), (3, 5, None), (8, 60, None), (3, 0, 10), (0, 4, 7), (3, 0, 500)],
+)
+def test_a_cache_counts_what_lies_further_back_and_backs_off(
+    order: int, beyond: int, within: int | None
+) -> None:
     row = torch.randint(4, (50,), generator=torch.Generator().manual_seed(0)).tolist()
-    found = cached_predictions(row, order, beyond, 4)
-    wanted = [cached_by_definition(row, place, order, beyond) for place in range(1, len(row))]
+    found = cached_predictions(row, order, beyond, 4, within)
+    wanted = [
+        cached_by_definition(row, place, order, beyond, within) for place in range(1, len(row))
+    ]
     assert [longest for _, longest in found] == [longest for _, longest in wanted]
     assert [p for p, _ in found] == pytest.approx([p for p, _ in wanted])
     # Over all tokens that could be next, probabilities add up to 1.
-    ends = [cached_predictions([*row, token], order, beyond, 4)[-1][0] for token in range(4)]
+    ends = [
+        cached_predictions([*row, token], order, beyond, 4, within)[-1][0] for token in range(4)
+    ]
     assert sum(ends) == pytest.approx(1)
