@@ -87,9 +87,14 @@ def run(
         for line in builtin.lines():
             print_line(line)
         return
-    from ropelab.cli.runs import run_files
+    from ropelab.cli import runs
 
-    run_files(paths, index, dry_run, shard, options)
+    if dry_run:
+        runs.list_files(paths, index, shard, options)
+    elif shard:
+        runs.compute_share(paths, index, shard, options)
+    else:
+        runs.run_files(paths, index, options)
 
 
 def _version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ropelab.cli.flags import Options
 from ropelab.cli.outcome import print_document, print_line
@@ -19,6 +19,9 @@ from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
 from ropelab.runs.store import to_records
 from ropelab.show import drawn, terminal
+
+if TYPE_CHECKING:
+    from ropelab.sweeps.cases import Sweep
 
 ENGINES = ("local", "ray")
 
@@ -52,42 +55,46 @@ def run_one(experiment: Experiment, fields: dict[str, Any], options: Options) ->
         _show(run)
 
 
-def run_files(
-    paths: Sequence[Path], index: str, dry_run: bool, shard: str, options: Options
-) -> None:
-    """List the runs that files ask for, or compute one share of them, or make all of them."""
+def list_files(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
+    """List what the runs of files need, or what one share of that is."""
+    from ropelab.sweeps import shares
+
+    share = shares.read_shard(shard) if shard else None
+    lab, sweeps = _asked(paths, index, options)
+    ahead = shares.look_ahead(sweeps, lab)
+    part = share and shares.lines_of_share(shares.share_of(ahead, share), lab)
+    for line in part or shares.lines(ahead, lab):
+        print_line(line)
+
+
+def compute_share(paths: Sequence[Path], index: str, shard: str, options: Options) -> None:
+    """Compute one share of what the runs of files need; the tables are made without --shard."""
+    from ropelab.sweeps import shares
+
+    share = shares.read_shard(shard)
+    lab, sweeps = _asked(paths, index, options)
+    if lab.force:
+        raise InputError("--force makes everything anew, which shards cannot share; give one")
+    with _engine(options) as engine:
+        mine = shares.share_of(shares.look_ahead(sweeps, lab), share)
+        shares.compute(mine, replace(lab, engine=engine))
+    done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
+    print_line(
+        f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
+        "are done, the same command without --shard makes the tables"
+    )
+
+
+def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
+    """Make all runs of files, one table of each sweep, and the index and page of the results."""
     # Imported here: the page needs SciPy, which a single run does without.
-    from ropelab.show.gallery import check_index, write_index
+    from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs
-    from ropelab.sweeps import shares
-    from ropelab.sweeps.cases import read_sweeps
     from ropelab.sweeps.combined import combine
 
-    check_index(index)
-    share = shares.read_shard(shard) if shard else None
     draw_more = _more_figures(options)
-    lab = _lab(options)
-    if share and lab.force and not dry_run:
-        raise InputError("--force makes everything anew, which shards cannot share; give one")
-    sweeps = read_sweeps([builtin.resolved(path) for path in paths], lab)
-    if dry_run or share:
-        ahead = shares.look_ahead(sweeps, lab)
-    if dry_run:
-        part = share and shares.lines_of_share(shares.share_of(ahead, share), lab)
-        for line in part or shares.lines(ahead, lab):
-            print_line(line)
-        return
-    if share:
-        with _engine(options) as engine:
-            mine = shares.share_of(ahead, share)
-            shares.compute(mine, replace(lab, engine=engine))
-        done = [f"{shares.count_of(n, 'cell')} {what}" for what, n in mine.counts.items() if n]
-        print_line(
-            f"shard {share[0]}/{share[1]}: {', '.join(done) or 'nothing to do'}; when all shards "
-            "are done, the same command without --shard makes the tables"
-        )
-        return
+    lab, sweeps = _asked(paths, index, options)
     plans = [plan for sweep in sweeps for plan in sweep.plans]
     runs: dict[str, Run] = {}
     with _engine(options) as engine:
@@ -105,6 +112,15 @@ def run_files(
     results = options.results
     print_line(f"index: {write_index(results, index)}")
     print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
+
+
+def _asked(paths: Sequence[Path], index: str, options: Options) -> "tuple[Lab, list[Sweep]]":
+    from ropelab.show.gallery import check_index
+    from ropelab.sweeps.cases import read_sweeps
+
+    check_index(index)
+    lab = _lab(options)
+    return lab, read_sweeps([builtin.resolved(path) for path in paths], lab)
 
 
 def _more_figures(options: Options) -> Callable[[Run], object]:
