@@ -112,9 +112,7 @@ def from_gguf(path: Path) -> Document:
     prefix = f"{architecture}." if isinstance(architecture, str) else "."
     own = {n.removeprefix(prefix): v for n, v in header.fields.items() if n.startswith(prefix)}
     fields = {name: value for name, value in own.items() if not isinstance(value, Length)}
-    # Models with a number of heads per layer have an array there.
-    complete = "attention.head_count" in fields and "embedding_length" in fields
-    if not complete and not isinstance(own.get("attention.head_count"), Length):
+    if not {"attention.head_count", "embedding_length"} <= fields.keys():
         raise InputError(f"{path} has no attention heads: no model with rotary positions")
     tensors = {name: values.tolist() for name, values in header.tensors.items()}
     return Document(str(path), "gguf", {"model_type": prefix[:-1], **fields, **tensors})

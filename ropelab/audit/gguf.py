@@ -23,6 +23,8 @@ MOST_TENSORS = 2**16
 # Strings and arrays inside arrays, which are stepped over one by one; vocabularies have 2^18.
 MOST_ENTRIES = 2**22
 MOST_DEPTH = 4
+# The array of numbers that is kept: models differ in it from layer to layer.
+PER_LAYER, MOST_LAYERS = ".attention.head_count", 2**12
 LONGEST_NAME = 2**12
 ROPE_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 FLOAT32 = 0
@@ -32,7 +34,8 @@ FLOAT32 = 0
 class Header:
     """The part of a GGUF file before its weights."""
 
-    fields: Mapping[str, Any]  # scalars and strings by key; of an array its `Length`
+    # Scalars and strings by key; heads per layer are a list, of other arrays there is a `Length`.
+    fields: Mapping[str, Any]
     tensors: Mapping[str, Float[np.ndarray, " pairs"]]  # the rope tensors, float64
 
 
@@ -96,7 +99,7 @@ def _read(cursor: _Cursor) -> Header:
     fields: dict[str, Any] = {}
     for _ in range(keys):
         name = cursor.text(LONGEST_NAME)
-        fields[name] = _value(cursor, cursor.scalar("I"))
+        fields[name] = _value(cursor, cursor.scalar("I"), name.endswith(PER_LAYER))
     places = {}
     for _ in range(tensors):
         name, dimensions, elements = cursor.text(LONGEST_NAME), cursor.scalar("I"), 1
@@ -110,8 +113,8 @@ def _read(cursor: _Cursor) -> Header:
     return Header(fields, found)
 
 
-def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
-    """Read a value; of an array only the length is kept, its content is stepped over."""
+def _value(cursor: _Cursor, kind: int, kept: bool = False, depth: int = 0) -> Any:
+    """Read a value; of an array only the length, unless it is to be kept and has numbers."""
     if kind in SCALARS:
         return cursor.scalar(SCALARS[kind])
     if kind == STRING:
@@ -120,6 +123,8 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
         raise cursor.fail(f"unknown value type {kind}")
     inner, count = cursor.scalar("I"), cursor.scalar("Q")
     if inner in SCALARS:
+        if kept and count <= MOST_LAYERS:
+            return [cursor.scalar(SCALARS[inner]) for _ in range(count)]
         cursor.skip(count * struct.calcsize(SCALARS[inner]))
         return Length(count)
     # A string begins with its length, an array with a type and a length.
@@ -131,7 +136,7 @@ def _value(cursor: _Cursor, kind: int, depth: int = 0) -> Any:
         if inner == STRING:
             cursor.skip(cursor.scalar("Q"))
         else:
-            _value(cursor, inner, depth + 1)
+            _value(cursor, inner, depth=depth + 1)
     return Length(count)
 
 

@@ -45,6 +45,8 @@ from ropelab.runs.tables import DamagedError, Entries, Format, Tables, check_wri
 SCHEMA = 1
 # Bytes and pixels of a figure.
 LARGEST_PICTURE, MOST_PIXELS = 2**25, 2**25
+# The last chunk of every PNG, with its checksum.
+PNG_END = b"IEND\xaeB`\x82"
 PACKAGES = ("ropelab", "torch", "numpy", "pandas", "scipy", "matplotlib")
 
 
@@ -244,6 +246,8 @@ def read_png(path: Path) -> bytes:
         if picture.width * picture.height > MOST_PIXELS:
             raise ValueError(f"more than {MOST_PIXELS} pixels")
         picture.verify()
+        if not content.endswith(PNG_END):
+            raise ValueError("something follows its end")
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         raise OSError(errno.EINVAL, f"Not a whole PNG ({error})", str(path)) from None
     return content

@@ -94,6 +94,34 @@ def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
     assert any(f.code == "W12" and "no effect" in f.says for f in findings)
 
 
+@pytest.mark.parametrize(
+    ("heads", "length", "width"), [([32, 16, 0], None, 128), ([64, 32], None, 64), ([0, 32], 80, 80)]
+)
+def test_heads_per_layer_are_read_and_the_first_decides(
+    tmp_path: Path, heads: list[int], length: int | None, width: int
+) -> None:
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "deci")
+    writer.add_context_length(8192)
+    writer.add_embedding_length(4096)
+    writer.add_head_count(heads)
+    if length:
+        writer.add_key_length(length)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert read_header(path).fields["deci.attention.head_count"] == heads
+    (row,) = audit(load(str(path))).rows["runtimes"]
+    assert (row["rotary_dim"], row["head_dim"]) == (width, width), row
+
+
+def test_a_first_layer_without_heads_is_said(tmp_path: Path) -> None:
+    fields = {"model_type": "deci", "context_length": 8192, "embedding_length": 4096}
+    reading = read(RUNTIMES["llama.cpp"], {**fields, "attention.head_count": [0, 32]})
+    assert reading.main is None
+    assert "a first layer without heads" in reading.problem
+
+
 def test_flags_on_top_of_divisors_divide_twice(file):
     config = load(str(file)).config
     plain = read(RUNTIMES["llama.cpp"], config).main

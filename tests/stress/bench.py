@@ -4,6 +4,8 @@ It stands for them wherever something is broken on purpose, thousands of times.
 """
 
 import json
+import os
+import time
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -21,9 +23,13 @@ from ropelab.experiments import Experiment
 from ropelab.runs.cell import Cell, CellName, Context, Needs
 from ropelab.runs.config import Base, Config
 from ropelab.runs.folders import replaced_file
+from ropelab.runs.notices import say_once
 
 NAME = "bench"
 STEPS = 3
+PAUSE = "ROPELAB_STRESS_PAUSE"
+"""An environment variable with a folder: each step leaves a file there, and takes a while."""
+SECONDS = 0.15
 
 
 class BenchConfig(Config):
@@ -62,6 +68,9 @@ class Square:
                 done.append(self.base ** (1 / (2 + len(done) + self.place)))
                 with replaced_file(path) as fresh:
                     fresh.write_text(json.dumps(done))
+                if place := os.environ.get(PAUSE):
+                    (Path(place) / f"{os.getpid()}-{self.place}-{len(done)}").touch()
+                    time.sleep(SECONDS)
         return {"square": pd.DataFrame({"step": range(STEPS), "value": done})}
 
 
@@ -120,6 +129,7 @@ class Told:
 def told(*arguments: object) -> Told:
     """Type a command in this process; whatever is no orderly end is raised."""
     out, err = StringIO(), StringIO()
+    say_once.cache_clear()
     with redirect_stdout(out), redirect_stderr(err):
         try:
             cli.main([str(argument) for argument in arguments])

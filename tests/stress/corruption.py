@@ -1,54 +1,33 @@
-"""Every file of a run and of its cells is damaged, in each way, and in each of many bytes."""
+"""Every file of a run and of its cells is damaged, and all commands that read them are given."""
 
 import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
-from tests.stress.bench import NAME, command, told
-from tests.stress.promise import Trial, all_right, said_in, tables_in
+from tests.stress.bench import NAME, Told, command, told
+from tests.stress.promise import State, Trial, everything, one_line, state
+from tests.stress.scenes import config_of, config_of_training, of_file
 
-FLIPS = 40
+FLIPS = 16
 """Bytes of each file of which one bit is turned, one at a time."""
-
 FEW = 3
 """Ways in which each file is damaged in a small share."""
 
-
-def _link_to_zeros(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/dev/zero")
+Damage = Callable[[Path], object]
 
 
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+def _instead(make: Damage) -> Damage:
+    def damage(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return damage
 
 
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-7])
-
-
-WAYS: Mapping[str, Callable[[Path], object]] = {
-    "a cut": _cut,
-    "empty": lambda path: path.write_bytes(b""),
-    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "something appended": lambda path: path.write_bytes(path.read_bytes() + b"1,2\n"),
-    "gone": Path.unlink,
-    "a folder": _folder,
-    "a pipe": _pipe,
-    "an endless device": _link_to_zeros,
-}
-
-
-def flipped(place: float, bit: int) -> Callable[[Path], object]:
+def _flipped(place: float, bit: int) -> Damage:
     """Turns one bit of a file, at a share of its length."""
 
     def flip(path: Path) -> None:
@@ -59,44 +38,90 @@ def flipped(place: float, bit: int) -> Callable[[Path], object]:
     return flip
 
 
+WAYS: Mapping[str, Damage] = {
+    "a cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "empty": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "something appended": lambda path: path.write_bytes(path.read_bytes() + b"1,2\n"),
+    "gone": Path.unlink,
+    "a folder": _instead(Path.mkdir),
+    "a pipe": _instead(os.mkfifo),
+    "an endless device": _instead(lambda path: path.symlink_to("/dev/zero")),
+}
+
+
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
-    """One trial per file and damage; then the same with several files damaged at once."""
+    """One trial per file, damage and command that reads the file."""
     whole, results, chance = folder / "whole", folder / "results", random.Random(0)
+    config = config_of(folder)
     told(*command(whole))
-    right, said = tables_in(whole), said_in(whole)
+    (run,) = (whole / NAME).iterdir()
+    made = {"again": command(results), "run": of_file(config, results)}
+    read: dict[str, tuple[str, ...]] = {
+        "report": ("report", "--results", str(results)),
+        "export": ("export", str(results / NAME / run.name)),
+    }
+    right, texts = {}, {}
+    for name, arguments in (made | read).items():
+        _begin(whole, results)
+        texts[name] = told(*arguments).out
+        right[name] = state(results)
     for name in sorted(str(p.relative_to(whole)) for p in whole.rglob("*") if p.is_file()):
+        if name.startswith(".cells/steps"):
+            continue  # no hashes, which checkpoints have
         turned = [(chance.random(), chance.randrange(8)) for _ in range(FLIPS)]
-        bits = {f"bit {bit} at {place:.4f}": flipped(place, bit) for place, bit in turned}
-        ways = {**WAYS, **bits}
+        ways = {**WAYS, **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned}}
+        turns = cycle((made | read).items())
         for way in chance.sample(sorted(ways), FEW) if few else ways:
-            damage = ways[way]
-            shutil.rmtree(results, ignore_errors=True)
-            shutil.copytree(whole, results)
-            damage(results / name)
-            yield judged(results, right, said, f"{name}: {way}")
-            if not name.startswith(NAME):  # cells are looked at when the run is made again
-                shutil.rmtree(results / NAME)
-                damage_again(results / name, damage)
-                yield judged(results, right, said, f"{name}, and no run: {way}")
+            of_run = name.startswith(NAME)
+            for each, arguments in (made | read if of_run else made).items():
+                if few and of_run and each != next(turns)[0]:
+                    continue
+                _begin(whole, results)
+                if not of_run:  # nobody reads cells whose run is there
+                    shutil.rmtree(results / NAME)
+                ways[way](results / name)
+                before = state(results) if each in read else {}
+                answer = told(*arguments)
+                problems = (
+                    _read(answer, results, before, right[each], texts[each])
+                    if each in read
+                    else everything(answer, results, right[each])
+                )
+                yield Trial(f"{each}, {name}: {way}", "; ".join(problems))
+
+    yield from checkpoints(folder, few)
 
 
-def damage_again(path: Path, damage: Callable[[Path], object]) -> None:
-    """Damage a file that an earlier trial may have left as it is, or may have put right."""
-    if path.is_file() and not path.is_symlink():
-        damage(path)
+def checkpoints(folder: Path, few: bool) -> Iterator[Trial]:
+    """One trial per damage of a checkpoint that is read to evaluate its model."""
+    results, trained = folder / "results", folder / "trained"
+    arguments = of_file(config_of_training(folder), results)
+    shutil.rmtree(results)
+    told(*arguments)
+    right = state(results)
+    shutil.copytree(results / ".cells/model", trained / ".cells/model")
+    turned = [(chance.random(), chance.randrange(8)) for chance in map(random.Random, range(FEW))]
+    ways = {**WAYS, **{f"bit {bit} at {at:.4f}": _flipped(at, bit) for at, bit in turned}}
+    for what, damage in list(ways.items())[: 2 if few else None]:
+        _begin(trained, results)
+        damage(min(results.rglob("checkpoint.safetensors")))
+        problems = everything(told(*arguments), results, right)
+        yield Trial(f"checkpoint: {what}", "; ".join(problems))
 
 
-def judged(results: Path, right: dict[str, bytes], said: list[dict[str, Any]], what: str) -> Trial:
-    """Whether the command gives the right tables and manifest, whatever state the folder is in."""
-    again = told(*command(results))
-    problems = list(all_right(results, again, right)) if not cell_of_run(what) else []
-    if cell_of_run(what) and again.status:
-        problems.append(f"status {again.status}: {again.err!r}")
-    if said_in(results) != said:
-        problems.append("another manifest")
-    return Trial(what, "; ".join(problems))
+def _begin(whole: Path, results: Path) -> None:
+    shutil.rmtree(results, ignore_errors=True)
+    shutil.copytree(whole, results)
 
 
-def cell_of_run(what: str) -> bool:
-    """Whether a cell was damaged whose run is there: nobody reads it."""
-    return what.startswith(".cells") and "and no run" not in what
+def _read(told: Told, results: Path, before: State, right: State, text: str) -> Iterator[str]:
+    """Problems of a command that only reads: it says what is wrong, or shows what is right."""
+    now = state(results)
+    pages = {unit for unit in now if unit.startswith("index.")}
+    if any(now[unit] != before.get(unit) for unit in now.keys() - pages):
+        yield "something was changed"
+    if told.status:
+        yield from one_line(told)
+    elif not told.err and (told.out != text or any(now[unit] != right[unit] for unit in pages)):
+        yield "something else was shown, without a word"

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.stress.bench import Told, told
+from tests.stress.bench import told
 from tests.stress.operations import Operations, counted
-from tests.stress.promise import Trial, all_right, leftovers, nothing_half
+from tests.stress.promise import Trial, whole
 from tests.stress.scenes import Scene, scenes
 
-SPARSELY = 61
 MOMENTS = 10
 """Random moments in each situation."""
 
@@ -20,41 +19,41 @@ MOMENTS = 10
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
     """One trial per situation and operation, then some per situation at random moments."""
     chance = random.Random(0)
-    results = folder / "results"
     for scene in scenes(folder):
-        with counted(Operations(scene.begin(results))) as operations:
+        for number in scene.numbers(few):
+            yield killed_at(scene, number)
+        seconds = []
+        for _ in range(3):
+            scene.begin()
             start = time.monotonic()
-            told(*scene.arguments(results))
-            seconds = time.monotonic() - start
-        for number in range(1, operations.count + 1, SPARSELY if few or scene.like else 1):
-            yield killed_at(scene, results, number)
+            os.waitpid(child(lambda: told(*scene.arguments)), 0)  # noqa: B023
+            seconds.append(time.monotonic() - start)
         for _ in range(1 if few else MOMENTS):
-            yield killed_after(scene, results, chance.random() * seconds)
+            yield killed_after(scene, chance.random() * min(seconds))
 
 
-def killed_at(scene: Scene, results: Path, number: int) -> Trial:
+def killed_at(scene: Scene, number: int) -> Trial:
     """The process dies instead of the operation of that number."""
-    arguments = scene.arguments(scene.begin(results))
 
-    def die(name: str, path: str) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+    def die(count: int, name: str, path: str) -> None:
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def work() -> None:
-        with counted(Operations(results, number, die)):
-            told(*arguments)
+        with counted(Operations(scene.results, die)):
+            told(*scene.arguments)
 
-    os.waitpid(child(work), 0)
-    return judged(scene, results, f"killed at operation {number}")
+    scene.begin()
+    return judged(scene, child(work), f"killed at operation {number}")
 
 
-def killed_after(scene: Scene, results: Path, seconds: float) -> Trial:
+def killed_after(scene: Scene, seconds: float) -> Trial:
     """The process dies some time after its beginning."""
-    arguments = scene.arguments(scene.begin(results))
-    process = child(lambda: told(*arguments))
+    scene.begin()
+    process = child(lambda: told(*scene.arguments))
     time.sleep(seconds)
     os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return judged(scene, results, f"killed after {seconds:.3f} s")
+    return judged(scene, process, f"killed after {seconds:.3f} s")
 
 
 def child(work: Callable[[], object]) -> int:
@@ -68,13 +67,9 @@ def child(work: Callable[[], object]) -> int:
     return process
 
 
-def judged(scene: Scene, results: Path, what: str) -> Trial:
+def judged(scene: Scene, process: int, what: str) -> Trial:
     """Whether what was left is whole, and the same command puts everything right."""
-    problems = list(nothing_half(results, scene.right))
-    again: Told = told(*scene.arguments(results))
-    problems += all_right(results, again, scene.right)
-    hidden = set(leftovers(results))
-    if hidden:  # of a figure: whoever draws it again finds it
-        told(*scene.arguments(results), "--force")
-        problems += [f"left for ever: {name}" for name in hidden & set(leftovers(results))]
-    return Trial(f"{scene.name}: {what}", "; ".join(problems))
+    met = os.WIFSIGNALED(os.waitpid(process, 0)[1])
+    problems = list(whole(scene.results, scene.before, scene.right))
+    problems += scene.repeated(None)
+    return Trial(f"{scene.name}: {what}", "; ".join(problems), met)

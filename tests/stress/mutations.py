@@ -1,12 +1,14 @@
 """Config files with one to four things changed at random, and command lines made of all flags.
 
-They are read and checked as far as the work would begin, in this process. What audit, emit and
-check are given is a model's configuration with some keys changed.
+They are read and checked as far as the work would begin, in this process. A run that would be made
+is asked for once more, by the command that its manifest would name, and must be the same. What
+audit, emit and check are given is a model's configuration with some keys changed.
 """
 
 import contextlib
 import json
 import random
+import shlex
 import sys
 import tomllib
 import warnings
@@ -27,7 +29,7 @@ from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES, LINES, MODELS = 10_000, 2_000, 1_000
+FILES, LINES, MODELS = 2_000, 600, 400
 FEW = 40
 VALUES = (
     *(
@@ -81,27 +83,33 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     here.mkdir(parents=True)
     angles = np.arange(64.0)[:, None] * 1e4 ** -(np.arange(32) / 32)
     np.savez(here / "tables.npz", cos=np.cos(angles), sin=np.sin(angles))
-    with checked_only(), contextlib.chdir(here):
+    with checked_only() as plans, contextlib.chdir(here):
         for _ in range(FEW if few else FILES):
-            text = chance.choice(texts)
+            before = text = chance.choice(texts)
             for _ in range(chance.randint(1, 4)):
                 text = chance.choice(CHANGES)(text, chance)
             path.write_bytes(text.encode("utf-8", "surrogatepass"))
-            yield one(("run", str(path), "--results", str(folder / "results")), text)
+            place = ("--results", str(folder / "results"))
+            yield one(("run", str(path), *place), text, plans, text != before)
         for _ in range(FEW if few else LINES):
             line = command_line(chance, folder)
-            yield one(line, " ".join(line))
+            yield one(line, " ".join(line), plans)
         for _ in range(FEW if few else MODELS):
             text = json.dumps(mutated(MODEL, chance))
             Path("config.json").write_text(text)
-            yield one(desk_line(chance), text)
+            yield one(desk_line(chance), text, plans)
 
 
 @contextmanager
-def checked_only() -> Iterator[None]:
-    """Nothing is carried out, the standard library is read once, and a warning is an error."""
+def checked_only() -> Iterator[list[lab.Plan]]:
+    """Nothing is carried out, the standard library is read once, and a warning is an error.
 
-    def stop(*_: object, **__: object) -> None:
+    Yields a list that holds the runs that the last command would make.
+    """
+    plans: list[lab.Plan] = []
+
+    def stop(self: lab.Lab, asked: Sequence[lab.Plan]) -> None:
+        plans[:] = asked
         sys.exit(0)
 
     before = lab.Lab.run_all, corpus.read_corpus
@@ -110,21 +118,29 @@ def checked_only() -> Iterator[None]:
     corpus.read_corpus = lambda path, piece: before[1](path, piece) if path else library
     try:
         with warnings.catch_warnings(action="error"):
-            yield
+            yield plans
     finally:
         lab.Lab.run_all, corpus.read_corpus = before  # type: ignore[method-assign]
 
 
-def one(arguments: tuple[str, ...], what: str) -> Trial:
-    """A command that is accepted, or refused in one line."""
+def one(arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool = True) -> Trial:
+    """A command that is accepted and can be repeated, or is refused in one line."""
     problems: list[str] = []
+    plans.clear()
     try:
         answer = told(*arguments)
         if answer.status not in (0, 3):
             problems += one_line(answer)
+        elif "--json" in arguments and not plans:
+            json.loads(answer.out)
+        for plan in plans[:3]:
+            command = plan.config.command(plan.experiment.name)
+            again = told(*shlex.split(command)[1:])
+            if again.status or [each.config for each in plans] != [plan.config]:
+                problems.append(f"{command}: another run, {again.err!r}")
     except Exception as failure:
         problems.append(f"{type(failure).__name__}: {failure}")
-    return Trial(repr(what)[-400:], "; ".join(problems))
+    return Trial(repr(what)[-400:], "; ".join(problems), met)
 
 
 Change = Callable[[str, random.Random], str]

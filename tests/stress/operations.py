@@ -1,53 +1,61 @@
-"""Every file operation below a folder is counted, and one of them fails, or is the last.
+"""Every file operation below a folder is counted, and something may happen in its place.
 
 Opening, reading, writing, flushing, renaming, removing, listing, asking and locking go through the
 functions replaced here, those of files opened by Python's own `open` included.
 """
 
 import builtins
+import errno
 import fcntl
 import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-NAMES = (
-    "open",
-    "mkdir",
-    "rename",
-    "replace",
-    "unlink",
-    "rmdir",
-    "scandir",
-    "listdir",
-    "stat",
-    "lstat",
-    "utime",
-    "fsync",
-    "sendfile",
-)
-Act = Callable[[str, str], None]
+READING = ("scandir", "listdir", "stat", "lstat")
+WRITING = ("mkdir", "rename", "replace", "unlink", "rmdir", "utime", "fsync", "sendfile")
+CHANGING = {*WRITING, "write", "open to write", "flock"}
+"""Operations that a file system refuses that can only be read."""
+GROWING = {"mkdir", "write", "open to write", "fsync", "sendfile"}
+"""Operations that a full file system refuses."""
+
+Act = Callable[[int, str, str], None]
+"""Takes the number of an operation, its name and its path, before it happens; may raise."""
 
 
+@dataclass
 class Operations:
-    """A counter of file operations; the one of that number is acted upon before it happens."""
+    """A counter of the file operations below `root`."""
 
-    def __init__(self, root: Path, number: int = 0, act: Act | None = None) -> None:
-        self._root, self._number, self._act = str(root), number, act
-        self.count = 0
+    root: Path
+    act: Act | None = None
+    count: int = 0
+    errors: set[int | None] = field(default_factory=set)
+    """Numbers of the errors that the system itself gave."""
 
-    def happen(self, name: str, place: object, folder: int | None = None) -> None:
+    def happen(self, name: str, place: object, folder: int | None = None) -> bool:
         """Count an operation if its place, a path or a descriptor, lies below the root."""
         path = _path_of(place, folder)
-        if not path.startswith(self._root):
-            return
+        if not path.startswith(str(self.root)):
+            return False
         self.count += 1
-        if self.count == self._number and self._act:
-            self._act(name, path)
+        if self.act:
+            self.act(self.count, name, path)
+        return True
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Keep the number of an error that the block ends with."""
+        try:
+            yield
+        except OSError as error:
+            self.errors.add(error.errno)
+            raise
 
 
 def _path_of(place: object, folder: int | None) -> str:
@@ -64,22 +72,18 @@ def _path_behind(descriptor: int) -> str:
         return ""
 
 
-def failing(number: int) -> Act:
-    """The operation fails with an error of that number."""
-
-    def act(name: str, path: str) -> None:
-        raise OSError(number, os.strerror(number), path)
-
-    return act
+def fail(error: int, path: str) -> None:
+    """Raise what the system raises with an error of that number."""
+    raise OSError(error, os.strerror(error), path)
 
 
 @contextmanager
 def counted(operations: Operations) -> Iterator[Operations]:
     """Count while the block runs."""
     opened = _opener(operations)
-    functions: dict[str, Any] = {name: _told(operations, name) for name in NAMES}
+    functions: dict[str, Any] = {name: _told(operations, name) for name in (*READING, *WRITING)}
     with (
-        patch.multiple(os, **functions),
+        patch.multiple(os, **functions, open=_told(operations, "open")),
         patch.object(io, "open", opened),
         patch.object(builtins, "open", opened),
         patch.object(fcntl, "flock", _told_lock(operations)),
@@ -93,8 +97,11 @@ def _told(operations: Operations, name: str) -> Callable[..., Any]:
     @wraps(real)
     def told(place: Any = ".", *arguments: Any, **named: Any) -> Any:
         folder = named.get("dir_fd", named.get("src_dir_fd"))
-        operations.happen(name, place, folder)
-        return real(place, *arguments, **named)
+        writes = name == "open" and arguments and arguments[0] & (os.O_WRONLY | os.O_RDWR)
+        if not operations.happen("open to write" if writes else name, place, folder):
+            return real(place, *arguments, **named)
+        with operations.noted():
+            return real(place, *arguments, **named)
 
     return told
 
@@ -103,7 +110,8 @@ def _told_lock(operations: Operations) -> Callable[..., Any]:
     real = fcntl.flock
 
     def flock(descriptor: int, operation: int) -> None:
-        operations.happen("flock", descriptor)
+        if operation != fcntl.LOCK_UN:  # which needs no disk, and happens at the end anyway
+            operations.happen("flock", descriptor)
         real(descriptor, operation)
 
     return flock
@@ -117,7 +125,11 @@ def _opener(operations: Operations) -> Callable[..., Any]:
 
         def write(self, content: Any) -> int:
             operations.happen("write", self.fileno())
-            return super().write(content)
+            with operations.noted():
+                written = super().write(content)
+            if written < len(content):  # what a limit leaves of a write
+                operations.errors.add(errno.EFBIG)
+            return written
 
         def readinto(self, buffer: Any) -> int:
             operations.happen("read", self.fileno())
@@ -129,10 +141,11 @@ def _opener(operations: Operations) -> Callable[..., Any]:
 
     def opened(file: Any, mode: str = "r", buffering: int = -1, *text: Any, **named: Any) -> Any:
         place = file if isinstance(file, str | bytes | os.PathLike) else ""
-        if not _path_of(place, None).startswith(operations._root):
+        if not _path_of(place, None).startswith(str(operations.root)):
             return real(file, mode, buffering, *text, **named)
-        operations.happen("open", place)
-        raw = File(file, mode.replace("b", "").replace("t", ""))
+        operations.happen("open" if set(mode) <= set("rbt") else "open to write", place)
+        with operations.noted():
+            raw = File(file, mode.replace("b", "").replace("t", ""))
         if buffering == 0:
             return raw
         kind: Any = io.BufferedRandom if "+" in mode else io.BufferedReader

@@ -1,37 +1,72 @@
-"""What is promised whatever happens: the right tables, or one line and nothing changed."""
+"""The promise, whatever happens: everything is right, or one line says why and nothing is half."""
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ropelab.runs import store
-from tests.stress.bench import NAME, Told
+from tests.stress.bench import Told
 
-HIDDEN = (".new", ".old")
+HIDDEN = (".new", ".old", ".lock")
+DESCRIPTIONS = ("manifest.json", "cell.json")
+EACH_TIME = {"start", "seconds", "measurements", "times", "sha256", "again"}
+"""Entries of descriptions that differ from run to run."""
+TIMES = re.compile(rb"\d+ s from start to end( \([^)]*\))?|(started|seconds)[^;]{1,80}</(td|dd)>")
+STEPWISE = ("steps", "model")
+"""Kinds of cells whose folders hold what is not finished, too."""
+
+State = Mapping[str, Mapping[str, Any]]
+"""The files of each run, cell and page by its place, with what must be the same in each."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing that was tried; `problem` says what did not hold, empty where all did."""
+    """One thing that was tried; it counts if the disturbance was met, or if something is wrong."""
 
     what: str
     problem: str = ""
+    met: bool = True
 
 
-def tables_in(results: Path) -> dict[str, bytes]:
-    """The tables of a results folder, of runs and of cells, by their place."""
-    paths = [p.relative_to(results) for p in results.rglob("*.csv")]
-    return {
-        str(path): (results / path).read_bytes()
-        for path in paths
-        if not any(part.endswith(HIDDEN) for part in path.parts)
-    }
+def state(results: Path) -> State:
+    """All that is stored in a results folder, but for locks and what is written just now."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(results.rglob("*")):
+        parts = path.relative_to(results).parts
+        if path.is_file() and not any(map(_is_hidden, parts)):
+            depth = 3 if parts[0] == ".cells" else 2
+            found.setdefault("/".join(parts[:depth]), {})["/".join(parts[depth:])] = _shared(path)
+    return found
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and (name.endswith(HIDDEN) or name.startswith(".writable"))
+
+
+def _shared(path: Path) -> Any:
+    content = path.read_bytes()
+    if path.name in DESCRIPTIONS:
+        try:
+            return {k: v for k, v in json.loads(content).items() if k not in EACH_TIME}
+        except (ValueError, AttributeError):
+            return content
+    return TIMES.sub(b"", content) if path.suffix in (".md", ".html") else content
+
+
+def is_stepwise(unit: str) -> bool:
+    """Whether a unit is the folder of a training."""
+    return unit.startswith(tuple(f".cells/{kind}/" for kind in STEPWISE))
 
 
 def leftovers(results: Path) -> list[str]:
-    """What an unfinished command left behind."""
-    return [str(p.relative_to(results)) for p in results.rglob(".*") if p.suffix in HIDDEN]
+    """The hidden files and folders of an unfinished command, but for locks."""
+    return [
+        str(p.relative_to(results))
+        for p in results.rglob(".*")
+        if _is_hidden(p.name) and p.suffix != ".lock"
+    ]
 
 
 def one_line(told: Told) -> Iterator[str]:
@@ -43,30 +78,39 @@ def one_line(told: Told) -> Iterator[str]:
         yield f"stderr {told.err!r}"
     if sum(line.startswith("ropelab: ") for line in lines) > 1:
         yield f"more than one line: {told.err!r}"
+    if "a defect" in told.err:
+        yield f"a defect: {told.err!r}\n{Path(told.err.split(', ')[-1].split(': ')[0]).read_text()}"
 
 
-def nothing_half(results: Path, right: dict[str, bytes]) -> Iterator[str]:
-    """Problems of results after a failure: what is there is whole."""
-    for folder in (results / NAME).glob("[!.]*"):
-        table = "tables/bench.csv"
-        if not all((folder / name).exists() for name in ("manifest.json", "config.toml", table)):
-            yield f"half a run in {folder.name}"
-        elif (folder / table).read_bytes() != right[f"{NAME}/{folder.name}/{table}"]:
-            yield f"wrong tables in {folder.name}"
+def whole(results: Path, before: State, right: State) -> Iterator[str]:
+    """Problems after a failure: each run, cell and page is the one before or the right one."""
+    now = state(results)
+    for unit, files in now.items():
+        known = files in (before.get(unit), right.get(unit))
+        if not known and not (is_stepwise(unit) and set(files) <= set(right.get(unit, ()))):
+            yield f"half: {unit}"
+    for unit in before.keys() - now.keys():
+        # Between two renames the old folder has another name; the next command restores it.
+        place = results / unit
+        if not place.with_name(f".{place.name}.old").exists():
+            yield f"lost: {unit}"
 
 
-def said_in(results: Path) -> list[dict[str, Any]]:
-    """What the manifests of finished runs say, but for when they were made, and of what."""
-    each_time = {"start", "seconds", "measurements", "sha256"}
-    return [
-        {entry: value for entry, value in manifest.items() if entry not in each_time}
-        for _, manifest in store.finished(results)
-    ]
-
-
-def all_right(results: Path, told: Told, right: dict[str, bytes]) -> Iterator[str]:
-    """Problems of a command that was not disturbed: status 0 and the right tables."""
+def everything(told: Told, results: Path, right: State) -> Iterator[str]:
+    """Problems of a command that was not disturbed: status 0 and everything is right."""
     if told.status:
-        yield f"status {told.status} afterwards: {told.err!r}"
-    if tables_in(results) != right:
-        yield f"other tables: {sorted(tables_in(results))}"
+        yield f"status {told.status}: {told.err!r}"
+    now = state(results)
+    for unit in sorted(now.keys() | right.keys()):
+        if now.get(unit) != right.get(unit):
+            yield f"not right: {unit}"
+
+
+def ended(told: Told, results: Path, before: State, right: State) -> Iterator[str]:
+    """Problems of a disturbed command: everything is right, or it says why and nothing is half."""
+    if told.status:
+        yield from one_line(told)
+    if told.status or "figures are not drawn" in told.err or "left out" in told.err:
+        yield from whole(results, before, right)
+    else:
+        yield from everything(told, results, right)

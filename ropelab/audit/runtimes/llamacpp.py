@@ -52,7 +52,12 @@ def of_fields(trace: Trace, fields: Fields) -> dict[str, RopeSpec]:
     context = whole(fields.get("context_length"), "context_length")
     head = fields.get("attention.key_length")
     if head is None:
-        heads = whole(fields.get("attention.head_count"), "attention.head_count")
+        heads = fields.get("attention.head_count")
+        if isinstance(heads, list):  # per layer; the first decides for all
+            heads = heads[0] if heads else 0
+            if not heads:
+                raise NotModelledError("a first layer without heads and no attention.key_length")
+        heads = whole(heads, "attention.head_count")
         head = whole(fields.get("embedding_length"), "embedding_length") // heads
     head_dim = whole(head, "attention.key_length")
     width = whole(fields.get("rope.dimension_count", head_dim), "rope.dimension_count")
