@@ -22,8 +22,8 @@ from ropelab.cli import app as cli
 from ropelab.experiments import Experiment
 from ropelab.runs.cell import Cell, CellName, Context, Needs
 from ropelab.runs.config import Base, Config
+from ropelab.runs.errors import say_once
 from ropelab.runs.folders import replaced_file
-from ropelab.runs.notices import say_once
 
 NAME = "bench"
 STEPS = 3
@@ -58,10 +58,14 @@ class Square:
 
     @property
     def needs(self) -> Needs:
-        return Needs()
+        return Needs(folders=(self._steps,))
+
+    @property
+    def _steps(self) -> CellName:
+        return CellName("steps", 1, self.key)
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
-        with context.cells.directory(CellName("steps", 1, self.key)) as folder:
+        with context.cells.directory(self._steps) as folder:
             path = folder / "steps.json"
             done = json.loads(path.read_text()) if path.exists() else []
             while len(done) < STEPS:

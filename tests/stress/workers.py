@@ -55,7 +55,7 @@ LOCAL: dict[str, Way] = {
     "Ctrl-C": lambda process: os.killpg(process, signal.SIGINT),
 }
 ON_RAY: dict[str, Way] = {
-    "a worker is killed": kill("ray::"),
+    "a worker is killed": kill("ray::square"),
     "the control store is killed": kill("gcs_server"),
     "the parent is killed": lambda process: os.kill(process, signal.SIGKILL),
     "Ctrl-C": lambda process: os.kill(process, signal.SIGINT),

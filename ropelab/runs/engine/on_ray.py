@@ -6,6 +6,7 @@ leaves nothing behind: a cluster of this machine has its files in a temporary fo
 token in the environment, where Ray would write one into the home folder.
 """
 
+import atexit
 import hashlib
 import importlib.util
 import logging
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import inf
@@ -56,10 +58,15 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # otherwise a warning on machines with GPUs
     "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a call that comes late starts another cluster
     "RAY_task_oom_retries": "2",
+    # Ray aborts a process that its control store does not answer, as on a busy machine; that it is
+    # there at all is looked at here.
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "900",
+    "RAY_gcs_server_request_timeout_seconds": "600",
 }
 # Characters: names of sockets have at most 107, most of them below this folder.
 LONGEST_FOLDER = 32
 SECONDS_TO_REACH = 5.0
+SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_JOIN = 30.0
 JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
 
@@ -77,15 +84,19 @@ class OnRay(Engine):
         self._count = count
         self._connection = ExitStack()
         self._folder: str | None = None
+        self._store = _Store()
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
         if self._folder is None:
             cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
-            self._folder = self._connection.enter_context(_connected(self._address, cpus))
+            self._folder = self._connection.enter_context(
+                _connected(self._address, cpus, self._store)
+            )
         import ray
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        self._store.join(ray.get_runtime_context().gcs_address)
         here = ray.get_runtime_context().get_node_id()
         beside = NodeAffinitySchedulingStrategy(here, soft=False)
         self._queue = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": beside})
@@ -105,6 +116,7 @@ class OnRay(Engine):
     def place(self, needs: Needs, running: Running) -> int | None:
         """See `Engine.place`; the cluster may grow and shrink, and Ray chooses the GPU."""
         # One more than there is room for: a cluster that grows on demand sees it waiting.
+        self._store.look()
         full = len(running) >= min(_total("CPU") + 1, self._count or inf)
         on_gpu = sum(each.gpu for each, _ in running)
         return None if full or (needs.gpu and on_gpu > _total("GPU")) else 0
@@ -138,6 +150,7 @@ class OnRay(Engine):
         import ray
         from ray.exceptions import RayError, RayTaskError
 
+        self._store.look()
         try:
             done, _ = ray.wait(list(self._running), timeout=seconds)
             for message in self._queue.get_nowait_batch(self._queue.qsize()):
@@ -163,10 +176,34 @@ class OnRay(Engine):
     def close(self, interrupted: bool) -> None:
         import ray
 
+        if self._store.is_lost:  # every call would wait for it
+            return
         with suppress(Exception):
             for reference in self._running:
                 ray.cancel(reference, force=True)
             self._queue.shutdown(force=True)
+
+
+class _Store:
+    """Ray's control store: without it calls wait, and Ray at last aborts this process."""
+
+    is_lost = False
+
+    def join(self, address: str) -> None:
+        self._address, self._looked = address.rpartition(":"), time.monotonic()
+
+    def look(self) -> None:
+        """Raise MachineError, once in a while, if nothing listens at its address any more."""
+        if time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
+            return
+        host, _, port = self._address
+        try:
+            socket.create_connection((host, int(port)), SECONDS_TO_JOIN).close()
+        except OSError as error:
+            self.is_lost = True
+            reason = error.strerror or error
+            raise MachineError(f"the connection to Ray was lost: {reason}") from None
+        self._looked = time.monotonic()
 
 
 def computed(
@@ -236,7 +273,7 @@ def check_joinable(address: str) -> None:
 
 
 @contextmanager
-def _connected(address: str | None, cpus: int) -> Iterator[str]:
+def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
     """Join a Ray cluster, or start one here with so many `cpus`; yield its folder then."""
     # A process that has joined one already, as a notebook may, stays where it is.
     for name, value in ENVIRONMENT.items():
@@ -265,14 +302,29 @@ def _connected(address: str | None, cpus: int) -> Iterator[str]:
         yield folder
     finally:
         if folder:
-            # End the processes that compute, below those that Ray started for this one.
+            # End the processes that compute, below those that Ray started for this one; and all of
+            # these if they wait for a lost store.
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
-                    if process.name().startswith("ray::") and "Agent" not in process.name():
+                    name = process.name()
+                    if ("ray" in name and store.is_lost) or (
+                        name.startswith("ray::") and "Agent" not in name
+                    ):
                         process.kill()
-        ray.shutdown()
+        if store.is_lost:
+            atexit.register(_leave)
+        else:
+            ray.shutdown()
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _leave() -> None:
+    """End this process in place of Ray's own end, which would wait for its store and then abort."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(MachineError.exit_status)
 
 
 def _init(**arguments: Any) -> None:
