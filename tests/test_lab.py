@@ -178,6 +178,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
     "7000 x 7000": lambda whole: _header(7000),
     "10000 x 10000": lambda whole: _header(10000),
     "50000 x 50000": lambda whole: _header(50000),
+    "followed": lambda whole: whole + b"1,2\n",
     "EPS": lambda whole: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
 }
 
@@ -588,3 +589,28 @@ def test_a_run_in_memory_equals_the_stored_one(tmp_path):
     assert list(fleeting.tables) == list(stored.tables)
     for name, table in stored.tables.items():
         pd.testing.assert_frame_equal(fleeting.tables[name], table, check_exact=True)
+
+
+def test_config_files_are_answered_from_a_folder_that_is_only_read(tmp_path: Path) -> None:
+    (tmp_path / "many.toml").write_text('experiment = "freqs"\n[grid]\nbase = [1e4, 1e6]\n')
+    (tmp_path / "more.toml").write_text('experiment = "freqs"\nbase = 5e5\n')
+    assert as_person("run", "many.toml", "-q", cwd=tmp_path).returncode == 0
+    results = tmp_path / "results"
+    before = {path: path.stat() for path in (results, *results.rglob("*"))}
+    folders = [path for path in before if path.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    done = as_person("run", "many.toml", cwd=tmp_path)
+    unfinished = as_person("run", "more.toml", cwd=tmp_path)
+    for folder in folders:
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("(reused)") == 2
+    problem = "cannot write to the results folder results: Permission denied; choose another"
+    assert f"index and page are not written: {problem} --results\n" in done.stderr
+    assert unfinished.returncode == 2
+    assert unfinished.stderr == f"ropelab: {problem} --results\n"
+    after = {path: path.stat() for path in (results, *results.rglob("*"))}
+    assert {path: stat.st_mtime_ns for path, stat in after.items()} == {
+        path: stat.st_mtime_ns for path, stat in before.items()
+    }

@@ -17,7 +17,7 @@ from ropelab.runs.cell import silent
 from ropelab.runs.config import Label, flag_of, read_toml, take_label
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.errors import InputError, known, say
-from ropelab.runs.store import to_records
+from ropelab.runs.store import check_writable, to_records
 from ropelab.show import drawn, terminal
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
             folder = combine(sweep, [runs[plan.label.origin] for plan in sweep.plans], lab)
             print_line(f"{sweep.path}: all runs in one table: {folder}")
     results = options.results
+    if all(run.reused for run in runs.values()):
+        try:
+            check_writable(results)
+        except InputError as error:
+            say(f"index and page are not written: {error}")
+            return
     print_line(f"index: {write_index(results, index)}")
     print_line(f"page: {write_report(find_runs([results]), results / 'index.html')}")
 

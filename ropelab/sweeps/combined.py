@@ -51,7 +51,9 @@ def combine(sweep: Sweep, runs: Sequence[Run], lab: Lab) -> Path:
         about = {**_about(sweep, runs, tables), "seconds": seconds}
         return store.Made(tables, as_files(finished(draw, tables)), about)
 
-    place.kept(make, lab.waiting, lab.redraw)
+    # Looked at before it is locked, which a folder that is only read does not allow.
+    if lab.redraw or place.find() is None:
+        place.kept(make, lab.waiting, lab.redraw)
     return place.path
 
 

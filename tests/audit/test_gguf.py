@@ -95,7 +95,8 @@ def test_the_files_own_yarn_attention_factor_has_no_effect(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("heads", "length", "width"), [([32, 16, 0], None, 128), ([64, 32], None, 64), ([0, 32], 80, 80)]
+    ("heads", "length", "width"),
+    [([32, 16, 0], None, 128), ([64, 32], None, 64), ([0, 32], 80, 80)],
 )
 def test_heads_per_layer_are_read_and_the_first_decides(
     tmp_path: Path, heads: list[int], length: int | None, width: int

@@ -1,7 +1,7 @@
 """`python -m tests.stress`: try everything, say what did not hold, and keep the counts.
 
-`--few` tries a small part; names choose among the ideas. Only when all have been tried are the
-counts kept, with the commit, and written into docs/promises.md.
+`--few` tries a small part and keeps nothing; names choose among the ideas. The counts of an idea
+are kept as soon as it has been tried, with the commit, and written into docs/promises.md.
 """
 
 import csv
@@ -33,21 +33,23 @@ def main(arguments: list[str]) -> int:
     few = "--few" in arguments
     names = [name for name in arguments if name in IDEAS] or list(IDEAS)
     bench.install()
-    counts = {name: tally(name, few) for name in names}
-    if not few and names == list(IDEAS):
-        keep(counts)
+    counts = {}
+    for name in names:
+        counts[name] = tally(name, few)
+        if not few:
+            keep(name, *counts[name])
     return int(any(tried != held or not tried for tried, held in counts.values()))
 
 
-def keep(counts: Mapping[str, tuple[int, int]]) -> None:
-    """Write the counts beside the commit, and into the page."""
+def keep(name: str, tried: int, held: int) -> None:
+    """Write the counts of an idea beside those of the others' last trials, and into the page."""
     where = surroundings()
     commit = f"{where['commit'] or 'none'}{'+' if where['dirty'] else ''}"
-    rows = {name: (str(tried), str(held), commit) for name, (tried, held) in counts.items()}
+    counts = {**read_tally(), name: (str(tried), str(held), commit)}
+    rows = [(idea, *counts[idea]) for idea in IDEAS if idea in counts]
     with TALLY.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([HEAD, *((name, *row) for name, row in rows.items())])
-    PAGE.write_text(told(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        csv.writer(file, lineterminator="\n").writerows([HEAD, *rows])
+    PAGE.write_text(told(PAGE.read_text(encoding="utf-8"), counts), encoding="utf-8")
 
 
 def read_tally() -> Counts:
@@ -57,12 +59,12 @@ def read_tally() -> Counts:
 
 
 def told(page: str, counts: Counts) -> str:
-    """The page with these counts in its table, and their commit."""
-    for idea, (tried, held, commit) in counts.items():
+    """The page with these counts in its table, and the commits that were tried."""
+    for idea, (tried, held, _) in counts.items():
         row = re.compile(rf"^(\| `{idea}` \|.*)\| [\d,]+ \| [\d,]+ \|$", re.MULTILINE)
         page = row.sub(rf"\1| {int(tried):,} | {int(held):,} |", page)
-        page = re.sub(r"at commit `[^`]*`", f"at commit `{commit[:10]}`", page)
-    return page
+    commits = dict.fromkeys(f"`{commit[:10]}`" for _, _, commit in counts.values())
+    return re.sub(r"Tested commit: .*\.", f"Tested commit: {', '.join(commits)}.", page)
 
 
 def spent() -> float:

@@ -13,7 +13,7 @@ from tests.stress.promise import Trial, whole
 from tests.stress.scenes import Scene, scenes
 
 MOMENTS = 10
-"""Random moments in each situation."""
+"""Random moments in each situation that is quick, two in others."""
 
 
 def trials(folder: Path, few: bool) -> Iterator[Trial]:
@@ -28,7 +28,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
             start = time.monotonic()
             os.waitpid(child(lambda: told(*scene.arguments)), 0)  # noqa: B023
             seconds.append(time.monotonic() - start)
-        for _ in range(1 if few else MOMENTS):
+        for _ in range(1 if few else 2 if scene.sparse > 1 else MOMENTS):
             yield killed_after(scene, chance.random() * min(seconds))
 
 

@@ -29,7 +29,7 @@ from tests.stress.bench import told
 from tests.stress.promise import Trial, one_line
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES, LINES, MODELS = 2_000, 600, 400
+FILES, LINES, MODELS = 1_200, 400, 400
 FEW = 40
 VALUES = (
     *(

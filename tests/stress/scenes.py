@@ -15,7 +15,7 @@ from tests.stress.promise import State, ended, everything, is_stepwise, leftover
 
 Arguments = Callable[[Path], tuple[str, ...]]
 LESS_OFTEN = 7
-"""Of situations whose operations are nearly all those of another, every so many are disturbed."""
+"""Of situations that take long, or do nearly all that another does, every so many are disturbed."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Scene:
         before: what is there at first.
         right: what is there when the command has been carried out.
         operations: how many file operations that takes.
+        sparse: of how many of them one is disturbed.
     """
 
     name: str
@@ -87,11 +88,11 @@ def scenes(folder: Path) -> Iterator[Scene]:
         ("--force", command(results, "--force", "--no-figures"), done, LESS_OFTEN),
         ("--redraw", command(results, "--redraw"), done, 1),
         ("figures of a run without", command(results), figureless, 1),
-        ("a PDF as well", command(results, "--format", "pdf"), done, 1),
+        ("a PDF as well", command(results, "--format", "pdf"), done, LESS_OFTEN),
         ("ropelab run, index and page", of_file(config, results), None, LESS_OFTEN),
         ("a page", ("report", "--results", str(results)), done, 1),
         ("an export", ("export", *exported), done, 1),
-        ("a training", of_file(training, results), None, 12 * LESS_OFTEN),
+        ("a training", of_file(training, results), None, 24 * LESS_OFTEN),
     ):
         begin(results, first)
         before = state(results)

@@ -67,7 +67,7 @@ def trials(folder: Path, few: bool) -> Iterator[Trial]:
     results, chance = folder / "results", random.Random(0)
     small, training = config_of(folder), config_of_training(folder)
     for name, config, more, ways, turns, seconds in (
-        ("workers", small, (), LOCAL, 4, 0.6),
+        ("workers", small, (), LOCAL, 3, 0.6),
         ("a training in workers", training, (), LOCAL, 1, 2.0),
         ("Ray", small, ("--engine", "ray"), ON_RAY, 1, 0.3),
     ):

@@ -328,13 +328,14 @@ def _leave() -> None:
 
 
 def _init(**arguments: Any) -> None:
-    """Join or start a cluster in silence; what SIGTERM does stays as it was."""
+    """Join or start a cluster in silence; what SIGTERM and an error do stays as it was."""
     import ray
 
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    before = signal.getsignal(signal.SIGTERM)
+    before, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
     try:
         ray.init(log_to_driver=False, configure_logging=False, **arguments)
     finally:
+        sys.excepthook = hook  # Ray's would first tell its control store
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
