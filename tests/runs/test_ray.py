@@ -215,26 +215,6 @@ def test_a_cluster_of_this_machine_leaves_nothing_behind(tmp_path, which, monkey
     assert parcel and len(parcel.files) == 2
 
 
-def test_a_control_store_that_is_lost_ends_in_one_line(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    with told.open("w") as out:
-        command = [sys.executable, "-c", SLEEPING, str(tmp_path)]
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-        wait_until(lambda: len(begun(tmp_path)) == 2)
-        family = psutil.Process(process.pid).children(recursive=True)
-        workers = [member for member in family if "Agent" not in member.name()]
-        (store,) = (member for member in family if member.name() == "gcs_server")
-        store.kill()
-        # Ray itself aborts the process after a minute.
-        assert process.wait(timeout=40) == 1
-    line = told.read_text().splitlines()[-1]
-    assert line.endswith("MachineError: the connection to Ray was lost: Connection refused")
-    wait_until(lambda: not any(map(alive, workers)))
-    parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
-    assert parcel
-    assert len(parcel.files) == 2
-
-
 def alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
