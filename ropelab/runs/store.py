@@ -12,7 +12,6 @@ import math
 import os
 import platform
 import re
-import secrets
 import shlex
 import shutil
 import struct
@@ -200,11 +199,12 @@ def _readable(text: str, longest: int = 48) -> str:
 
 def check_writable(results: Path) -> None:
     """Raise InputError for a results folder that cannot be written."""
-    probe = results / f".writable-{secrets.token_hex(8)}"
+    # One name for all: what a failure leaves goes with the next one that looks.
+    probe = results / ".writable"
     try:
         results.mkdir(parents=True, exist_ok=True)
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(

@@ -312,6 +312,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
                     ):
                         process.kill()
         if store.is_lost:
+            sys.excepthook = sys.__excepthook__  # Ray's tells its store of the error first
             atexit.register(_leave)
         else:
             ray.shutdown()
@@ -328,14 +329,13 @@ def _leave() -> None:
 
 
 def _init(**arguments: Any) -> None:
-    """Join or start a cluster in silence; what SIGTERM and an error do stays as it was."""
+    """Join or start a cluster in silence; what SIGTERM does stays as it was."""
     import ray
 
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    before, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(log_to_driver=False, configure_logging=False, **arguments)
     finally:
-        sys.excepthook = hook  # Ray's would first tell its control store
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
