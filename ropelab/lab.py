@@ -35,6 +35,7 @@ from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
+from ropelab.runs.sentences import with_scope
 from ropelab.runs.tables import Tables, as_stored
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Run:
     experiment: Experiment
     config: Config
     tables: Tables
-    answer: str  # the finding in one or two sentences, computed from the tables
+    answer: str  # the verdict with its scope, then at most three sentences; from the tables
     folder: Path | None = None  # None: kept in memory
     reused: bool = False
 
@@ -70,6 +71,17 @@ class Run:
             f"<p><b>{escape(self.config.asks(self.experiment.question))}</b></p>"
             f"<p>{escape(self.answer)}</p>{shown}<p>tables: {escape(names)}</p>"
         )
+
+    @property
+    def stored_figures(self) -> list[str]:
+        """The figures in its folder, the one to open first at the front."""
+        manifest = self.folder and store.read_manifest(self.folder)
+        return list((manifest or {}).get("figures") or ())
+
+    @property
+    def following(self) -> str:
+        """The command to type next."""
+        return self.experiment.following(self.config, self.tables)
 
     def summary(self) -> "pd.DataFrame":
         """Return the short table that the terminal shows."""
@@ -109,7 +121,7 @@ class Plan:
 
     def finished(self, tables: Tables, folder: Path | None = None, reused: bool = False) -> Run:
         """Return the run with those tables."""
-        answer = self.experiment.answer(tables)
+        answer = with_scope(self.experiment.answer(tables), self.config.scope)
         return Run(self.experiment, self.config, tables, answer, folder, reused)
 
 

@@ -217,7 +217,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(call):
 
 
 def test_a_second_call_reuses_the_run(call):
-    assert "written to" in call(*QUICK)[1]
+    assert "\nrun  " in call(*QUICK)[1]
     assert "reused" in call(*QUICK)[1]
 
 

@@ -1,7 +1,7 @@
 """An audit: one configuration as all runtimes read it, with tables, findings and a report."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -91,14 +91,6 @@ def compare(one: Audit, other: Audit) -> list[dict[str, Any]]:
     return rows
 
 
-def finding_lines(audit: Audit) -> Iterator[str]:
-    """Yield two lines for a finding with advice, one without."""
-    for finding in audit.findings:
-        yield f"{finding.code} {finding.level}: {finding.says}"
-        if finding.do:
-            yield f"    instead: {finding.do}"
-
-
 def short_tables(audit: Audit) -> dict[str, Rows]:
     """Return the tables for reading, with the columns that fit on a line, by their titles."""
     keys = []
@@ -113,7 +105,7 @@ def short_tables(audit: Audit) -> dict[str, Rows]:
             "layers": row["layers"],
             "base": row.get("base"),
             "width": row.get("rotary_dim"),
-            "kept/blended/divided": None
+            "pairs kept/ blended/ divided": None
             if "pairs_kept" not in row
             else "{pairs_kept}/{pairs_blended}/{pairs_divided}".format(**row),
             "logits x": row.get("logit_multiplier"),

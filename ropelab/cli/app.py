@@ -16,9 +16,8 @@ import ropelab
 from ropelab import experiments
 from ropelab.cli import audit, flags, results
 from ropelab.cli.flags import Options
-from ropelab.cli.outcome import print_line, status_of
+from ropelab.cli.outcome import status_of
 from ropelab.experiments import Experiment
-from ropelab.runs import builtin
 from ropelab.runs.files import check_name
 
 app = typer.Typer(
@@ -84,8 +83,7 @@ def run(
     figure of all its runs. Finished runs are reused.
     """
     if not paths:
-        for line in builtin.lines():
-            print_line(line)
+        results.list_configs()
         return
     from ropelab.cli import runs
 

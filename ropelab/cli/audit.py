@@ -1,7 +1,8 @@
 """The commands for one configuration: audit, emit, check. They print and keep nothing."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, Typer
 
@@ -10,6 +11,9 @@ from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
 from ropelab.runs.errors import InputError, say, unknown_name
+
+if TYPE_CHECKING:
+    from ropelab.audit.audited import Audit
 
 FOUND = 3  # exit status if something was found
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
@@ -78,18 +82,32 @@ def audit(
         more = {} if difference is None else {"difference": difference}
         print_document({"experiment": "audit", "files": documents, **more})
     else:
-        for one in audits:
-            print_line(one.answer)
-            if one.findings:
-                print_line("\nfindings")
-            for line in audited.finding_lines(one):
-                print_line(f"  {line}")
-            show_tables(audited.short_tables(one))
+        for number, one in enumerate(audits):
+            show_audit(one, first=not number)
         if difference == []:
             print_line("no difference")
         elif difference:
             show_tables({"difference": difference})
     return FOUND if any(one.worst() in LEVELS[fail_on] for one in audits) else 0
+
+
+def show_audit(audit: "Audit", first: bool) -> None:
+    """Print the verdict, the findings with their advice, the tables and what to type next."""
+    from ropelab.audit import audited
+    from ropelab.show import terminal
+
+    if not first:
+        print_line("")
+    terminal.show_paragraph(audit.answer)
+    print_line("")
+    for finding in audit.findings:
+        terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
+        if finding.do:
+            terminal.show_paragraph(f"type: {finding.do}", indent=4, hanging=6)
+    show_tables(audited.short_tables(audit))
+    source = shlex.quote(audit.document.name)
+    command = f"ropelab emit --from {source} --context {audit.length} --target all"
+    terminal.show_places({"next": command})
 
 
 def show_tables(tables: dict[str, Rows]) -> None:
@@ -160,9 +178,11 @@ def check(
         about = {"target": target, "answer": done.answer, "wrong": done.wrong, "fix": done.fix}
         print_document({"experiment": "check", **about, "tables": done.rows})
     else:
-        print_line(f"{target}: {done.answer}")
+        from ropelab.show.terminal import show_paragraph
+
+        show_paragraph(f"{target}: {done.answer}")
         if done.fix:
-            print_line(f"    instead: {done.fix}")
+            show_paragraph(f"type: {done.fix}", indent=4, hanging=6)
     return FOUND if done.wrong else 0
 
 

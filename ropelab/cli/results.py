@@ -76,6 +76,21 @@ def export(
             print_line(path)
 
 
+def list_configs() -> None:
+    """Print the configs that come with ropelab, each with what it asks."""
+    from ropelab.runs import builtin
+    from ropelab.show.terminal import GAP, show_paragraph
+
+    found = builtin.listed()
+    width = max(map(len, found), default=0) + GAP
+    show_paragraph("Configs that come with ropelab; each is run by `ropelab run NAME`:")
+    for name, about in found.items():
+        show_paragraph(f"{name:<{width}}{about}", indent=GAP, hanging=width)
+    show_paragraph(
+        "Your own: `ropelab run PATH`. All that are in no folder: `ropelab run configs`."
+    )
+
+
 def methods(json: Json = False) -> None:
     """Every method that --method and --methods take: parameters, meaning of the factor, source."""
     from ropelab.models.methods.registry import catalogue

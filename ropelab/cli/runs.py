@@ -180,10 +180,21 @@ def _engine(options: Options) -> Iterator[Engine]:
         engine.stop()
 
 
-def _show(run: Run) -> None:
+def _places(run: Run) -> dict[str, str]:
+    """Return the folder, the figure to open first, and the command to type next."""
+    figures = run.stored_figures
     device, dtype = getattr(run.config, "device", ""), getattr(run.config, "dtype", "")
-    computed = f" (computed on {device}{f' in {dtype}' if dtype else ''})" if device else ""
+    computed = f"on {device}{f' in {dtype}' if dtype else ''}" if device else ""
+    return {
+        ("reused" if run.reused else "run"): str(run.folder),
+        **({"made": computed} if computed else {}),
+        **({"open": f"{figures[0]} first, of {len(figures)}"} if figures else {}),
+        "next": run.following,
+    }
+
+
+def _show(run: Run) -> None:
     terminal.show_answer(run.answer, run.summary())
     if "explain" in run.tables:
         terminal.show_more("Position by position, as asked with --explain:", run.tables["explain"])
-    print_line(f"\n{'reused' if run.reused else 'written to'} {run.folder}{computed}")
+    terminal.show_places(_places(run))

@@ -7,7 +7,8 @@ that the command line needs; ORDER, its place in lists) and a body, imported whe
     cells(config)             its cells, which follow from the config alone
     tables(config, values)    its tables, from the values of those cells
     times(config, values)     measured times for the manifest (optional)
-    answer(tables), summary(tables)    a sentence or two, and the short table
+    answer(tables), summary(tables)    the verdict and a few sentences, and the short table
+    following(config, tables)    the command to type next (optional)
     ropelab/show/figures/<name>.py     draw(tables) -> figures
 
 The face is the package `ropelab.experiments.<name>` (of the ledger `ropelab.claims.experiment`),
@@ -127,6 +128,14 @@ class Experiment:
 
     def summary(self, tables: "Tables") -> "pd.DataFrame":
         return self.parts.summary(tables)
+
+    def following(self, config: "Config", tables: "Tables") -> str:
+        """Return the command to type next: the body's, else more seeds where one was trained."""
+        if following := getattr(self.parts, "following", None):
+            return following(config, tables)
+        if len(getattr(config, "seeds", ())) == 1:
+            return config.replace(seeds=(0, 1, 2)).command(self.name)
+        return "ropelab report"
 
     def draw(self, tables: "Tables") -> "dict[str, Figure]":
         """Draw the figures, the most telling one first."""

@@ -1,6 +1,5 @@
 """The configs that come with ropelab: in `configs/` of a checkout, in the package of a wheel."""
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
@@ -38,18 +37,13 @@ def _named_files() -> dict[str, Path]:
     return {file.relative_to(top).with_suffix("").as_posix(): file for file in files}
 
 
-def lines() -> Iterator[str]:
-    """Yield a line for each config, with its first comment, folder by folder."""
-    files = _named_files()
-    width = max(map(len, files), default=0)
-    yield "Configs that come with ropelab; `ropelab run NAME` runs one, or a folder of them:"
-    for name, file in files.items():
-        yield f"  {name:<{width}}  {_about(file)}".rstrip()
-    yield "`ropelab run PATH` runs your own; `ropelab run configs` all that are in no folder."
+def listed() -> dict[str, str]:
+    """Return the configs by name, folder by folder, with the first comment of each."""
+    return {name: _about(file) for name, file in _named_files().items()}
 
 
 def _about(file: Path) -> str:
-    # The comment at the head of a config, shortened to a line.
+    # The comment at the head of a config, shortened to two lines of a terminal.
     lines = file.read_text(encoding="utf-8").splitlines()
     comment = takewhile(lambda line: line.startswith("#"), lines)
     return shorten(" ".join(line.lstrip("# ") for line in comment), 90, placeholder=" ...")

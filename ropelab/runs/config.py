@@ -172,6 +172,14 @@ class Config(BaseModel):
         """Return the experiment's question as this config asks it."""
         return question
 
+    @property
+    def scope(self) -> str:
+        """The conditions under which the answer holds, for its first sentence; empty: it has them.
+
+        Takes fields alone, so that it is known for a stored run too.
+        """
+        return ""
+
     def inputs(self) -> dict[str, str]:
         """Return fingerprints of all that the run reads besides its config, such as a corpus."""
         return {}
@@ -185,10 +193,13 @@ class Config(BaseModel):
         return ()
 
     def changed(self) -> dict[str, Any]:
-        """Return the fields that differ from the defaults, in the order of the class."""
-        default = type(self)().model_dump(mode="json")
+        """Return the fields that differ from the defaults, or from those of the named model."""
+        named = {"model": model} if (model := getattr(self, "model", "")) else {}
+        default = type(self)(**named).model_dump(mode="json")
         mine = self.model_dump(mode="json")
-        return {name: value for name, value in mine.items() if value != default[name]}
+        # None is no text to type: it was left out where something else was given.
+        others = {k: v for k, v in mine.items() if v != default[k] and v is not None}
+        return {**named, **others}
 
     def command(self, experiment: str) -> str:
         """Return the command that makes the run of this config again, quoted for a shell."""

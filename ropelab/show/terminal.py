@@ -1,9 +1,10 @@
 """The terminal: progress on stderr, then the answer, a short table and the place of the files."""
 
 import math
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import accumulate
@@ -15,12 +16,13 @@ import pandas as pd
 from rich import progress
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ropelab.runs.cell import Advance
 from ropelab.runs.errors import printable, say
 from ropelab.runs.estimate import duration
+from ropelab.runs.sentences import verdict_and_rest
 
 # Columns of a pipe or a file, which has no width of its own: no row is broken.
 UNBOUNDED = 10_000
@@ -46,15 +48,27 @@ class TimeLeftColumn(progress.TimeRemainingColumn):
         return Text(str(left), style="progress.remaining")
 
 
+class ShortenedColumn(progress.TextColumn):
+    """Words that give way where the line is too narrow, so that the times stay whole."""
+
+    def get_table_column(self) -> Column:
+        return Column(no_wrap=False)
+
+    def render(self, task: progress.Task) -> Text:
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
 class Bars:
     """Progress bars for a terminal: the work, its share done, the time left."""
 
     def __init__(self) -> None:
         self._bars = progress.Progress(
             progress.SpinnerColumn(),
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(bar_width=24),
-            progress.TextColumn("{task.fields[note]}", markup=False),
+            ShortenedColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=12),
+            ShortenedColumn("{task.fields[note]}", markup=False),
             progress.TimeElapsedColumn(),
             progress.TextColumn("left"),
             TimeLeftColumn(),
@@ -143,27 +157,63 @@ def console() -> Console:
 def show_table(table: pd.DataFrame, console: Console) -> None:
     """Print a short table; numbers to the right and whole, names as words.
 
-    If it is too wide, words are broken first, then columns are left out, the last ones first.
+    If it is too wide, lines are broken between words, or behind `_`, `.`, `/` and `,` in a long
+    one; then columns are left out, the last ones first.
     """
     names = [str(column).replace("_", " ") for column in table.columns]
     numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
     texts = table.map(format_value).to_numpy(dtype=str).tolist()
-    # Characters that a column needs: all of a number, of words as many as one can still read.
-    needed = []
+    # Characters that a column has unbroken, and those that it needs: all of a number, of words as
+    # many as one can still read.
+    widths, needed = [], []
     for name, is_number, *cells in zip(names, numeric, *texts, strict=True):
         widest = max(map(len, cells), default=0)
-        title = len(name) if is_number else max(map(len, name.split()), default=0)
-        needed.append(max(title, widest if is_number else min(widest, READABLE)) + GAP)
-    shown = max(1, sum(total <= console.width + GAP for total in accumulate(needed)))
+        longest = max((len(part) for cell in cells for part in _parts(cell)), default=0)
+        words = min(widest, max(READABLE, longest))
+        widths.append(max(len(name), widest))
+        needed.append(max(*map(len, _parts(name)), widest if is_number else words))
+    totals = accumulate(each + GAP for each in needed)
+    shown = max(1, sum(total <= console.width + GAP for total in totals))
+    del widths[shown:]
+    while sum(widths) + GAP * (shown - 1) > console.width:
+        widest, which = max((w, i) for i, w in enumerate(widths) if w > needed[i])
+        widths[which] = widest - 1
+        if all(w <= least for w, least in zip(widths, needed, strict=False)):
+            break
     grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
-    for name, is_number in zip(names[:shown], numeric, strict=False):
+    for name, is_number, width in zip(names, numeric, widths, strict=False):
         side: Literal["right", "left"] = "right" if is_number else "left"
-        grid.add_column(name, justify=side, no_wrap=is_number, overflow="fold")
+        title = broken(name, width)
+        grid.add_column(title, justify=side, no_wrap=is_number, overflow="fold", min_width=width)
     for row in texts:
-        grid.add_row(*row[:shown])
+        grid.add_row(*map(broken, row[:shown], widths))
     console.print(grid)
     if names[shown:]:
         console.print(f"(too narrow for: {', '.join(names[shown:])})")
+
+
+def _parts(text: str) -> list[str]:
+    """Split a text into the pieces that are never broken."""
+    # A point inside a number is no place for a break.
+    return re.findall(r"(?:[^\s_./,]|\.(?=\d))+[_./,]*|[_./,]+", text) or [""]
+
+
+def broken(text: str, width: int) -> str:
+    """Break a text into lines, between words if possible.
+
+    >>> broken("max_position_embeddings of it", 16)
+    'max_position_\\nembeddings of it'
+    """
+    lines = [""]
+    for word in text.split(" "):
+        pieces = [word] if len(word) <= width else _parts(word)
+        for number, piece in enumerate(pieces):
+            gap = " " if lines[-1] and not number else ""
+            if lines[-1] and len(lines[-1] + gap + piece) > width:
+                lines.append(piece)
+            else:
+                lines[-1] += gap + piece
+    return "\n".join(lines)
 
 
 def show_records(table: pd.DataFrame, title: str) -> None:
@@ -178,13 +228,35 @@ def show_records(table: pd.DataFrame, title: str) -> None:
 
 
 def show_answer(answer: str, table: pd.DataFrame) -> None:
-    out = console()
-    out.print(printable(answer))
+    """Print the verdict, the table, and what else the answer says."""
+    out, (verdict, rest) = console(), verdict_and_rest(printable(answer))
+    out.print(verdict)
     if len(table):
         out.print()
         show_table(table, out)
+    if rest:
+        out.print()
+        out.print(rest)
 
 
 def show_more(title: str, table: pd.DataFrame) -> None:
     console().print()
     show_answer(title, table)
+
+
+def show_places(places: Mapping[str, str]) -> None:
+    """Print names of files and commands under one another; a long one is never broken."""
+    out, width = console(), max(map(len, places)) + GAP
+    out.print()
+    for word, text in places.items():
+        out.print(f"{word:<{width}}{printable(text)}", soft_wrap=True)
+
+
+def show_paragraph(text: str, indent: int = 0, hanging: int = 0) -> None:
+    """Print a text broken between words; lines after the first are indented further."""
+    out = console()
+    width = max(out.width - indent - hanging, READABLE)
+    first, *rest = broken(printable(text), width + hanging).split("\n")
+    out.print(" " * indent + first, soft_wrap=True)
+    for line in broken(" ".join(rest), width).split("\n") if rest else ():
+        out.print(" " * (indent + hanging) + line, soft_wrap=True)

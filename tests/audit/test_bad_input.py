@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ropelab.audit.audited import audit, finding_lines, short_tables
+from ropelab.audit.audited import audit, short_tables
 from ropelab.audit.document import Document, from_json, load
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
@@ -81,7 +81,7 @@ def test_mutated_configurations_are_audited_or_refused(golden, count):
         config = mutated(rng.choice(configs), rng)
         try:
             result = audit(Document("mutated", "config", config))
-            "\n".join(finding_lines(result))
+            "\n".join(f"{each.says} {each.do}" for each in result.findings)
             short_tables(result)
             json.dumps(result.rows, allow_nan=False)
         except InputError as error:

@@ -117,7 +117,7 @@ def test_longer_contexts_than_the_paper_has_get_a_fit_of_their_own():
 
 def test_bases_in_the_answer_are_as_people_type_them(tables):
     bound = tables["bound"].tail(1).assign(recommended_base=3.4e6)
-    text = "For 4096 tokens and heads of 128 features, base 3.4e6 and every larger one"
+    text = "Base 3.4e6 and every larger one keep the sum of cosines at or above 0, by proof ("
     assert answer({**tables, "bound": bound}).startswith(text)
 
 
@@ -132,8 +132,8 @@ def test_a_context_without_a_stable_base_hands_on_where_it_ended():
 def test_answer_and_summary(tables):
     text = answer(tables)
     assert text.startswith(
-        "For 4096 tokens and heads of 128 features, base 59000 and every larger one keep the sum "
-        "of cosines at or above 0, by proof."
+        "Base 59000 and every larger one keep the sum of cosines at or above 0, by proof (4096 "
+        "tokens, heads of 128 features)."
     )
     assert "The smallest admissible base is 26952.3, but from" in text
     assert "did not predict how far trained models reach" in text
@@ -250,7 +250,7 @@ def test_a_scaling_method_is_judged_by_its_own_frequencies():
 def test_the_base_for_heads_of_128_is_not_that_of_others(head_dim: int, fails: int | None) -> None:
     assert first_negative(Similarity.of_head(head_dim), 3.4e6, 32768) == fails
     table = run(head_dim=head_dim, context="1k", windows_up_to=0)
-    assert f"and heads of {head_dim} features, base" in answer(table)
+    assert f"(1024 tokens, heads of {head_dim} features)." in answer(table)
 
 
 def test_a_method_without_a_base_is_refused() -> None:

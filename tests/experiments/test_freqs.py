@@ -116,15 +116,15 @@ def test_a_model_fills_what_is_not_given():
 
 def test_training_after_the_scaling_showed_the_angles_of_its_length() -> None:
     found = tables_of(model="llama-3.1-8b")
-    assert (
-        "; 29 meet angles not seen when trained at 8192 tokens, none when trained on at 131072"
-        in (answer(found))
+    assert answer(found).startswith(
+        "With llama3(factor=8) 29 of 64 pairs meet angles at 131072 tokens that training at 8192 "
+        "does not show, none after training at 131072 with this scaling. Of the pairs 29 kept"
     )
     assert (found["pairs"]["unseen_extended"] == "none").all()
     assert "unseen_extended" in summary(found)
     # Another scaling than that of its training, or a longer text.
     other = tables_of(model="llama-3.1-8b", method="llama3(factor=4)")
-    assert "trained on" not in answer(other)
+    assert "with this scaling" not in answer(other)
     pd.testing.assert_series_equal(
         other["pairs"]["unseen_extended"], other["pairs"]["unseen"], check_names=False
     )
@@ -160,7 +160,7 @@ def test_every_model_can_be_shown(name):
 
 def test_answer_and_summary(llama2):
     assert answer(llama2).startswith(
-        "yarn(factor=16) at 65536 tokens: of 64 pairs 21 kept, 25 ramp"
+        "With yarn(factor=16) none of 64 pairs meet angles at 65536 tokens that training at 4096"
     )
     shown = summary(llama2)
     assert len(shown) == 12

@@ -14,6 +14,7 @@ from matplotlib import pyplot as plt
 from ropelab.experiments.precision import PrecisionConfig
 from ropelab.experiments.precision import answer as body
 from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.models import MODELS
 from ropelab.math.numerics.angle_errors import wrapped
 from ropelab.math.numerics.casts import PRESETS, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum, span
@@ -112,20 +113,61 @@ def test_the_periods_of_claim_eight_and_the_encoding_of_claim_nine():
     assert cosines[2] == pytest.approx(0.9124, abs=5e-5)  # the note says 0.9999
 
 
-def test_the_answer_names_the_formats_that_suffice_and_the_cast_to_fix(small):
-    said = body.answer(tables_of(length=131072))
-    assert said.startswith("Neighbouring positions stay distinct with one frequency in float32 ")
-    assert (
-        "float32 (not in float16 and bfloat16), with many frequencies in float32, float16" in said
+def test_the_answer_begins_with_the_verdict_and_ends_with_what_float32_holds() -> None:
+    said = body.answer(tables_of(length=131072, long_lengths=[2**20]))
+    verdict, limit, why = said.split(". ")
+    assert verdict == (
+        "bfloat16 is precise enough for RoPE if angles are computed in float32 and only what comes "
+        "after the cosine is cast"
     )
-    assert "Fix angle first: cast to bfloat16, the worst are angle (from position 7)" in said
-    assert said.count(". ") == 1
-    assert len(body.summary(small)) == 8
+    assert why.startswith("Why many frequencies? One pair of period 1e6 has a code of its own")
+    assert "the next token moves a score by 2.8e-06 (RoPE: 0.11)" in why
+    assert limit == "Beyond, angles in float32 are wrong too, from position 310899"
+
+
+def test_the_verdict_counts_what_float32_loses() -> None:
+    said = body.answer(tables_of(length=2**20, components=[], long_lengths=[2**20]))
+    assert said.startswith("Neither bfloat16 nor float32 is precise enough")
+    assert "in float32 they are wrong from position 310899 on" in said
+    near = body.answer(tables_of(length=4, components=[]))
+    assert near.startswith("bfloat16 is precise enough for RoPE at every stage. ")
+
+
+def test_the_short_table_has_a_row_per_stage() -> None:
+    tables = tables_of(length=131072)
+    shown = body.summary(tables).set_index("only_this_is_rounded")
+    assert len(shown) == 6
+    assert shown["bfloat16 wrong_from"].to_dict() == {
+        "position": "257",
+        "inv_freq": "11",
+        "angle": "7",
+        "cos and sin": "never",
+        "rotation": "never",
+        "q, k and score": "never",
+    }
+    assert shown["float16 wrong_from"].tolist()[:3] == ["2049", "120", "52"]
+    assert shown.loc["angle", "float16 score_error"] == "nan from 65520"
+    assert shown.loc["cos and sin", "bfloat16 score_error"] == "0.002"
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "pythia-6.9b", "deepseek-v3", "qwen2.5-7b"])
+def test_a_known_model_fills_in_what_was_not_given(name: str) -> None:
+    model = MODELS[name]
+    config = build(PrecisionConfig, {"model": name})
+    assert (config.base, config.head_dim) == (model.base, model.head_dim)
+    assert config.rotated == model.rotated
+    assert (config.length, config.method) == (model.promised, model.method)
+    assert config.command("precision") == f"ropelab precision --model {name}"
+    # It is a name for these values: the run is the same.
+    values = config.model_dump()
+    assert "model" not in values
+    assert build(PrecisionConfig, values).model_dump() == values
+    assert build(PrecisionConfig, {"model": name, "length": 512}).length == 512
 
 
 def test_an_implementation_gets_the_stage_to_fix():
     tables = tables_of(schemes=[], preset=["transformers_to_bfloat16"])
-    assert "fixing inv_freq alone cures it" in body.answer(tables)
+    assert "Fixing inv_freq alone cures it" in body.answer(tables)
     repairs = tables["casts"].query("kind == 'repair'")
     cured = repairs[repairs["first_position_over_tolerance"].isna()]
     assert cured["stage"].tolist() == ["inv_freq"]
@@ -135,9 +177,11 @@ def test_an_implementation_gets_the_stage_to_fix():
 def test_of_several_implementations_the_right_and_the_wrong_are_named():
     presets = ["torchtitan", "positions_bfloat16", "transformers_to_bfloat16"]
     said = body.answer(tables_of(schemes=[], preset=presets))
-    assert said.startswith("Angles go wrong in transformers_to_bfloat16 from position 11; ")
-    assert "fixing inv_freq alone cures it; then in positions_bfloat16; " in said
-    assert "angles stay right in torchtitan (within " in said
+    assert said.startswith(
+        "Angles go wrong in transformers_to_bfloat16 from position 11, then in positions_bfloat16. "
+    )
+    assert "Fixing inv_freq alone cures it in transformers_to_bfloat16. " in said
+    assert "Angles stay right in torchtitan (within " in said
 
 
 def test_a_scaling_method_changes_the_frequencies_that_are_judged():
@@ -169,25 +213,25 @@ def test_explaining_a_position_shows_what_is_stored_instead():
     assert rows.loc[("bfloat16", "stored"), "cos"] == pytest.approx(math.cos(15936))
 
 
-EVERY_FIGURE = ["collisions", "per_stage_rounding", "angle_error", "score_drift"]
-NO_LADDER = ["collisions", "angle_error", "score_drift"]
+EVERY_FIGURE = ["per_stage_rounding", "collisions", "angle_error", "score_drift"]
+NO_LADDER = ["angle_error", "collisions", "score_drift"]
 
 
 @pytest.mark.parametrize(
     ("values", "figures"),
     [
         ({}, EVERY_FIGURE),
-        ({"components": []}, EVERY_FIGURE[1:]),
+        ({"components": []}, [name for name in EVERY_FIGURE if name != "collisions"]),
         ({"components": ["vector"]}, EVERY_FIGURE),
         ({"schemes": [], "preset": ["float64"]}, ["score_drift"]),
         ({"schemes": [], "cast": "inv_freq=float64"}, ["score_drift"]),
         (
             {"length": 2, "schemes": ["sinusoidal"]},
-            ["collisions", "per_stage_rounding", "angle_error", "score_drift"],
+            EVERY_FIGURE,
         ),
         (
             {"method": "p_rope(p=0.25)", "preset": ["ggml"]},
-            ["collisions", "angle_error", "score_drift"],
+            NO_LADDER,
         ),
         ({"offset": 2**40, "preset": ["all"]}, NO_LADDER),
     ],
@@ -205,7 +249,7 @@ def test_whatever_was_asked_gets_its_figures_and_an_answer(values, figures):
 
 
 def test_a_scheme_without_any_of_the_components_is_said():
-    hint = "one frequency has no vector beside its pair: --components pair shows its encoding."
+    hint = "One frequency has no vector beside its pair: --components pair shows its encoding."
     for components, expected in ((["vector"], True), (["vector", "cos"], False), ([], False)):
         tables = tables_of(length=600, components=components)
         assert (hint in body.answer(tables)) == expected
@@ -347,7 +391,7 @@ def test_the_margin_shows_where_no_score_changes():
 
 def test_the_answer_names_the_position_that_comes_back():
     text = body.answer(tables_of(period=360, length=1000, schemes=["single", "rope"]))
-    assert "position 360 has the encoding of position 0 again" in text
+    assert "Position 360 has the encoding of position 0 again" in text
     assert "360 distinct encodings for 1000 positions" in text
     slow = body.answer(tables_of(period=1e6, schemes=["single"]))
     assert "has the encoding of position 0 again" not in slow

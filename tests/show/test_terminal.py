@@ -1,7 +1,9 @@
 """What is printed: rounded for reading only, readable at 80 columns, sparse in a log."""
 
 import math
+import re
 import time
+from io import StringIO
 
 import pandas as pd
 import pytest
@@ -137,12 +139,70 @@ def test_numbers_stay_whole_at_any_width(capsys, width):
     terminal.show_table(WIDE, Console(width=width))
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= width
-    shown = [name for name in WIDE.columns if name.replace("_", " ") in text.split("(too")[0]]
+    titles = text.split("(too")[0].split()
+    shown = [name for name in WIDE.columns if set(name.split("_")) <= set(titles)]
     assert shown == list(WIDE.columns[: len(shown)])
     for name in shown:
         if name != "method" and name != "source":
             assert all(terminal.format_value(value) in text for value in WIDE[name])
     assert ("too narrow for" in text) == (len(shown) < len(WIDE.columns))
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_word_is_cut(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    names = ["max_position_embeddings", "rope_scaling.original_max_position_embeddings"]
+    table = pd.DataFrame(
+        {
+            "key": names,
+            "runtimes": ["transformers-4.57, llama.cpp", "vllm"],
+            "kept/ blended/ divided": ["24/16/24", "64/0/0"],
+            "angle_error_rad": [0.1, 0.2],
+        }
+    )
+    terminal.show_table(table, Console(width=width))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width
+    pieces = {"transformers-4.57,", "llama.cpp", "max_position_", "embeddings"}
+    if width == 160:
+        pieces = {*names, "transformers-4.57, llama.cpp"}
+    assert all(piece in text for piece in pieces)
+
+
+@pytest.mark.parametrize("width", [30, 80, 200])
+def test_a_paragraph_hangs_and_breaks_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(terminal, "console", lambda: Console(width=width))
+    said = "E08 error: yarn is declared, but not applied by transformers-4.55, exllamav3"
+    terminal.show_paragraph(said, indent=2, hanging=4)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert max(map(len, (first, *rest))) <= width
+    assert first.startswith("  E08")
+    assert all(line.startswith("      ") and line[6] != " " for line in rest)
+    assert " ".join((first, *rest)).split() == said.split()
+    assert bool(rest) == (width < 2 + len(said))
+
+
+def test_the_verdict_stands_before_the_table_and_the_rest_behind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rest = "Beyond, it fails. Then again."
+    terminal.show_answer(f"It works (base 1e6). {rest}", WIDE)
+    blocks = capsys.readouterr().out.split("\n\n")
+    assert [blocks[0], blocks[-1].strip()] == ["It works (base 1e6).", rest]
+    assert blocks[1].startswith("method")
+
+
+def test_the_times_of_a_bar_stay_whole_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = terminal.Bars()
+    console = Console(width=76, record=True, file=StringIO())
+    with bars("training 1100000 parameters for 1200 steps, seed 0, bfloat16", total=3) as advance:
+        advance(1, note="step 400 of 1200, loss 2.5, 1234 tokens per second", left=3725.0)
+        console.print(bars._bars.get_renderable())
+    text = console.export_text()
+    assert re.search(r"left 1:02:0[45]", text)
+    assert "0:00:00 left" in text
+    assert len(text.splitlines()) == 1
 
 
 def test_a_pipe_is_not_wrapped(capsys):

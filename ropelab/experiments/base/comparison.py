@@ -16,6 +16,7 @@ from ropelab.math.methods import parse_scaling, scaling_for
 from ropelab.math.numerics.formats import FloatFormat, format_named, spacing
 from ropelab.runs.cell import Values
 from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import typed
 from ropelab.runs.tables import Tables
 
 # 355 is 113 pi and 3e-5: from there on cos(355) + cos(355 theta) >= 0 needs theta < 9e-8.
@@ -244,20 +245,18 @@ def answer(tables: Tables) -> str:
         return f"Every base is admissible for {context} tokens: enough features do not rotate."
     if math.isnan(bound.recommended_base):
         text = (
-            f"For {context} tokens and {_head(bound)}, the sum of cosines stays at or above 0 with "
-            f"bases from {smallest} on; no stable base was found."
+            f"The sum of cosines stays at or above 0 with bases from {smallest} on; no stable base "
+            f"was found ({context} tokens, {_head(bound)})."
         )
     else:
-        # As people type it: 3.4e6, 27000.
-        usable = f"{bound.recommended_base:g}".replace("e+0", "e").replace("e+", "e")
         text = (
-            f"For {context} tokens and {_head(bound)}, base {usable} and every larger one keep the "
-            "sum of cosines at or above 0, by proof."
+            f"Base {typed(bound.recommended_base)} and every larger one keep the sum of cosines at "
+            f"or above 0, by proof ({context} tokens, {_head(bound)})."
         )
         windows = tables["windows"][tables["windows"]["context_tokens"] == context]
         if not math.isnan(end := windows["high"].iloc[0]):
             gap = f"from {end:.6g} on the sum is negative again"
-            text += f" (The smallest admissible base is {smallest}, but {gap}.)"
+            text += f" The smallest admissible base is {smallest}, but {gap}."
     text += " The sum did not predict how far trained models reach (docs/findings.md, section 4)."
     for given in tables["given_base"].tail(1).itertuples():
         fails = f"fails first at position {given.first_failing_position_tokens:.0f}"
@@ -283,6 +282,17 @@ def answer(tables: Tables) -> str:
         f"{worst:.2g} times; the exact ones grow as {own}, the paper's as {paper}, the recommended "
         f"bases as {usable} (standard errors)."
     )
+
+
+def following(config: BaseConfig, tables: Tables) -> str:
+    """Return the command on the precision of the recommended base, as far as there is one."""
+    bound = tables["bound"].iloc[-1]
+    if math.isnan(bound.recommended_base) or config.kept < 1 or config.dropped:
+        return "ropelab base-empirical"
+    words = ["ropelab", "precision", "--base", typed(bound.recommended_base), "--head-dim"]
+    words += [str(config.head_dim), "--length", str(bound.context_tokens)]
+    partial = ["--rotary-dim", str(config.rotary_dim)] if config.rotary_dim else []
+    return " ".join([*words, *partial])
 
 
 def _head(bound: Any) -> str:

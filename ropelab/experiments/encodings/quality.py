@@ -231,7 +231,7 @@ def answer(tables: Tables) -> str:
             row = copying.sort_values("value").iloc[-1]
             best.append(
                 f"of {len(able)} that learned to copy with every seed {labels[row['encoding']]} "
-                f"copies best ({row['value']:.0%} at {reached}x)"
+                f"copies best, {row['value']:.0%} at {reached}x"
             )
     finding = " and ".join(best)
     if reached < tested:

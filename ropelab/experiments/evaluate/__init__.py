@@ -130,6 +130,11 @@ class EvaluateConfig(Config):
         """Return the question with the lengths of the model and of this config."""
         return ASKED.format(self.train_len, self.context)
 
+    @property
+    def scope(self) -> str:
+        texts = f", {self.documents} documents" if "text" in self.tasks else ""
+        return f"{Path(self.model).name}, up to {self.context} tokens{texts}"
+
     def inputs(self) -> dict[str, str]:
         """Fingerprints of the text and of the model; InputError if one cannot be used."""
         return {"corpus": self.text.fingerprint, "model": self.reference().fingerprint}

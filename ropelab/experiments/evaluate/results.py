@@ -181,7 +181,7 @@ def _typed(label: str, factor: float) -> str:
 
 
 def answer(tables: Tables) -> str:
-    """Give the recommendation; then its cost, and the command that writes it down."""
+    """Give the recommendation; then its cost."""
     model = tables["model"].iloc[0]
     # An empty text comes back from disk as a missing value.
     recommended = tables["recommendation"].astype({"not_significant": object, "emit": object})
@@ -203,8 +203,13 @@ def answer(tables: Tables) -> str:
             f"{model['windowed_layers']} of its {model['layers']} layers read a window of "
             f"{model['layer_window_tokens']:.0f} tokens, which no method changes"
         )
-    commands = dict.fromkeys(row["emit"] for row in advice if row["emit"])
-    return sentences(findings, tables["comparisons"], [*more, *(f"run `{c}`" for c in commands)])
+    return sentences(findings, tables["comparisons"], more)
+
+
+def following(config: EvaluateConfig, tables: Tables) -> str:
+    """Return the command that writes the best method down, else the one that checks the model."""
+    commands = tables["recommendation"]["emit"].fillna("")
+    return next(filter(None, commands), shlex.join(["ropelab", "audit", config.model]))
 
 
 def _finding(row: pd.Series, model: pd.Series) -> str:

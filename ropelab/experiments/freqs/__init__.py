@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from ropelab.math.methods import FREQUENCIES
 from ropelab.math.models import Layout, fill
 from ropelab.runs.config import AsSequence, Base, Config, Count, EvenCount, Real
+from ropelab.runs.sentences import typed
 
 QUESTION = "What does each frequency pair do, before and after scaling?"
 CANNOT_SHOW = (
@@ -58,6 +59,11 @@ class FreqsConfig(Config):
     def _fill(cls, values: Any) -> Any:
         same = {name: name for name in ("factor", "sections", "extended_len")}
         return fill(values, {"test_len": "promised", **same})
+
+    @property
+    def scope(self) -> str:
+        rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
+        return f"base {typed(self.base)}, heads of {self.head_dim}{rotated}"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

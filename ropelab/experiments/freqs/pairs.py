@@ -1,6 +1,7 @@
 """Every pair of a head under a scaling method: tables, answer and short table."""
 
 import math
+import shlex
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from ropelab.math.scaling import RopePlan, Scaling, kept_weights, roles
 from ropelab.runs.cell import Computation, Needs, Values
 from ropelab.runs.config import LARGEST
 from ropelab.runs.errors import InputError
+from ropelab.runs.sentences import typed
 from ropelab.runs.tables import Tables
 
 # Python with NumPy, pandas and matplotlib.
@@ -151,13 +153,15 @@ def answer(tables: Tables) -> str:
     shown = ", ".join(f"{counts[role]} {role}" for role in ROLES if role in counts)
     new, still = ((pairs[c] == "new angles").sum() for c in ("unseen", "unseen_extended"))
     text = (
-        f"{scaling['method']} at {scaling['test_len_tokens']} tokens: of {len(pairs)} pairs "
-        f"{shown}; {new or 'none'} meet angles not seen when trained at "
-        f"{scaling['train_len_tokens']} tokens"
+        f"With {scaling['method']} {new or 'none'} of {len(pairs)} pairs meet angles at "
+        f"{scaling['test_len_tokens']} tokens that training at {scaling['train_len_tokens']} does "
+        "not show"
     )
     if not math.isnan(extended := scaling["extended_len_tokens"]):
-        text += f", {still or 'none'} when trained on at {extended:.0f} with this scaling"
-    text += f"; every logit is multiplied by {scaling['logit_multiplier']:.4g}."
+        text += f", {still or 'none'} after training at {extended:.0f} with this scaling"
+    text += (
+        f". Of the pairs {shown}; every logit is multiplied by {scaling['logit_multiplier']:.4g}."
+    )
     if "axis" not in pairs:
         return text
     axes = (
@@ -168,12 +172,27 @@ def answer(tables: Tables) -> str:
     return f"{text} Of the axes {'; '.join(axes)}."
 
 
+def following(config: FreqsConfig, tables: Tables) -> str:
+    """Return the command that writes a known model's scaling down, else the one on precision."""
+    scaling = tables["scaling"].iloc[0]
+    length = str(scaling["test_len_tokens"])
+    words = ["ropelab", "precision", "--base", typed(config.base), "--head-dim"]
+    words += [str(config.head_dim), "--length", length]
+    if config.model:
+        words = ["ropelab", "emit", "--model", config.model, "--context", length]
+    elif scaling["method"] != "unscaled":
+        words += ["--method", scaling["method"]]
+    return shlex.join(words)
+
+
 def summary(tables: Tables) -> pd.DataFrame:
     """Select about a dozen pairs, evenly spaced, the first and the last among them."""
     pairs = tables["pairs"]
     rows = np.linspace(0, len(pairs) - 1, min(12, len(pairs))).round().astype(int)
-    columns = ["wavelength_tokens", "trained_rotations", "role", "weight", "divided_by", "unseen"]
+    # Short, so that a line of 80 columns has room for what is unseen.
+    short = {"wavelength_tokens": "wavelength", "trained_rotations": "rotations"}
+    columns = [*short.values(), "role", "divided_by", "unseen"]
     if tables["scaling"]["extended_len_tokens"].notna().any():
         columns.append("unseen_extended")
     first = ["pair", "axis"] if "axis" in pairs else ["pair"]
-    return pairs.iloc[rows][first + columns]
+    return pairs.rename(columns=short).iloc[rows][first + columns]

@@ -6,10 +6,11 @@ compared with float64. `--preset` and `--cast` do the same for a whole implement
 Roundings are modelled after the formats, not measured on hardware.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from ropelab.math.models import fill
 from ropelab.runs.config import (
     LARGEST,
     AsList,
@@ -22,6 +23,7 @@ from ropelab.runs.config import (
     Positive,
 )
 from ropelab.runs.errors import unknown_name
+from ropelab.runs.sentences import typed
 
 QUESTION = "Is float16 or bfloat16 precise enough, and where does a cast lose the position?"
 CANNOT_SHOW = (
@@ -41,6 +43,12 @@ OF_ONE_FREQUENCY = ("cos", "sin", "pair")
 class PrecisionConfig(Config):
     """The encodings, formats and casts that are compared, and the positions."""
 
+    # Not part of the run: what it fills in is.
+    model: str = Field(
+        "",
+        exclude=True,
+        description="take unset options from this model (names: ropelab models)",
+    )
     base: Base = Field(1e6, description="base of the rotary frequencies")
     head_dim: EvenCount = Field(64, description="features of one head")
     rotary_dim: EvenCount | None = Field(None, description="rotated features, if not all")
@@ -66,6 +74,20 @@ class PrecisionConfig(Config):
     samples: Count = Field(1024, description="positions at which steps of one token are sampled")
     draws: Count = Field(32, description="random queries and keys per score")
     seed: Natural = Field(0, description="seed of the random queries and keys")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        return fill(values, {"length": "promised"})
+
+    @property
+    def scope(self) -> str:
+        rotated = f", {self.rotary_dim} of them rotated" if self.rotary_dim else ""
+        return (
+            f"base {typed(self.base)}, heads of {self.head_dim}{rotated}, positions {self.offset} "
+            f"to {self.offset + self.length - 1}; wrong: off by {self.tolerance:g} rad; "
+            "spread of scores: 1"
+        )
 
     @property
     def rotated(self) -> int:

@@ -181,14 +181,13 @@ def answer(tables: Tables) -> str:
     if not random.empty:
         weakest = random.sort_values("score_step").iloc[0]["scheme"]
         moved = [
-            f"{roughly(row['score_step'])} with {scheme} ({roughly(row['step_to_rounding'])} times "
-            "its rounding in float32)"
+            f"{roughly(row['score_step'])} with {scheme}, {roughly(row['step_to_rounding'])} times "
+            "its rounding in float32"
             for scheme in dict.fromkeys((random.iloc[0]["scheme"], weakest))
             for row in random[random["scheme"] == scheme].to_dict("records")
         ]
-        sentences.append(
-            f"Arithmetic: one token on, a score of random vectors changes by {' and '.join(moved)}."
-        )
+        steps = ", and by ".join(moved)
+        sentences.append(f"Arithmetic: one token on, a score of random vectors changes by {steps}.")
     trained = significance(tables["comparisons"])
     copying = learned.query(
         "metric == @COPY and removed == @KEPT and context_tokens == train_len_tokens"

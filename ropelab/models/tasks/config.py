@@ -80,11 +80,18 @@ class TaskConfig(Config):
         test_len: int
         documents: int
         sequences: int
+        seeds: tuple[int, ...]
         corpus: str
 
     @property
     def longest(self) -> int:
         return self.test_len
+
+    @property
+    def scope(self) -> str:
+        seeds = "one training seed" if len(self.seeds) == 1 else f"{len(self.seeds)} training seeds"
+        beyond = f", evaluated up to {self.longest}" if self.longest > self.train_len else ""
+        return f"trained at {self.train_len} tokens{beyond}, {seeds}"
 
     def inputs(self) -> dict[str, str]:
         """Return the fingerprint of the corpus, and its source if named; InputError as `text`."""

@@ -22,6 +22,7 @@ import pandas as pd
 from ropelab.models.tasks.config import Evaluated
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import CACHE, row_labels
+from ropelab.runs.sentences import sentences_of
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
 
 NLL = "nll_nats_per_byte"
@@ -190,6 +191,6 @@ def by_label(table: pd.DataFrame, value: str) -> pd.Series:
 
 
 def sentences(findings: Sequence[str], comparisons: pd.DataFrame, more: Sequence[str] = ()) -> str:
-    """Return an answer of two sentences: the findings, then the counts of comparisons and more."""
-    first = "; ".join(findings)
-    return f"{first[0].upper()}{first[1:]}. {'; '.join([significance(comparisons)[:-1], *more])}."
+    """Return an answer: a sentence for each finding, then the counts of comparisons and more."""
+    said = [*findings, "; ".join([significance(comparisons)[:-1], *more])]
+    return sentences_of(said)

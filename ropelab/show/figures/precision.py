@@ -32,11 +32,11 @@ WORST = "worst angle error, rad\n(from position …)"
 
 def draw(tables: Tables) -> dict[str, Figure]:
     figures = {}
-    if "collisions" in tables:
-        figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])
     stages = tables["casts"][tables["casts"]["kind"] == "stage"]
     if len(stages):
         figures["per_stage_rounding"] = _per_stage_rounding(stages)
+    if "collisions" in tables:
+        figures["collisions"] = _collisions(tables["collisions"], tables["resolution"])
     growth, drift = tables["growth"], tables["drift"]
     if (growth["max_angle_error_rad"] > 0).any():
         by_stage = (growth["kind"] == "stage").any()
@@ -44,7 +44,9 @@ def draw(tables: Tables) -> dict[str, Figure]:
     if (drift["rms_score_change"] > 0).any():
         rows = drift[(drift["alignment"] == "random") & (drift["status"] == "ok")]
         figures["score_drift"] = _score_drift(rows)
-    return figures
+    # The one that shows the verdict on implementations.
+    first = {} if len(stages) else {k: v for k, v in figures.items() if k == "angle_error"}
+    return first | figures
 
 
 def _collisions(table: pd.DataFrame, resolution: pd.DataFrame) -> Figure:

@@ -1,0 +1,48 @@
+"""Answers as text: numbers as people type them, sentences from parts, the verdict first."""
+
+import re
+from collections.abc import Iterable
+
+
+def typed(number: float) -> str:
+    """Write a number as people type it.
+
+    >>> typed(3400000.0), typed(27000.0), typed(500000.0), typed(1e-8)
+    ('3.4e6', '27000', '500000', '1e-08')
+    """
+    return f"{number:g}".replace("e+0", "e").replace("e+", "e")
+
+
+def sentences_of(parts: Iterable[str]) -> str:
+    """Make a sentence of each part that is not empty; names of formats keep their small letter.
+
+    >>> sentences_of(["bfloat16 is enough", "", "it fails elsewhere"])
+    'bfloat16 is enough. It fails elsewhere.'
+    """
+    return " ".join(
+        f"{part if part.startswith('bfloat16') else part[0].upper() + part[1:]}."
+        for part in parts
+        if part
+    )
+
+
+def verdict_and_rest(answer: str) -> tuple[str, str]:
+    """Split an answer after its first sentence.
+
+    >>> verdict_and_rest("Base 3.4e6 works (by proof). 1.5 is next.")
+    ('Base 3.4e6 works (by proof).', '1.5 is next.')
+    """
+    first, *rest = re.split(r"(?<=\.)\s+(?=[A-Z\d(“])", answer, maxsplit=1)
+    return first, "".join(rest)
+
+
+def with_scope(answer: str, scope: str) -> str:
+    """Put the conditions of an answer into brackets at the end of its first sentence.
+
+    >>> with_scope("It is precise enough. More follows.", "base 1e6")
+    'It is precise enough (base 1e6). More follows.'
+    """
+    if not scope:
+        return answer
+    first, rest = verdict_and_rest(answer)
+    return f"{first.removesuffix('.')} ({scope}). {rest}".rstrip()
