@@ -1,0 +1,69 @@
+"""Common mistakes on the command line, and the command that was meant."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from ropelab.runs.errors import ALSO_CALLED
+
+READS_NO_FILE = ("freqs", "precision", "base")
+SUFFIXES = (".json", ".gguf")
+
+
+def advice(words: Sequence[str], problem: str) -> str:
+    """Return what to type instead of some words that end in a problem.
+
+    >>> advice(["help", "base"], ""), advice(["emit", "qwen.json"], "Missing option '--context'.")
+    ('ropelab base --help', 'ropelab emit --from qwen.json --context 128k')
+    """
+    command, *rest = words or ("",)
+    if command == "help":
+        return shlex.join(["ropelab", *rest[:1], "--help"])
+    file = next((word for word in rest if _is_file(word)), "")
+    meant: list[str] = []
+    if command == "audit":
+        meant = _of_server(rest)
+    elif command == "emit":
+        meant = _of_emit(rest, file)
+    elif command == "precision" and "--dtype" in rest:
+        meant = [ALSO_CALLED.get(word, word) for word in rest]
+        meant[meant.index("--dtype")] = "--formats"
+    elif command in READS_NO_FILE and file:
+        # The values of a file are not those of one command: audit reads them all.
+        command, meant = "audit", [file]
+    if not meant or [command, *meant] == list(words):
+        known = command and "such command" not in problem
+        return shlex.join(["ropelab", *([command] if known else []), "--help"])
+    return shlex.join(["ropelab", command, *meant])
+
+
+def _is_file(word: str) -> bool:
+    return not word.startswith("-") and (word.endswith(SUFFIXES) or Path(word).exists())
+
+
+def _of_server(words: Sequence[str]) -> list[str]:
+    """Put the flags of a server into quotes, as audit takes them."""
+    # Imported here: the readers of configurations are not needed to start.
+    from ropelab.audit.flags import KNOWN
+
+    kept: list[str] = []
+    flags: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        into = flags if word.partition("=")[0] in KNOWN else kept
+        into.append(word)
+        if into is flags and "=" not in word and rest and not rest[0].startswith("-"):
+            flags.append(rest.pop(0))
+    return [*kept, "--flags", shlex.join(flags)] if flags else kept
+
+
+def _of_emit(words: Sequence[str], file: str) -> list[str]:
+    """Name the file by its flag and the length by ours, as far as they are there."""
+    meant = [re.sub(r"^--(max-model-len|max-position-embeddings)", "--context", w) for w in words]
+    if file and "--from" not in meant:
+        meant = ["--from", file, *(word for word in meant if word != file)]
+    if meant and not any(word.startswith("--context") for word in meant):
+        meant += ["--context", "128k"]
+    return meant
