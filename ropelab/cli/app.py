@@ -16,8 +16,10 @@ import ropelab
 from ropelab import experiments
 from ropelab.cli import audit, flags, results
 from ropelab.cli.flags import Options
+from ropelab.cli.mistakes import advice
 from ropelab.cli.outcome import status_of
 from ropelab.experiments import Experiment
+from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_name
 
 app = typer.Typer(
@@ -127,6 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     def command() -> Any:
         for word in typed:
             check_name(word)
-        return app(typed, prog_name="ropelab", standalone_mode=False)
+        try:
+            return app(typed, prog_name="ropelab", standalone_mode=False)
+        except typer.TyperException as error:
+            if error.exit_code != InputError.exit_status:
+                raise
+            # Typer's sentence, and a command to copy.
+            problem = error.format_message().rstrip(".")
+            raise InputError(f"{problem}; type: {advice(typed, problem)}") from None
 
     sys.exit(status_of(command))

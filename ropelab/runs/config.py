@@ -255,6 +255,9 @@ def _ours(
     return found
 
 
+# What is typed for a list of numbers elsewhere, and the numbers that an error writes out.
+SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
+LONGEST_SPAN = 100
 # Parts of pydantic's sentences, as patterns, and the words that users read instead.
 PLAIN_WORDS = (
     ("^(Input|Value|Tuple) should ", "must "),
@@ -273,6 +276,13 @@ def _sentence(problem: ErrorDetails, name: Callable[[str], str]) -> str:
         allowed = re.findall(r"'([^']+)'", problem["ctx"]["expected"])
         return str(unknown_name(name(str(location[0])), str(problem["input"]), allowed))
     text = problem["msg"].removeprefix("Value error, ")
+    if between := SPAN.fullmatch(str(problem["input"])):
+        low, high = map(int, between.groups())
+        if low < high < low + LONGEST_SPAN and len(location) > 1:
+            numbers = ",".join(map(str, range(low, high + 1)))
+            return (
+                f"{name(str(location[0]))} takes a list; type: {name(str(location[0]))} {numbers}"
+            )
     if not location:
         return text
     for pattern, words in PLAIN_WORDS:

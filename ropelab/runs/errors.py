@@ -14,6 +14,17 @@ from functools import cache
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
+# Names that engines and people give to what has another name here.
+ALSO_CALLED = {
+    "gpu": "cuda",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float": "float32",
+}
+
+
 class RopelabError(Exception):
     """Base of all errors that are reported without a traceback."""
 
@@ -37,9 +48,22 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     unknown method 'yarm'; did you mean 'yarn'? allowed: ntk, yarn
     """
     names = sorted(set(allowed))
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    # People leave out the strokes: llama3.1 is llama-3.1-8b.
+    plain = {_plain(each): each for each in reversed(names)}
+    if ALSO_CALLED.get(name.lower()) in names:
+        near = [ALSO_CALLED[name.lower()]]
+    elif start := [each for key, each in plain.items() if key.startswith(_plain(name))]:
+        near = start[-1:]
+    else:
+        near = [plain[key] for key in get_close_matches(_plain(name), plain, n=1, cutoff=0.5)]
     guess = f"; did you mean '{near[0]}'?" if near else ";"
-    return InputError(f"unknown {kind} '{name}'{guess} allowed: {', '.join(names)}")
+    # A list of forty names is no line to read.
+    rest = "type: ropelab models" if kind == "model" else f"allowed: {', '.join(names)}"
+    return InputError(f"unknown {kind} '{name}'{guess} {rest}")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
 def known(kind: str, name: str, allowed: Iterable[str]) -> str:
