@@ -1,10 +1,12 @@
 """README.md and docs/ are what templates, committed tables, commands and code say."""
 
+import json
 import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from ropelab.audit.runtimes.registry import RUNTIMES
@@ -117,13 +119,30 @@ def test_readme_counts_the_runtimes():
     assert f"do {len(RUNTIMES)} runtimes agree?" in WRITTEN["README.md"]
 
 
-def test_readme_shows_what_the_command_prints(tmp_path, monkeypatch):
-    (shown,) = re.findall(r"```\n\$ ropelab (.*?)```", WRITTEN["README.md"], re.DOTALL)
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 3584,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000.0,
+    "rope_scaling": {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"},
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_readme_shows_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = re.findall(r"```\n\$ ropelab (.*?)\[...\]\n```", WRITTEN["README.md"], re.DOTALL)
     command, _, output = shown.partition("\n")
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, [*command.split(), "--no-figures"])
-    assert result.exit_code == 0
-    assert lines(result.stdout) == lines(output)
+    Path("config.json").write_text(json.dumps(QWEN))
+    # As wide as a terminal; a pipe is not wrapped.
+    monkeypatch.setattr("ropelab.show.terminal.console", lambda: Console(width=80, markup=False))
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 3
+    assert lines(result.stdout)[: len(lines(output))] == lines(output)
 
 
 def lines(text):

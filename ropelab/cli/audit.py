@@ -103,7 +103,7 @@ def show_audit(audit: "Audit", first: bool) -> None:
     for finding in audit.findings:
         terminal.show_paragraph(f"{finding.code} {finding.level}: {finding.says}", hanging=4)
         if finding.do:
-            terminal.show_paragraph(f"type: {finding.do}", indent=4, hanging=6)
+            terminal.show_paragraph(f"fix: {finding.do}", indent=4, hanging=5)
     show_tables(audited.short_tables(audit))
     source = shlex.quote(audit.document.name)
     command = f"ropelab emit --from {source} --context {audit.length} --target all"
@@ -182,7 +182,7 @@ def check(
 
         show_paragraph(f"{target}: {done.answer}")
         if done.fix:
-            show_paragraph(f"type: {done.fix}", indent=4, hanging=6)
+            show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
     return FOUND if done.wrong else 0
 
 
