@@ -310,7 +310,7 @@ def test_only_encodings_that_learned_to_copy_can_copy_best(found: dict[str, pd.D
     columns = ["metric", "encoding", "times_trained_len", "value", "worst_seed_value", "status"]
     text = quality.answer({**found, "quality": pd.DataFrame(rows, columns=columns)})
     assert text.startswith(
-        "Of 2 that learned to copy with every seed T5 bias copies best (30% at 4x). "
+        "Of 2 that learned to copy with every seed T5 bias copies best, 30% at 4x. "
     )
 
 

@@ -245,7 +245,8 @@ def test_the_advice_is_a_sentence_with_its_interval_its_cost_and_how_to_write_it
     assert said.startswith("At 256 tokens yarn reads text best, -0.4")
     assert " nats per byte against the unmodified model" in said
     assert "in short contexts yarn costs +0.1" in said
-    assert said.endswith(f"`ropelab emit --from {asked.model} --context 256 --method yarn`.")
+    emitted = f"ropelab emit --from {asked.model} --context 256 --method yarn"
+    assert results.following(asked, tables) == emitted
 
 
 # Refusals and estimates
