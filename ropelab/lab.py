@@ -288,6 +288,8 @@ class Lab:
                         if place := places[plan]:
                             tables, reused = place.kept(made, self.waiting, self.force)
                             run = plan.finished(tables, place.path, reused)
+                            if reused and self.figures:  # of one that makes none
+                                place.draw(run.pictures, False, self.waiting)
                         else:
                             # The same values, and so the same answer, as if read back.
                             run = plan.finished(as_stored(plan.tables(values)))

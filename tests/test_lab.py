@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -22,7 +23,7 @@ from ropelab.runs import store
 from ropelab.runs.config import Config, Label, take_label
 from ropelab.runs.engine import Here
 from ropelab.runs.errors import InputError, MachineError
-from ropelab.runs.store import read_manifest
+from ropelab.runs.store import read_manifest, read_png
 from ropelab.runs.tables import DamagedError
 from ropelab.show.page.report import write_report
 from ropelab.show.page.shown import find_runs
@@ -614,3 +615,25 @@ def test_config_files_are_answered_from_a_folder_that_is_only_read(tmp_path: Pat
     assert {path: stat.st_mtime_ns for path, stat in after.items()} == {
         path: stat.st_mtime_ns for path, stat in before.items()
     }
+
+
+def test_two_thousand_runs_at_once_take_no_thread_each() -> None:
+    before, most = threading.active_count(), 0
+    plans = [plan(base=1000.0 + number, seed=number + 20) for number in range(2000)]
+    found = set()
+    for number, run in Lab().run_all(plans):
+        most = max(most, threading.active_count())
+        found.add((number, run.tables["toy"].base[0], run.tables["toy"].length_tokens[0]))
+    assert found == {(number, 1000.0 + number, number + 20) for number in range(2000)}
+    assert most <= before + 2
+
+
+def test_a_run_that_is_found_only_after_the_work_has_figures(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(replace(lab, figures=False).run(plan()))
+    find, looks = store.RunFolder.find, iter([None])
+    monkeypatch.setattr(store.RunFolder, "find", lambda self: next(looks, find(self)))
+    run = lab.run(plan())
+    assert run.reused
+    assert read_png(folder / "figures/toy.png")
