@@ -231,7 +231,7 @@ def test_figures_name_every_scheme_but_those_without_a_band(found: dict[str, pd.
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((0.95, 0.9), "models copy 0.08 with it alone, 0.93 with unscaled"),
+        ((0.95, 0.9), "models copy 0.05 from 48 back with it, 0.90 with unscaled"),
         ((0.1, 0.1), "One frequency or many"),
     ],
 )

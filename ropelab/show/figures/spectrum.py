@@ -114,11 +114,15 @@ def _title(margins: pd.DataFrame, inside: pd.DataFrame, schemes: pd.DataFrame) -
     slowest = slow.sort_values("longest_period_tokens").iloc[-1]
     about = {"scheme": slowest["scheme"], "format": "float32", "vectors": "random"}
     held = margins.set_index([*about]).loc[tuple(about.values()), "step_to_rounding"] > 1
-    means = inside.groupby("scheme")["value"].mean().reindex(schemes["scheme"])
-    if held and means[slowest["scheme"]] < means.max() / 2:
+    half = inside["train_len_tokens"].iloc[0] / 2
+    place = min(inside["distance_tokens"].unique(), key=lambda distance: abs(distance - half))
+    copies = inside[inside["distance_tokens"] == place].set_index("scheme")["value"]
+    copies = copies.reindex(schemes["scheme"])
+    if held and copies[slowest["scheme"]] < copies.max() / 2:
         period = f"{slowest['longest_period_tokens']:,.0f} tokens"
-        copied = f"{means[slowest['scheme']]:.2f} with it alone, {means.max():.2f} with"
-        return f"float32 holds a period of {period}; models copy {copied} {means.idxmax()}"
+        copied = f"{copies[slowest['scheme']]:.2f} from {place:.0f} back with it"
+        best = f"{copies.max():.2f} with {copies.idxmax()}"
+        return f"float32 holds a period of {period}; models copy {copied}, {best}"
     return "One frequency or many: representable and learned"
 
 
