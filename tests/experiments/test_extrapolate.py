@@ -466,7 +466,7 @@ def test_the_answer_follows_from_the_tables(verdict, rivals):
     said = results.answer({"copy_accuracy": copied(0.99), "comparisons": told(verdict)})
     assert said.startswith(
         "From 4096 tokens back, 2 times the trained length, in 8192 tokens yarn ×4 copies best: "
-        f"0.95 right{rivals}, unscaled 0.02. "
+        f"0.95 right{rivals}; unscaled 0.02. "
     )
 
 

@@ -322,7 +322,7 @@ def _retrieval(tables: Tables, task: str) -> str:
     rivals = [name for name in rivals if name in at.index]
     finding = f"{where} {at.index[0]} {does} best: {at.iloc[0]:.2f} right{tied_with(rivals)}"
     if "unscaled" in at.index[1:]:
-        finding += f", unscaled {at['unscaled']:.2f}"
+        finding += f"; unscaled {at['unscaled']:.2f}"
     if not searched.empty:
         found = by_label(searched, "accuracy")
         finding += f", {found.idxmax()} on this model {found.max():.2f}"
