@@ -229,3 +229,17 @@ def test_fingerprints_ignore_order_and_see_values():
     assert fingerprint({"a": 1}) != fingerprint({"a": 1.5})
     with pytest.raises(ValueError, match="JSON"):
         fingerprint({"a": float("nan")})
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a link", "a folder", "a file", "nothing"])
+def test_whatever_it_is_it_is_removed_at_once(tmp_path: Path, kind: str) -> None:
+    path, kept = tmp_path / "x", tmp_path / "kept"
+    kept.mkdir()
+    makers: dict[str, Callable[[Path], object]]
+    makers = {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a file": Path.touch}
+    makers |= {"a link": lambda path: path.symlink_to(kept), "nothing": lambda path: None}
+    makers[kind](path)
+    code = "import sys; from pathlib import Path; from ropelab.runs.folders import remove; "
+    command = [sys.executable, "-c", code + "remove(Path(sys.argv[1]))", str(path)]
+    assert subprocess.run(command, timeout=60).returncode == 0
+    assert list(tmp_path.iterdir()) == [kept]

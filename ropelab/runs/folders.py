@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -111,9 +112,12 @@ def _recover(folder: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a whole folder if it is there, as far as that is possible."""
-    shutil.rmtree(path, ignore_errors=True)
+    # rmtree would open a pipe, and wait for somebody to write into it.
     with suppress(OSError):
-        path.unlink()
+        if stat.S_ISDIR(path.lstat().st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def _flush(path: Path) -> None:
