@@ -34,8 +34,9 @@ class Flags:
             result.pop("rope_scaling", None)
         if runtime == "sglang" and isinstance(changes.get("rope_scaling"), Mapping):
             # SGLang merges the block, vLLM replaces it.
-            merged = {**(config.get("rope_scaling") or {}), **changes["rope_scaling"]}
-            result["rope_scaling"] = merged
+            own = config.get("rope_scaling")
+            own = own if isinstance(own, Mapping) else {}
+            result["rope_scaling"] = {**own, **changes["rope_scaling"]}
         return result
 
 

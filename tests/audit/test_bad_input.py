@@ -9,6 +9,8 @@ import pytest
 
 from ropelab.audit.audited import audit, short_tables
 from ropelab.audit.document import Document, from_json, load
+from ropelab.audit.flags import Flags
+from ropelab.audit.runtimes.families import unrotated
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import MOST_BYTES
 
@@ -117,6 +119,20 @@ def test_a_vocabulary_of_any_size_costs_nothing():
     result = audit(Document("big", "config", {**config, "vocab_size": 10**12}))
     assert result.reference.main is not None
     assert result.reference.main.head_dim == 32
+
+
+@pytest.mark.parametrize("kind", [[], {}, [1.0], 3])
+def test_a_type_that_is_no_name_is_no_defect(kind: object) -> None:
+    config = {"model_type": kind, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    assert unrotated(config) == ""
+    assert unrotated({**config, "alibi": True}) == "alibi is true"
+
+
+@pytest.mark.parametrize("block", [[1.0], "yarn", 3, None])
+def test_a_block_that_is_no_table_is_replaced(block: object) -> None:
+    wanted = {"rope_type": "yarn", "factor": 4.0}
+    flags = Flags(overrides={"sglang": {"rope_scaling": wanted}})
+    assert flags.applied("sglang", {"rope_scaling": block}) == {"rope_scaling": wanted}
 
 
 def test_huge_heads_are_refused():

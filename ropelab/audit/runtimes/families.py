@@ -78,7 +78,7 @@ def known_to_rotate(model_type: str) -> bool:
 def unrotated(text: Mapping[str, Any]) -> str:
     """Return why a configuration has no rotary positions, or nothing."""
     kind = text.get("model_type")
-    if kind in UNROTATED:
+    if isinstance(kind, str) and kind in UNROTATED:
         return f"the layers of '{kind}' rotate nothing"
     given = text.get("position_embedding_type")
     if isinstance(given, str) and given not in ("rope", "rotary"):
