@@ -131,7 +131,7 @@ def one(arguments: tuple[str, ...], what: str, plans: list[lab.Plan], met: bool 
         answer = told(*arguments)
         if answer.status not in (0, 3):
             problems += one_line(answer)
-        elif "--json" in arguments and not plans:
+        elif "--json" in arguments and not plans and not {"--help", "-h"} & {*arguments}:
             json.loads(answer.out)
         for plan in plans[:3]:
             command = plan.config.command(plan.experiment.name)
