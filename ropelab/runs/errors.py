@@ -55,7 +55,8 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InputError:
     elif start := [each for key, each in plain.items() if key.startswith(_plain(name))]:
         near = start[-1:]
     else:
-        near = [plain[key] for key in get_close_matches(_plain(name), plain, n=1, cutoff=0.5)]
+        close = get_close_matches(_plain(name), plain, n=1, cutoff=0.5)
+        near = get_close_matches(name.lower(), names, n=1) or [plain[key] for key in close]
     guess = f"; did you mean '{near[0]}'?" if near else ";"
     # A list of forty names is no line to read.
     rest = "type: ropelab models" if kind == "model" else f"allowed: {', '.join(names)}"

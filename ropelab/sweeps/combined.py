@@ -69,7 +69,7 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
         own = {key: _value(run, key) for key in sweep.keys}
         table = run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys})
         repeated = pd.DataFrame([own] * len(table), index=table.index)
-        parts.append(repeated.join(table.apply(_shares)))
+        parts.append(repeated.join(table.apply(_numbers)))
         about.append({"case": number, **own, "answer": run.answer, "folder": folder})
     return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
 
@@ -81,16 +81,17 @@ def _value(run: Run, key: str) -> object:
     return value
 
 
-def _shares(column: pd.Series) -> pd.Series:
-    """Read a column of shares written for people (`27.7%`, `4e-04`, `none`) as numbers."""
+def _numbers(column: pd.Series) -> pd.Series:
+    """Read a column written for people (`27.7%`, `4e-04`, `257`, `never`) as numbers."""
     if pd.api.types.is_numeric_dtype(column):
         return column
     texts = column.astype(str)
     percent = texts.str.endswith("%")
     numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
-    if numbers.isna().all() or (numbers.isna() & (texts != "none")).any():
+    if numbers.isna().all() or (numbers.isna() & ~texts.isin(["none", "never"])).any():
         return column
-    return numbers.where(~percent, numbers / 100).round(12).fillna(0.0)
+    # None of some is a share of 0; what never happens has no place.
+    return numbers.where(~percent, numbers / 100).round(12).mask(texts == "none", 0.0)
 
 
 def _about(sweep: Sweep, runs: Sequence[Run], tables: Tables) -> dict[str, Any]:

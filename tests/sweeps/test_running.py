@@ -238,7 +238,7 @@ def test_a_result_named_as_a_field_that_differs_keeps_both(call, tmp_path):
     assert sorted(table["base"].unique()) == [50.0, 5000.0]
 
 
-def test_shares_written_for_reading_are_numbers_in_the_table(call, tmp_path):
+def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(
         'experiment = "precision"\nlength = 512\nlong_lengths = []\nschemes = ["rope"]\n'
@@ -247,8 +247,12 @@ def test_shares_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     assert call("run", path, "--quiet")[0] == 0
     (folder,) = Path("results/sweep").iterdir()
     table = tables_in(folder)["sweep"]
-    assert pd.api.types.is_float_dtype(table["collide in bfloat16"])
-    assert table["collide in bfloat16"].between(0, 1).all()
+    wrong = table.set_index(["base", "only_this_is_rounded"])["bfloat16 wrong_from"]
+    assert wrong[1e4, "position"] == 257
+    assert pd.isna(wrong[1e4, "cos and sin"])
+    errors = table["bfloat16 score_error"]
+    assert pd.api.types.is_float_dtype(errors)
+    assert errors.between(0, 1).all()
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):

@@ -189,10 +189,8 @@ def summary(tables: Tables) -> pd.DataFrame:
     """Select about a dozen pairs, evenly spaced, the first and the last among them."""
     pairs = tables["pairs"]
     rows = np.linspace(0, len(pairs) - 1, min(12, len(pairs))).round().astype(int)
-    # Short, so that a line of 80 columns has room for what is unseen.
-    short = {"wavelength_tokens": "wavelength", "trained_rotations": "rotations"}
-    columns = [*short.values(), "role", "divided_by", "unseen"]
+    columns = ["wavelength_tokens", "trained_rotations", "role", "divided_by", "unseen"]
     if tables["scaling"]["extended_len_tokens"].notna().any():
         columns.append("unseen_extended")
     first = ["pair", "axis"] if "axis" in pairs else ["pair"]
-    return pairs.rename(columns=short).iloc[rows][first + columns]
+    return pairs.iloc[rows][first + columns]
