@@ -29,6 +29,8 @@ Pairs = Float[np.ndarray, " pairs"]
 
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
+# As a share of the gain; 8-bit formats round a factor by less.
+UNEVEN = 0.1
 HALF_FORMATS = ("bfloat16", "float16", "tf32")
 # Original lengths that may have been taken by mistake.
 LENGTHS = tuple(2**k for k in range(9, 21))
@@ -81,6 +83,8 @@ def check(
         dtype: the format that a folder's module is asked for.
         tolerance: radians that a phase may be off.
     """
+    if not 0 < tolerance < math.inf:
+        raise InputError(f"tolerance must be a positive number of radians, not {tolerance:g}")
     source = config or target
     if not config and not Path(target).is_dir():
         raise InputError("which configuration should it follow? give --config FILE")
@@ -117,7 +121,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
     explained = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
     wrong = None if explained else wrong_frequencies(found, expected)
-    wrong = wrong or wrong_gain(observed.gain, spec.attention_factor)
+    wrong = wrong or wrong_gain(observed.gain, spec.attention_factor) or uneven_gain(observed)
     if wrong:
         return Check(wrong[0], True, wrong[1], tables)
 
@@ -225,6 +229,17 @@ def wrong_gain(gain: float, wanted: float) -> tuple[str, str] | None:
             return problem
     answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
     return answer, f"attention factor {wanted:.6g}"
+
+
+def uneven_gain(observed: Observed) -> tuple[str, str] | None:
+    """Return the place where cos and sin are multiplied by another factor than elsewhere."""
+    factors = np.hypot(observed.cos, observed.sin) / observed.gain
+    place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
+    if abs(factors[place, pair] - 1) <= UNEVEN:
+        return None
+    where = f"pair {pair} at position {observed.positions[place]}"
+    answer = f"cos and sin of {where} are {factors[place, pair]:.3g} times those elsewhere"
+    return answer, "one factor for all pairs and positions"
 
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:

@@ -27,11 +27,12 @@ from ropelab.runs.errors import InputError, RopelabError, say
 from ropelab.runs.files import check_regular
 
 Positions = Int[np.ndarray, " n"]
-Partner = Literal["half", "adjacent", "unknown"]
+Partner = Literal["half", "adjacent", "irregular", "unknown"]
 Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
 
 LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
 ZERO = 1e-6  # a component below this share of the largest one counts as none
+SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
 LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
 LONGEST_SECONDS = 600  # that a factory and its function may take
 # numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
@@ -81,7 +82,7 @@ def from_tables(
 
 
 def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
-    """Rotate unit vectors at every position, and read off partner and width, for either sign."""
+    """Rotate unit vectors at every position, and read off partner, width and sign."""
     images = []  # row j of an image: the j-th unit vector, rotated
     for position in positions.tolist():
         image = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
@@ -93,8 +94,18 @@ def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observ
         raise InputError("no position above 0 to look at")
     first, second, partner = _pairs(np.abs(stacked[positions > 0]).max(axis=0))
     cos, sin = stacked[:, first, first], stacked[:, first, second]
-    sign = -1 if np.median(sin[positions == 1]) < 0 else 1
-    return Observed(positions, cos, sign * sin, partner)
+    # What the second feature of a pair becomes: (-sin, cos) in a rotation.
+    apart = np.maximum(
+        np.abs(stacked[:, second, first] + sin), np.abs(stacked[:, second, second] - cos)
+    ).max(axis=0)
+    gain = float(np.median(np.hypot(cos, sin)))
+    if wrong := np.flatnonzero(apart > SHEARED * gain).tolist():
+        i, j = first[wrong[0]], second[wrong[0]]
+        raise InputError(
+            f"features {i} and {j} do not rotate: where one becomes (cos, sin), the other must "
+            "become (-sin, cos)"
+        )
+    return Observed(positions, cos, sin, partner)
 
 
 def _pairs(
@@ -115,7 +126,7 @@ def _pairs(
         return first, second, "adjacent"
     if len(gaps) == 1 and gaps[0] == len(first):
         return first, second, "half"
-    return first, second, "unknown"
+    return first, second, "irregular"
 
 
 def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
@@ -280,6 +291,8 @@ def as_array(value: Any) -> np.ndarray:
     """Return a tensor or array as float64; a leading dimension of one is dropped."""
     if hasattr(value, "detach"):
         value = value.detach().double().cpu().numpy()
+    if np.iscomplexobj(value):
+        raise InputError("complex numbers were returned: give cos and sin, or rotated vectors")
     array = np.asarray(value, dtype=np.float64)
     return array[0] if array.ndim == 3 and len(array) == 1 else array
 

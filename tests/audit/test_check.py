@@ -1,8 +1,10 @@
 """Rotary codes with one known mistake each, and the sentence that names it."""
 
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -196,7 +198,7 @@ def test_code_is_looked_at_by_rotating_unit_vectors(module):
 
     assert not says("right").wrong
     assert not says("with_torch").wrong
-    assert not says("other_way").wrong
+    assert says("other_way").answer == "the rotation has the wrong sign"
     assert says("adjacent").answer == "adjacent pairing instead of half"
     assert "rotated twice" in says("twice").answer
     with pytest.raises(InputError, match="no rotation"):
@@ -250,6 +252,48 @@ def test_frequencies_are_refined_at_larger_positions():
 
     found = frequencies(from_rotation(rotate, 64, POSITIONS))
     np.testing.assert_allclose(found, inv_freq, rtol=2e-3)
+
+
+def rotated(change: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        angle = positions[:, None] * ladder()
+        cos, sin = np.cos(angle), np.sin(angle) * (-1 if change == "backwards" else 1)
+        if change == "reversed pairs":
+            first, second = x[:, :32], x[:, :31:-1]
+        else:
+            first, second = x[:, :32], x[:, 32:]
+        left = first * cos + second * sin * (1 if change == "no minus" else -1)
+        right = first * sin + second * cos * (0 if change == "half done" else 1)
+        return np.concatenate([left, right[:, ::-1] if change == "reversed pairs" else right], -1)
+
+    return rotate
+
+
+@pytest.mark.parametrize("change", ["no minus", "half done"])
+def test_what_does_not_rotate_both_features_of_a_pair_has_no_verdict(change: str) -> None:
+    with pytest.raises(InputError, match="features 0 and 32 do not rotate"):
+        from_rotation(rotated(change), 64, POSITIONS)
+
+
+def test_a_rotation_keeps_its_sign_and_names_irregular_pairs() -> None:
+    right = from_rotation(rotated(""), 64, POSITIONS)
+    backwards = from_rotation(rotated("backwards"), 64, POSITIONS)
+    np.testing.assert_allclose(backwards.sin, -right.sin, atol=1e-12)
+    assert from_rotation(rotated("reversed pairs"), 64, POSITIONS).partner == "irregular"
+
+
+def test_one_pair_with_a_factor_of_its_own_is_named(tmp_path: Path) -> None:
+    gains = np.ones(PAIRS)
+    gains[5] = 2.0
+    done = checked(tmp_path, ladder(), gains)
+    assert done.wrong
+    assert done.answer == "cos and sin of pair 5 at position 0 are 2 times those elsewhere"
+
+
+@pytest.mark.parametrize("tolerance", [math.inf, math.nan, -1.0, 0.0])
+def test_a_tolerance_is_a_positive_number(tolerance: float) -> None:
+    with pytest.raises(InputError, match="tolerance must be a positive number"):
+        ropelab.check("x.npz", config="config.json", tolerance=tolerance)
 
 
 def test_the_command_and_its_statuses(tmp_path):
