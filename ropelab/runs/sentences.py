@@ -14,13 +14,14 @@ def typed(number: float) -> str:
 
 
 def sentences_of(parts: Iterable[str]) -> str:
-    """Make a sentence of each part that is not empty; names of formats keep their small letter.
+    """Make a sentence of each part that is not empty.
 
     >>> sentences_of(["bfloat16 is enough", "", "it fails elsewhere"])
     'bfloat16 is enough. It fails elsewhere.'
     """
     return " ".join(
-        f"{part if part.startswith('bfloat16') else part[0].upper() + part[1:]}."
+        # A name with digits, such as bfloat16, is written as it is.
+        f"{part if re.search('[0-9]', part.split()[0]) else part[0].upper() + part[1:]}."
         for part in parts
         if part
     )
