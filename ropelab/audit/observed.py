@@ -1,7 +1,4 @@
-"""A rotary code's answers at given positions: from tables, from a model folder, or from a function.
-
-Pairs, width and direction are recovered from rotated unit vectors where the code rotates vectors.
-"""
+"""A rotary code's answers at given positions, from a function or from a class of transformers."""
 
 import importlib
 import inspect
@@ -9,124 +6,21 @@ import pickle
 import subprocess
 import sys
 import traceback
-import zipfile
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ropelab.audit.document import load
+from ropelab.audit.rotations import Observed, Positions, from_rotation, from_tables
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError, say
-from ropelab.runs.files import check_regular
 
-Positions = Int[np.ndarray, " n"]
-Partner = Literal["half", "adjacent", "irregular", "unknown"]
-Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
-
-LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
-ZERO = 1e-6  # a component below this share of the largest one counts as none
-SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
-LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
 LONGEST_SECONDS = 600  # that a factory and its function may take
-# numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
-# does not know, RuntimeError for an encrypted file.
-UNREADABLE = (
-    *(OSError, ValueError, EOFError, NotImplementedError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-
-
-@dataclass(frozen=True)
-class Observed:
-    """cos and sin of every pair at some positions, gain included, float64."""
-
-    positions: Positions
-    cos: Float[np.ndarray, "n pairs"]
-    sin: Float[np.ndarray, "n pairs"]
-    partner: Partner  # unknown if only tables were seen
-
-    @property
-    def gain(self) -> float:
-        return float(np.median(np.hypot(self.cos, self.sin)))
-
-    @property
-    def finite(self) -> bool:
-        """True if every number is one, and none is so large that sums would overflow."""
-        return all(bool((np.abs(t) < LARGEST_FACTOR).all()) for t in (self.cos, self.sin))
-
-
-def from_tables(
-    positions: Positions,
-    cos: Float[np.ndarray, "n width"],
-    sin: Float[np.ndarray, "n width"],
-    pairs: int | None,
-) -> Observed:
-    """Return tables with a column per pair; given one per feature, each angle is there twice."""
-    if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
-        raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
-    width, half = cos.shape[1], cos.shape[1] // 2
-    partner: Partner = "unknown"
-    if width % 2 == 0 and width != pairs:
-        if all(np.array_equal(t[:, :half], t[:, half:]) for t in (cos, sin)):
-            cos, sin, partner = cos[:, :half], sin[:, :half], "half"
-        elif all(np.array_equal(t[:, 0::2], t[:, 1::2]) for t in (cos, sin)):
-            cos, sin, partner = cos[:, 0::2], sin[:, 0::2], "adjacent"
-    return Observed(positions, cos, sin, partner)
-
-
-def from_rotation(rotate: Rotate, head_dim: int, positions: Positions) -> Observed:
-    """Rotate unit vectors at every position, and read off partner, width and sign."""
-    images = []  # row j of an image: the j-th unit vector, rotated
-    for position in positions.tolist():
-        image = np.asarray(rotate(np.eye(head_dim), np.full(head_dim, position)), dtype=np.float64)
-        if image.shape != (head_dim, head_dim):
-            raise InputError(f"rotating {head_dim} vectors of {head_dim} gave shape {image.shape}")
-        images.append(image)
-    stacked = np.stack(images)
-    if not (positions > 0).any():
-        raise InputError("no position above 0 to look at")
-    first, second, partner = _pairs(np.abs(stacked[positions > 0]).max(axis=0))
-    cos, sin = stacked[:, first, first], stacked[:, first, second]
-    # What the second feature of a pair becomes: (-sin, cos) in a rotation.
-    apart = np.maximum(
-        np.abs(stacked[:, second, first] + sin), np.abs(stacked[:, second, second] - cos)
-    ).max(axis=0)
-    gain = float(np.median(np.hypot(cos, sin)))
-    if wrong := np.flatnonzero(apart > SHEARED * gain).tolist():
-        i, j = first[wrong[0]], second[wrong[0]]
-        raise InputError(
-            f"features {i} and {j} do not rotate: where one becomes (cos, sin), the other must "
-            "become (-sin, cos)"
-        )
-    return Observed(positions, cos, sin, partner)
-
-
-def _pairs(
-    mixed: Float[np.ndarray, "from to"],
-) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Partner]:
-    """Return first and second features of the pairs; features that mix with none do not rotate."""
-    off = mixed - np.diag(np.diag(mixed))
-    partners = off.argmax(axis=1)
-    rotated = off.max(axis=1) > ZERO
-    first = np.array([j for j in np.flatnonzero(rotated) if partners[j] > j], dtype=int)
-    second = partners[first]
-    if not len(first):
-        raise InputError("no rotation: the output equals the input")
-    if not np.array_equal(partners[second], first):
-        raise InputError("features do not rotate in pairs")
-    gaps = np.unique(second - first)
-    if len(gaps) == 1 and gaps[0] == 1 and np.array_equal(first % 2, np.zeros_like(first)):
-        return first, second, "adjacent"
-    if len(gaps) == 1 and gaps[0] == len(first):
-        return first, second, "half"
-    return first, second, "irregular"
 
 
 def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
@@ -147,43 +41,12 @@ def frequencies(observed: Observed) -> Float[np.ndarray, " pairs"]:
     return found
 
 
-def observe(target: str, spec: RopeSpec, positions: Positions, dtype: str) -> Observed:
-    """Return the target's answers; InputError if it gives neither tables nor vectors."""
-    path = Path(target)
-    if path.is_dir():
-        return from_folder(path, spec, positions, dtype)
-    if path.suffix == ".npz":
-        return from_file(path, spec)
+def observe(target: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Return the answers of `package.module:factory`, which are tables or vectors."""
     module, colon, factory = target.partition(":")
     if not colon:
         raise InputError(f"{target} is not a folder, an .npz or a package.module:factory")
     return in_a_child(module, factory, spec, positions)
-
-
-def from_file(path: Path, spec: RopeSpec) -> Observed:
-    """Read arrays `cos` and `sin`, a row per position, and `positions` if not 0, 1, 2, ..."""
-    try:
-        check_regular(path)
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            found = {}
-            for name in stored.files:
-                array = stored[name]
-                if array.dtype.kind not in "fiub":
-                    raise ValueError(f"{name} holds {array.dtype}, not real numbers")
-                found[name] = np.asarray(array, np.float64)
-    except UNREADABLE as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    if "cos" not in found or "sin" not in found:
-        raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(found) or 'none'}")
-    count = len(found["cos"]) if found["cos"].ndim else 0
-    places = found.get("positions", np.arange(count, dtype=np.float64))
-    exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
-    if places.ndim != 1 or not exact.all():
-        raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
-    positions = places.astype(np.int64)
-    if 1 not in positions:
-        raise InputError(f"{path} has no row for position 1")
-    return from_tables(positions, found["cos"], found["sin"], spec.rotary_dim // 2)
 
 
 # The path comes first: what is unpickled after it is imported from there.
@@ -244,22 +107,7 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
             made = getattr(importlib.import_module(module), factory)()
         except (ImportError, AttributeError) as error:
             raise InputError(f"cannot load {name}: {error}") from None
-        if not callable(made):
-            raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
-        # One required argument: positions; two: vectors and positions.
-        parameters = inspect.signature(made).parameters.values()
-        positional = [
-            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        if sum(p.default is p.empty for p in positional) != 1:
-            return from_rotation(lambda x, p: as_array(call(made, x, p)), spec.head_dim, positions)
-        answer = call(made, positions)
-        try:
-            cos, sin = answer
-        except (TypeError, ValueError):
-            kind = type(answer).__name__
-            raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
-        return from_tables(positions, as_array(cos), as_array(sin), spec.rotary_dim // 2)
+        return from_function(made, name, spec, positions)
     except RopelabError:
         raise
     except BaseException as error:
@@ -267,6 +115,32 @@ def from_factory(module: str, factory: str, spec: RopeSpec, positions: Positions
         inside = where.filename not in (__file__, inspect.__file__) and where.lineno
         at = f" ({Path(where.filename).name}, line {where.lineno})" if inside else ""
         raise InputError(f"{name} raised {type(error).__name__}: {error}{at}") from None
+
+
+def from_function(made: Any, name: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Ask a function of positions for tables, one of vectors and positions for rotated vectors."""
+    if not callable(made):
+        raise InputError(f"{name} made a {type(made).__name__}, which cannot be called")
+    parameters = inspect.signature(made).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if sum(p.default is p.empty for p in positional) != 1:
+        return from_rotation(lambda x, p: as_array(call(made, x, p)), spec, positions)
+    return tabled(call(made, positions), name, spec, positions)
+
+
+def tabled(answer: Any, name: str, spec: RopeSpec, positions: Positions) -> Observed:
+    """Return an answer of cos and sin, or of the complex numbers cos + i sin."""
+    if not isinstance(answer, tuple | list) and np.iscomplexobj(table := as_numbers(answer)):
+        cos, sin = (part.astype(np.float64) for part in (table.real, table.imag))
+    else:
+        try:
+            cos, sin = (as_array(part) for part in answer)
+        except (TypeError, ValueError) as error:
+            if "string" in str(error):
+                raise
+            kind = type(answer).__name__
+            raise InputError(f"{name} answers with a {kind}, not with cos and sin") from None
+    return from_tables(positions, cos, sin, spec.rotary_dim // 2)
 
 
 def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
@@ -289,29 +163,37 @@ def call(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
 
 def as_array(value: Any) -> np.ndarray:
     """Return a tensor or array as float64; a leading dimension of one is dropped."""
-    if hasattr(value, "detach"):
-        value = value.detach().double().cpu().numpy()
-    if np.iscomplexobj(value):
+    array = as_numbers(value)
+    if np.iscomplexobj(array):
         raise InputError("complex numbers were returned: give cos and sin, or rotated vectors")
-    array = np.asarray(value, dtype=np.float64)
+    return np.asarray(array, dtype=np.float64)
+
+
+def as_numbers(value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value if value.is_complex() else value.double()).numpy()
+    array = np.asarray(value)
     return array[0] if array.ndim == 3 and len(array) == 1 else array
 
 
-def from_folder(folder: Path, spec: RopeSpec, positions: Positions, dtype: str) -> Observed:
-    """Ask transformers' own rotary class, built from the folder's config.json alone."""
+def from_module(
+    module: Any, spec: RopeSpec, positions: Positions, dtype: str, layer: str = ""
+) -> Observed:
+    """Ask a rotary class of transformers, for layers of that type if it has several."""
     import torch
 
     kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if dtype not in kinds:
         raise InputError(f"--dtype must be one of {', '.join(kinds)}, not '{dtype}'")
-    module = rotary_module(folder)
-    placed = torch.from_numpy(positions)[None]
+    arguments = (torch.zeros(1, dtype=kinds[dtype]), torch.from_numpy(positions)[None])
     with torch.no_grad():
-        arguments = (torch.zeros(1, dtype=kinds[dtype]), placed)
-        layered = isinstance(getattr(module, "rope_type", None), dict)
-        answer = module(*arguments, "full_attention") if layered else module(*arguments)
-    cos, sin = (as_array(part) for part in answer)
-    return from_tables(positions, cos, sin, spec.rotary_dim // 2)
+        answer = module(*arguments, layer) if layered(module) else module(*arguments)
+    return tabled(answer, type(module).__name__, spec, positions)
+
+
+def layered(module: Any) -> bool:
+    return isinstance(getattr(module, "rope_type", None), dict)
 
 
 def rotary_module(folder: Path) -> Any:

@@ -44,6 +44,7 @@ def here(tmp_path, monkeypatch):
         ({"cos": np.float64(1), "sin": np.float64(0)}, "has no row for position 1"),
         ({"cos": COS}, "needs arrays cos and sin, it has cos"),
         ({"cos": COS, "sin": SIN[:, 1:]}, "for 64 positions"),
+        ({"cos": COS[:, :0], "sin": SIN[:, :0]}, "have no columns"),
     ],
 )
 def test_tables_that_are_none_are_refused_in_one_line(here, arrays, sentence):
@@ -177,7 +178,7 @@ def test_the_code_finds_what_this_process_finds(
     monkeypatch.syspath_prepend(elsewhere)
     own = importlib.import_module("own_scaling").Own()
     spec = RopeSpec(base=1e4, head_dim=64, rotary_dim=64, scaling=own, trained_len=4096)
-    done = observed.observe("odd_rope:shifted", spec, np.arange(4), "float32")
+    done = observed.observe("odd_rope:shifted", spec, np.arange(4))
     assert done.cos.shape == (4, 32)
 
 

@@ -1,0 +1,246 @@
+"""Known mistakes of rotary codes, found in the angles that they gave."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.audit.observed import frequencies
+from ropelab.audit.rotations import SHEARED, Fault, Observed
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.frequencies import inverse_frequencies
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
+
+Pairs = Float[np.ndarray, " pairs"]
+Table = Float[np.ndarray, "n pairs"]
+
+# Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
+CLOSE = 2e-3
+SAME_POSITION = 2e-2  # rad; tables in bfloat16 are off by less
+ENOUGH_PAIRS = 8  # that fix a position: with fewer, another one may fit as well
+# As a share of the gain; 8-bit formats round a factor by less.
+UNEVEN = 0.1
+HALF_FORMATS = ("bfloat16", "float16", "tf32")
+# Original lengths and bases that may have been taken by mistake.
+LENGTHS = tuple(2**k for k in range(9, 21))
+BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)
+# Factors on all frequencies that have a usual reason.
+REASONS = {
+    2.0: "rotated twice: every angle is doubled",
+    math.tau: "angles count rotations, 2 pi rad",
+}
+REASONS |= {math.pi / 180: "angles are taken for degrees", 0.5: "every angle is halved"}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rotation that a configuration asks for while ``length`` tokens are in the context."""
+
+    spec: RopeSpec
+    length: int
+    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
+
+    @property
+    def inv_freq(self) -> Pairs:
+        return self.spec.inv_freq(self.length)
+
+    def tables(self, positions: np.ndarray) -> tuple[Table, Table]:
+        """Return cos and sin, the factor included."""
+        angles = positions.astype(np.float64)[:, None] * self.inv_freq
+        factor = self.spec.attention_factor
+        return factor * np.cos(angles), factor * np.sin(angles)
+
+
+def near(one: Pairs, other: Pairs) -> bool:
+    return bool(np.allclose(one, other, rtol=CLOSE, atol=1e-12))
+
+
+def wrapped(angles: Table) -> Table:
+    """Return angles in [-pi, pi)."""
+    return np.asarray((angles + np.pi) % (2 * np.pi) - np.pi)
+
+
+def wrong_tables(observed: Observed, expected: Expected) -> Fault | None:
+    """Name tables that are swapped or negated, by small positions, where all codes are precise."""
+    first = observed.positions <= 4
+    cos, sin = expected.tables(observed.positions[first])
+    if observed.cos[first].shape != cos.shape:
+        return None
+    known = {
+        "cos and sin are swapped": (sin, cos),
+        "cos and sin are negated": (-cos, -sin),
+        "cos is negated": (-cos, sin),
+    }
+    limit = SHEARED * expected.spec.attention_factor
+    for answer, tables in known.items():
+        ours = (observed.cos[first], observed.sin[first])
+        if all(np.abs(x - y).max() <= limit for x, y in zip(ours, tables, strict=True)):
+            return answer, "return cos, then sin" if "swapped" in answer else "check the signs"
+    return None
+
+
+def wrong_positions(observed: Observed, right: Pairs) -> Fault | None:
+    """Name positions that are shifted, rounded, or rotated as others are."""
+    order = np.argsort(observed.positions)
+    positions = observed.positions[order]
+    angles = np.arctan2(observed.sin, observed.cos)[order]
+    if angles.shape[1] != len(right):
+        return None
+    # From slow pairs to fast ones, each known up to whole rotations by those before.
+    found = positions.astype(np.float64)
+    for pair in np.argsort(right)[(right <= 0).sum() :]:
+        rotations = np.round((found * right[pair] - angles[:, pair]) / (2 * np.pi))
+        found = (angles[:, pair] + 2 * np.pi * rotations) / right[pair]
+    found = np.round(found)
+    fits = np.abs(wrapped(angles - found[:, None] * right)).max(axis=1) < SAME_POSITION
+    moved = found - positions
+    if fits.all() and moved[0] and (moved == moved[0]).all():
+        return f"positions are shifted by {moved[0]:.0f}", "count positions from 0"
+    wrong = np.flatnonzero(moved != 0)
+    # Where position 1 is right and a later one is not, a table ended or a counter did.
+    if len(right) < ENOUGH_PAIRS or not len(wrong) or not fits.all() or positions[wrong[0]] < 2:
+        return None
+    place = wrong[0]
+    answer = f"position {positions[place]} is rotated as {found[place]:.0f}"
+    for name in HALF_FORMATS:
+        if np.array_equal(found, round_to(positions.astype(np.float64), FORMATS[name])):
+            return f"positions are rounded to {name}: {answer}", "keep positions in integers"
+    return answer, "look at where the table ends and at what positions are counted from"
+
+
+def wrong_frequencies(observed: Observed, expected: Expected) -> Fault | None:
+    spec, right, found = expected.spec, expected.inv_freq, frequencies(observed)
+    if len(found) != len(right):
+        answer = f"{2 * len(found)} features rotate instead of {spec.rotary_dim}"
+        return answer, f"rotate {spec.rotary_dim} features"
+    if near(found, right):
+        return None
+    for answer, frequency in explanations(expected):
+        if len(frequency) == len(found) and near(found, frequency):
+            return answer, "compare ropelab audit on the configuration"
+    for name in HALF_FORMATS:
+        rounded = round_to(right, FORMATS[name])
+        if np.allclose(found, rounded, rtol=2e-4, atol=1e-12):
+            return f"inv_freq is rounded to {name}", "keep inv_freq in float32"
+    if fault := wrong_ladder(found, spec) or common_factor(found, right):
+        return fault
+    # Memory that nobody wrote is mostly zeros, or in no order.
+    if (np.abs(found) < 1e-30).mean() > 0.5 or (np.diff(found) > 0).mean() > 0.25:
+        answer = "the frequencies are no ladder that a configuration makes: uninitialised memory?"
+        return answer, "build inv_freq after the weights are on their device"
+    off = np.flatnonzero(~np.isclose(found, right, rtol=CLOSE, atol=1e-12))
+    ratio = np.abs(found[off] / np.where(right[off] == 0, np.nan, right[off]))
+    times = f", by factors from {np.nanmin(ratio):.4g} to {np.nanmax(ratio):.4g}"
+    which = f"{len(off)} of {len(right)} frequencies are wrong, pairs {off[0]} to {off[-1]}"
+    return f"{which}{times}; no known mistake explains them", "compare inv_freq pair by pair"
+
+
+def wrong_ladder(found: Pairs, spec: RopeSpec) -> Fault | None:
+    """Name the base or exponent of frequencies that fall by one ratio from pair to pair."""
+    if not (found > 0).all() or len(found) < 3:
+        return None
+    slope, start = np.polyfit(np.arange(len(found)), np.log(found), 1)
+    if not near(found, np.exp(start + slope * np.arange(len(found)))):
+        return None
+    step = -2 * math.log(spec.base) / spec.rotary_dim
+    if math.isclose(slope, step, rel_tol=CLOSE):
+        counted = start / slope
+        if abs(counted) > 0.5 and abs(counted - round(counted)) < CLOSE:
+            return f"pairs are counted from {round(counted)} instead of 0", "2i/d with i from 0"
+        return None
+    if abs(start) > CLOSE:
+        return None
+    # A ladder with another slope has two causes: the base, or the width in the exponent.
+    width = -2 * math.log(spec.base) / slope
+    even = round(width / 2) * 2
+    if math.isclose(width, even, rel_tol=1e-3) and (
+        even > spec.rotary_dim or 2 * even == spec.rotary_dim
+    ):
+        answer = f"the exponent divides by {even} instead of {spec.rotary_dim}"
+        return answer, f"divide by the rotated width, {spec.rotary_dim}"
+    base = math.exp(-slope * spec.rotary_dim / 2)
+    short = float(f"{base:.4g}")
+    answer, fix = f"base {short:g} instead of {spec.base:g}", f"base {spec.base:g}"
+    stretch = (base / spec.base) ** ((spec.rotary_dim - 2) / spec.rotary_dim)
+    if isinstance(spec.scaling, DynamicNtk) and stretch > 1:
+        tokens = spec.trained_len * (1 + (stretch - 1) / spec.scaling.factor)
+        return f"{answer}, which dynamic scaling has at {tokens:.0f} tokens", fix
+    whole = round(stretch)
+    if whole > 1 and math.isclose(stretch, whole, rel_tol=CLOSE):
+        answer += f", which NTK-aware scaling by {whole} gives"
+    return answer, fix
+
+
+def common_factor(found: Pairs, right: Pairs) -> Fault | None:
+    """Name one factor on all frequencies; fast pairs show it up to whole rotations."""
+    if (right > 0).sum() < 3:
+        return None
+    order = np.argsort(right)[(right <= 0).sum() :]
+    slow = order[: (len(order) + 1) // 2]
+    factor = float(np.median(found[slow] / right[slow]))
+    apart = np.abs(wrapped(found - factor * right)).max()
+    if not factor or apart > CLOSE or not near(found[slow], factor * right[slow]):
+        return None
+    for value, reason in REASONS.items():
+        if math.isclose(factor, value, rel_tol=CLOSE):
+            return reason, "multiply positions by inv_freq once"
+    return f"every angle is {factor:.4g} times what it should be", "angle = position * inv_freq"
+
+
+def explanations(expected: Expected) -> Iterator[tuple[str, Pairs]]:
+    """Yield mistakes with the frequencies that they give, the likeliest first."""
+    spec, length, right = expected.spec, expected.length, expected.inv_freq
+    plain = inverse_frequencies(spec.rotary_dim, spec.base)
+    if isinstance(spec.scaling, LongRope):
+        for name in ("short", "long"):
+            divisors = np.array(getattr(spec.scaling, f"{name}_factor"))
+            yield f"the {name} table is used at {length} tokens", plain / divisors
+    if not isinstance(spec.scaling, Unscaled):
+        yield f"the scaling is not applied: {spec.method} is missing", plain
+        yield "the factor is applied twice", right**2 / plain
+    if isinstance(spec.scaling, Llama3 | Yarn):
+        divided = plain / spec.scaling.factor
+        yield (
+            "the ramp is inverted: fast pairs are divided, slow ones kept",
+            plain + divided - right,
+        )
+        yield f"all pairs are divided by {spec.scaling.factor:g}", divided
+    yield "the rotation has the wrong sign", -right
+    yield "rotated twice: every angle is doubled", 2 * right
+    yield "the frequencies are in reverse order", right[::-1]
+    for trained in LENGTHS:
+        if trained != spec.trained_len:
+            other = replace(spec, trained_len=trained)
+            yield f"original length {trained} instead of {spec.trained_len}", other.inv_freq(length)
+    for base in BASES:
+        if base != spec.base:
+            other = replace(spec, base=base)
+            yield f"base {base:g} instead of {spec.base:g}", other.inv_freq(length)
+    for name, other in expected.others.items():
+        yield f"rotates as {name} does ({other.method})", other.inv_freq(length)
+
+
+def wrong_gain(gain: float, wanted: float) -> Fault | None:
+    for value, problem in (
+        (wanted, None),
+        (wanted**2, (f"the attention factor {wanted:.6g} is applied twice", "apply it once")),
+        (1.0, (f"the attention factor {wanted:.6g} is missing", "multiply cos and sin")),
+    ):
+        if math.isclose(gain, value, rel_tol=CLOSE):
+            return problem
+    answer = f"cos and sin are multiplied by {gain:.6g} instead of {wanted:.6g}"
+    return answer, f"attention factor {wanted:.6g}"
+
+
+def uneven_gain(observed: Observed) -> Fault | None:
+    """Return the place where cos and sin are multiplied by another factor than elsewhere."""
+    factors = np.hypot(observed.cos, observed.sin) / observed.gain
+    place, pair = np.unravel_index(np.abs(factors - 1).argmax(), factors.shape)
+    if abs(factors[place, pair] - 1) <= UNEVEN:
+        return None
+    where = f"pair {pair} at position {observed.positions[place]}"
+    answer = f"cos and sin of {where} are {factors[place, pair]:.3g} times those elsewhere"
+    return answer, "one factor for all pairs and positions"

@@ -1,0 +1,232 @@
+"""A rotary code's answers as cos and sin per pair, from tables or from rotated vectors.
+
+From vectors pairs, place and sign are read off as well: at each position the two features of a pair
+become a 2 x 2 block times them, and a block that is no rotation is a fault.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.runs.errors import InputError
+
+Positions = Int[np.ndarray, " n"]
+Partner = Literal["half", "adjacent", "irregular", "unknown"]
+Features = Int[np.ndarray, " pairs"]
+Vectors = Float[np.ndarray, "vectors head_dim"]
+Rotated = Float[np.ndarray, "n vectors head_dim"]
+Rotate = Callable[[Float[np.ndarray, "tokens head_dim"], Int[np.ndarray, " tokens"]], np.ndarray]
+Fault = tuple[str, str]  # a sentence, and what to do instead
+
+LARGEST_FACTOR = 1e100  # on cos and sin; sums of such numbers do not overflow
+ZERO = 1e-9  # a component below this share of the largest one counts as none
+SHEARED = 0.1  # of the gain: so far apart 8-bit formats do not bring equal numbers
+
+
+@dataclass(frozen=True)
+class Observed:
+    """cos and sin of every pair at some positions, gain included, float64."""
+
+    positions: Positions
+    cos: Float[np.ndarray, "n pairs"]
+    sin: Float[np.ndarray, "n pairs"]
+    partner: Partner = "unknown"  # of tables: the rotation that uses them decides
+    fault: Fault | None = None  # in pairs or place
+    blocks: Float[np.ndarray, "n pairs 2 2"] | None = None  # that multiply the pairs of vectors
+
+    @property
+    def gain(self) -> float:
+        return float(np.median(np.hypot(self.cos, self.sin)))
+
+    @property
+    def finite(self) -> bool:
+        """True if every number is one, and none is so large that sums would overflow."""
+        return all(bool((np.abs(t) < LARGEST_FACTOR).all()) for t in (self.cos, self.sin))
+
+
+def from_tables(
+    positions: Positions,
+    cos: Float[np.ndarray, "n width"],
+    sin: Float[np.ndarray, "n width"],
+    pairs: int | None,
+) -> Observed:
+    """Return tables with a column per pair; given one per feature, each angle is there twice."""
+    if cos.shape != sin.shape or cos.ndim != 2 or len(cos) != len(positions):
+        raise InputError(f"cos {cos.shape} and sin {sin.shape} for {len(positions)} positions")
+    width, half = cos.shape[1], cos.shape[1] // 2
+    if not width:
+        raise InputError("cos and sin have no columns")
+    if width % 2 == 0 and width != pairs:
+        for columns in (slice(half), slice(0, None, 2)):
+            others = slice(half, None) if columns == slice(half) else slice(1, None, 2)
+            if all(np.array_equal(t[:, columns], t[:, others]) for t in (cos, sin)):
+                return Observed(positions, cos[:, columns], sin[:, columns])
+    return Observed(positions, cos, sin)
+
+
+def layout(pairing: str, width: int, start: int = 0) -> tuple[Features, Features]:
+    """Return the first and second features of pairs in a block of `width` features."""
+    if pairing == "half":
+        return np.arange(width // 2) + start, np.arange(width // 2, width) + start
+    return np.arange(0, width, 2) + start, np.arange(1, width, 2) + start
+
+
+def from_rotation(rotate: Rotate, spec: RopeSpec, positions: Positions) -> Observed:
+    """Rotate unit vectors at every position, and read off pairs, place and blocks."""
+    width, images = spec.head_dim, []
+    for position in positions.tolist():
+        image = np.asarray(rotate(np.eye(width), np.full(width, position)), dtype=np.float64)
+        if image.shape != (width, width):
+            raise InputError(f"rotating {width} vectors of {width} gave shape {image.shape}")
+        images.append(image)
+    return from_vectors(np.eye(width), np.stack(images), positions, spec)
+
+
+def from_vectors(before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec) -> Observed:
+    """Read off pairs, place and blocks from vectors and their rotations at each position."""
+    if not (moving := positions > 0).any():
+        raise InputError("no position above 0 to look at")
+    empty = np.empty((len(positions), 0))
+    nothing = Observed(positions, empty, empty)
+    if not np.isfinite(after).all():
+        return replace(nothing, fault=("rotated vectors are not finite", "see how they are made"))
+    most = np.abs(before).max()
+    if np.abs(after[moving] - before).max() <= ZERO * most:
+        answer = "no rotation: the output equals the input"
+        return replace(nothing, fault=(answer, "rotate queries and keys"))
+    pairs = paired(before, after, positions, spec)
+    if pairs is None:
+        look = "look at features 0 and 1 at position 1"
+        return replace(nothing, fault=("features do not rotate in pairs", look))
+    blocks = blocks_of(before, after, *pairs)
+    partner, fault = placed(*pairs, spec)
+    rest = np.delete(np.arange(spec.head_dim), np.concatenate(pairs))
+    if fault is None and (np.abs(after[:, :, rest] - before[:, rest]) > SHEARED * most).any():
+        fault = (f"features {rest[0]} to {rest[-1]} do not rotate, but change", "leave them alone")
+    return Observed(positions, blocks[..., 0, 0], blocks[..., 1, 0], partner, fault, blocks)
+
+
+def paired(
+    before: Vectors, after: Rotated, positions: Positions, spec: RopeSpec
+) -> tuple[Features, Features] | None:
+    """Return first and second features of the pairs; features that mix with none do not rotate."""
+    if not np.array_equal(before, np.eye(spec.head_dim)):
+        # Few vectors cannot tell which features mix; the layout that explains them best can.
+        found = [(misfit(before, after, *pairs), pairs) for pairs in layouts(spec)]
+        best, pairs = min(found, key=lambda each: each[0])
+        return pairs if best <= SHEARED * np.abs(before).max() else None
+    mixed = np.abs(after[positions > 0]).max(axis=0)
+    off = mixed - np.diag(np.diag(mixed))
+    off = np.maximum(off, off.T)  # one of the two may have been forgotten
+    rotated, partners = off.max(axis=1) > ZERO, off.argmax(axis=1)
+    first = np.array([j for j in np.flatnonzero(rotated) if partners[j] > j], dtype=int)
+    second = partners[first]
+    if not len(first) or not np.array_equal(partners[second], first):
+        return None
+    # Pairs that are too slow or make whole rotations count as paired as they should be; where the
+    # slow ones should be seen and are not, the block is narrower.
+    expected = np.stack(layout(spec.pairing, spec.rotary_dim))
+    seen = np.flatnonzero(spec.inv_freq(spec.length) * positions.max() > ZERO)
+    inside = set(zip(first, second, strict=True)) <= set(zip(*expected, strict=True))
+    if inside and len(seen) and first[-1] == expected[0, seen[-1]]:
+        return expected[0], expected[1]
+    return first, second
+
+
+def layouts(spec: RopeSpec) -> Iterator[tuple[Features, Features]]:
+    """Yield the right layout of the pairs first, then the others that codes have."""
+    width, head = spec.rotary_dim, spec.head_dim
+    order = ("half", "adjacent") if spec.pairing == "half" else ("adjacent", "half")
+    for size, start in ((width, 0), (width, head - width), (head, 0)):
+        for pairing in order:
+            yield layout(pairing, size, start)
+
+
+def blocks_of(
+    before: Vectors, after: Rotated, first: Features, second: Features
+) -> Float[np.ndarray, "n pairs 2 2"]:
+    """Return what the pairs are multiplied by, from all vectors by least squares."""
+    x = np.stack([before[:, first], before[:, second]], axis=-1)
+    y = np.stack([after[:, :, first], after[:, :, second]], axis=-1)
+    gram = np.einsum("vpi,vpj->pij", x, x)
+    if np.linalg.cond(gram).max() > 1e6:
+        raise InputError("too few vectors to tell what each pair is multiplied by")
+    return np.einsum("nvpo,vpi->npoi", y, x) @ np.linalg.inv(gram)
+
+
+def misfit(before: Vectors, after: Rotated, first: Features, second: Features) -> float:
+    """Return the largest part of the answers that no block of these pairs gives."""
+    blocks = blocks_of(before, after, first, second)
+    x = np.stack([before[:, first], before[:, second]], axis=-1)
+    y = np.stack([after[:, :, first], after[:, :, second]], axis=-1)
+    inside = np.abs(y - np.einsum("npoi,vpi->nvpo", blocks, x)).max()
+    rest = np.delete(np.arange(before.shape[1]), np.concatenate([first, second]))
+    outside = np.abs(after[:, :, rest] - before[:, rest]).max(initial=0.0)
+    return float(max(inside, outside))
+
+
+def placed(first: Features, second: Features, spec: RopeSpec) -> tuple[Partner, Fault | None]:
+    """Return the pairing, and a fault if it or the place of the block is another."""
+    wanted = "half" if spec.pairing == "half" else "adjacent"
+    fix = f"pair {'i and i + d/2' if wanted == 'half' else '2i and 2i + 1'}"
+    gaps, width = np.unique(second - first), 2 * len(first)
+    partner: Partner = "irregular"
+    if np.array_equal(gaps, [1]) and width > 2:
+        partner = "adjacent"
+    elif np.array_equal(gaps, [width // 2]):
+        partner = "half" if width > 2 else "unknown"
+    if partner == "irregular" and len(gaps) == 1:
+        step = spec.rotary_dim // 2 if wanted == "half" else 1
+        answer = f"features i and i + {gaps[0]} form a pair instead of i and i + {step}"
+        return partner, (answer, fix)
+    if partner not in ("unknown", wanted):
+        return partner, (f"{partner} pairing instead of {wanted}", fix)
+    if start := int(first.min()):
+        answer = f"features {start} to {second.max()} rotate instead of 0 to {spec.rotary_dim - 1}"
+        return partner, (answer, f"rotate the first {spec.rotary_dim} features of a head")
+    return partner, None
+
+
+Table = Float[np.ndarray, "n pairs"]
+Shape = Callable[[Table, Table], tuple[Table, Table, Table, Table]]
+FIRST, SECOND = "x1 cos - x2 sin", "x2 cos + x1 sin"
+# Codes with one mistake: which feature of a pair, its problem, and the block (a, b; c, d) by cos
+# and sin, so that y1 = a x1 + b x2 and y2 = c x1 + d x2.
+_SHAPES: tuple[tuple[str, str, str, Shape], ...] = (
+    ("plus", "first", "has sin with the wrong sign", lambda c, s: (c, s, s, c)),
+    ("minus", "second", "has sin with the wrong sign", lambda c, s: (c, -s, -s, c)),
+    ("first cos", "first", "has cos with the wrong sign", lambda c, s: (-c, -s, s, c)),
+    ("second cos", "second", "has cos with the wrong sign", lambda c, s: (c, -s, s, -c)),
+    ("first still", "first", "is not rotated", lambda c, s: (0 * c + 1, 0 * s, s, c)),
+    ("second still", "second", "is not rotated", lambda c, s: (c, -s, 0 * s, 0 * c + 1)),
+    ("first bare", "first", "lacks its sin term", lambda c, s: (c, 0 * s, s, c)),
+    ("second bare", "second", "lacks its sin term", lambda c, s: (c, -s, 0 * s, c)),
+    # x1 was replaced before the second line read it.
+    ("overwritten", "second", "uses the rotated first", lambda c, s: (c, -s, c * s, c - s * s)),
+)
+SHAPES: dict[str, tuple[str, str, Shape]] = {
+    name: (f"the {which} feature of a pair {problem}", FIRST if which == "first" else SECOND, shape)
+    for name, which, problem, shape in _SHAPES
+}
+
+
+def sheared(blocks: Float[np.ndarray, "n pairs 2 2"], right: tuple[Table, Table]) -> Fault | None:
+    """Name blocks (a, b; c, d) that are no rotation, by what they should be: a = d and b = -c."""
+    a, b, c, d = blocks[..., 0, 0], blocks[..., 0, 1], blocks[..., 1, 0], blocks[..., 1, 1]
+    near = SHEARED * float(np.median(np.maximum(np.hypot(a, b), np.hypot(c, d))))
+    wrong = ~(np.maximum(np.abs(a - d), np.abs(b + c)) <= near)
+    if not wrong.any():
+        return None
+    if a.shape == right[0].shape:
+        for answer, fix, shape in SHAPES.values():
+            parts = zip((a, b, c, d), shape(*right), strict=True)
+            if all(np.abs(one - other).max() <= near for one, other in parts):
+                return answer, fix
+    place, pair = np.argwhere(wrong)[0]
+    (e, f), (g, h) = blocks[place, pair]
+    block = f"{e:.3g} x1 {f:+.3g} x2 and {g:.3g} x1 {h:+.3g} x2"
+    return f"pair {pair} does not rotate but becomes {block}", f"{FIRST} and {SECOND}"

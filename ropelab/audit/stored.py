@@ -1,0 +1,77 @@
+"""Arrays that an engine wrote: tables, or rotated queries and keys."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ropelab.audit.rotations import Observed, Positions, from_tables
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.runs.errors import InputError
+from ropelab.runs.files import check_regular
+
+SUFFIXES = (".npz", ".safetensors")
+LARGEST_POSITION = 2**53  # positions beyond are not exact in float64
+# numpy and zipfile raise these for damaged files; NotImplementedError for a compression that Python
+# does not know, RuntimeError for an encrypted file.
+UNREADABLE = (
+    *(OSError, ValueError, EOFError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+Arrays = Mapping[str, np.ndarray]
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Return the arrays of an .npz or .safetensors file as float64; InputError if it is neither."""
+    try:
+        check_regular(path)
+        return tensors(path) if path.suffix == ".safetensors" else archive(path)
+    except UNREADABLE as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+
+
+def archive(path: Path) -> Arrays:
+    found = {}
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        for name in stored.files:
+            array = stored[name]
+            if array.dtype.kind not in "fiub":
+                raise ValueError(f"{name} holds {array.dtype}, not real numbers")
+            found[name] = np.asarray(array, np.float64)
+    return found
+
+
+def tensors(path: Path) -> Arrays:
+    # By way of torch: numpy has no bfloat16.
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(error) from None
+    if wrong := [name for name, tensor in found.items() if tensor.is_complex()]:
+        raise ValueError(f"{wrong[0]} holds complex numbers, not real ones")
+    return {name: tensor.double().numpy() for name, tensor in found.items()}
+
+
+def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
+    """Return the array `positions`, or 0, 1, 2, ... without one."""
+    places = arrays.get("positions", np.arange(count, dtype=np.float64))
+    exact = (places >= 0) & (places <= LARGEST_POSITION) & (np.floor(places) == places)
+    if places.ndim != 1 or not exact.all():
+        raise InputError(f"{path}: positions must be a list of whole numbers from 0 to 2^53")
+    if 1 not in places:
+        raise InputError(f"{path} has no row for position 1")
+    return places.astype(np.int64)
+
+
+def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:
+    """Return arrays `cos` and `sin`, a row per position."""
+    if "cos" not in arrays or "sin" not in arrays:
+        raise InputError(f"{path} needs arrays cos and sin, it has {', '.join(arrays) or 'none'}")
+    count = len(arrays["cos"]) if arrays["cos"].ndim else 0
+    positions = positions_of(path, arrays, count)
+    return from_tables(positions, arrays["cos"], arrays["sin"], spec.rotary_dim // 2)

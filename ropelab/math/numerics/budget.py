@@ -1,0 +1,75 @@
+"""Bounds on what honest rotary codes lose: float32, bfloat16 tables, a recurrence over pairs.
+
+Each stage rounds once; a power may be off by 2 units in the last place, cos and sin by 2 units of
+1, and a scaling method may round four times more. A larger error has another cause.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.math.numerics.casts import CastPlan
+from ropelab.math.numerics.chain import Chain, Spectrum
+from ropelab.math.numerics.formats import FORMATS, FloatFormat, spacing
+
+Kind = Literal["float32", "recurrence", "bfloat16"]
+KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
+
+UNIT = FORMATS["float32"].epsilon / 2  # of one rounding, relative
+# Beyond a correctly rounded power; also of the recurrence's ratio, once for every pair before.
+POWER = 3 * UNIT
+SCALING = 4 * UNIT
+COSINE = 4 * UNIT
+
+_FLOAT32 = FORMATS["float32"]
+_ANGLES = CastPlan(position=_FLOAT32, inv_freq=_FLOAT32, angle=_FLOAT32, frequencies="float32_pow")
+
+PerPair = Float[np.ndarray, "n pairs"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The largest errors of an honest code of one kind; ``factor`` multiplies its cos and sin."""
+
+    kind: Kind
+    spectrum: Spectrum
+    factor: float = 1.0
+    scaled: bool = False
+
+    @property
+    def stored(self) -> FloatFormat:
+        """The format of tables, vectors and their products."""
+        return FORMATS["bfloat16" if self.kind == "bfloat16" else "float32"]
+
+    def angles(self, positions: Float[np.ndarray, " n"]) -> PerPair:
+        """Bound the error of each angle at these positions, in radians."""
+        recurrent = self.kind == "recurrence"
+        plan = replace(_ANGLES, angles="recurrence") if recurrent else _ANGLES
+        steps = np.arange(self.spectrum.pairs) if recurrent else 1
+        lost = steps * POWER + self.scaled * SCALING
+        angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
+        # The chain's bound takes powers as correctly rounded and the scaling as exact.
+        bounds = Chain(plan, self.spectrum).error_bounds(positions).T
+        return (bounds + lost * angles) * (1 + 1e-3)
+
+    def tables(self, positions: Float[np.ndarray, " n"]) -> PerPair:
+        """Bound the error of each cos and sin."""
+        computed = np.minimum(self.angles(positions), 2.0) + COSINE + UNIT
+        largest = self.factor * (1 + computed)
+        return self.factor * computed + spacing(largest, self.stored) / 2
+
+    def rotated(
+        self,
+        positions: Float[np.ndarray, " n"],
+        first: Float[np.ndarray, "vectors pairs"],
+        second: Float[np.ndarray, "vectors pairs"],
+    ) -> Float[np.ndarray, " n"]:
+        """Bound the error of any feature of these vectors, which the format holds exactly."""
+        sizes = np.abs(first) + np.abs(second)
+        lengths = self.factor * np.hypot(first, second)
+        lost = self.tables(positions)[:, None] * sizes
+        # Two products and their sum, or the sum alone where products are fused into it.
+        unit = self.stored.epsilon / 2
+        return np.asarray((lost + (2 * unit + unit**2) * (lengths + lost)).max(axis=(1, 2)))

@@ -1,0 +1,246 @@
+"""Rotary codes with one planted bug each, written apart from ropelab, and the sentence for each."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropelab.audit.check import Check, diagnose, probes
+from ropelab.audit.explained import Expected
+from ropelab.audit.rotations import from_rotation, from_tables, from_vectors
+from ropelab.audit.runtimes.registry import RUNTIMES, read
+from ropelab.runs.errors import InputError
+
+HEAD = 64
+PLAIN = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 32768,
+    "rope_theta": 500000.0,
+}
+PARTIAL = {**PLAIN, "model_type": "phi", "partial_rotary_factor": 0.5}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 4096,
+}
+SCALED = {**PLAIN, "rope_scaling": LLAMA3}
+YARN = {**PLAIN, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}
+DYNAMIC = {**PLAIN, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}
+
+
+def expected(config: dict[str, Any]) -> Expected:
+    spec = read(RUNTIMES["transformers-5"], config).main
+    assert spec is not None
+    return Expected(spec, spec.length, {})
+
+
+def ladder(base: float = 500000.0, width: int = HEAD, divided: int = 0) -> np.ndarray:
+    return np.array([1 / base ** (2 * i / (divided or width)) for i in range(width // 2)])
+
+
+def llama3(inverted: bool = False) -> np.ndarray:
+    """The ramp of Llama 3.1, from its published description."""
+    found = []
+    for theta in ladder():
+        share = (4096 * theta / (2 * math.pi) - 1) / (4 - 1)
+        share = min(max(share, 0.0), 1.0)
+        share = 1 - share if inverted else share
+        found.append(share * theta + (1 - share) * theta / 8)
+    return np.array(found)
+
+
+def rotating(
+    inv_freq: np.ndarray | None = None,
+    first: np.ndarray | None = None,
+    second: np.ndarray | None = None,
+    place: Callable[[float], float] = float,
+    cast: type = np.float64,
+    lines: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None,
+    gain: float = 1.0,
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A code that rotates feature by feature, with one thing changed."""
+    theta = ladder() if inv_freq is None else inv_freq
+    left = np.arange(len(theta)) if first is None else first
+    right = left + len(theta) if second is None else second
+
+    def rotate(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        y = np.array(x, dtype=np.float64)
+        places = np.array([place(float(p)) for p in positions])
+        angles = (places[:, None] * theta).astype(cast).astype(np.float64)
+        cos, sin = gain * np.cos(angles), gain * np.sin(angles)
+        one, two = x[:, left], x[:, right]
+        a, b = one * cos - two * sin, one * sin + two * cos
+        y[:, left], y[:, right] = lines(one, two, cos, sin) if lines else (a, b)
+        return y
+
+    return rotate
+
+
+def judged(config: dict[str, Any], rotate: Any) -> Check:
+    wanted = expected(config)
+    return diagnose(from_rotation(rotate, wanted.spec, probes(wanted)), wanted, 0.01)
+
+
+EVEN, ODD = np.arange(0, HEAD, 2), np.arange(1, HEAD, 2)
+HALF = ladder(width=32)
+STATIC = 500000.0 * 2.0 ** (64 / 62)  # dynamic scaling by 2 at 49152 of 32768 tokens: 2 * 1.5 - 1
+PLANTED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("sign", PLAIN, {"inv_freq": -ladder()}, "the rotation has the wrong sign"),
+    ("adjacent", PLAIN, {"first": EVEN, "second": ODD}, "adjacent pairing instead of half"),
+    (
+        "last block",
+        PARTIAL,
+        {"inv_freq": HALF, "first": np.arange(32, 48)},
+        "features 32 to 63 rotate instead of 0 to 31",
+    ),
+    (
+        "partner of the whole head",
+        PARTIAL,
+        {"inv_freq": HALF, "second": np.arange(32, 48)},
+        "features i and i + 32 form a pair instead of i and i + 16",
+    ),
+    (
+        "mirrored partner",
+        PLAIN,
+        {"second": np.arange(63, 31, -1)},
+        "irregular pairing instead of half",
+    ),
+    (
+        "minus in the first",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * c + y * s, x * s + y * c)},
+        "the first feature of a pair has sin with the wrong sign",
+    ),
+    (
+        "minus in the second",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * c - y * s, y * c - x * s)},
+        "the second feature of a pair has sin with the wrong sign",
+    ),
+    (
+        "second not rotated",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * c - y * s, y)},
+        "the second feature of a pair is not rotated",
+    ),
+    (
+        "no sin term",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * c - y * s, y * c)},
+        "the second feature of a pair lacks its sin term",
+    ),
+    (
+        "in place",
+        PLAIN,
+        {"lines": lambda x, y, c, s: (x * c - y * s, y * c + (x * c - y * s) * s)},
+        "the second feature of a pair uses the rotated first",
+    ),
+    ("offset", PLAIN, {"place": lambda p: p + 1}, "positions are shifted by 1"),
+    ("cache offset", PLAIN, {"place": lambda p: p + 37}, "positions are shifted by 37"),
+    (
+        "end of a table",
+        PLAIN,
+        {"place": lambda p: min(p, 4095)},
+        "position 4096 is rotated as 4095",
+    ),
+    ("wrapped", PLAIN, {"place": lambda p: p % 2048}, "position 2048 is rotated as 0"),
+    (
+        "float16 positions",
+        PLAIN,
+        {"place": lambda p: float(np.float16(p))},
+        "positions are rounded to float16: position 2049 is rotated as 2048",
+    ),
+    ("swapped", PLAIN, {"lines": lambda x, y, c, s: (x * s - y * c, x * c + y * s)}, "swapped"),
+    ("negated", PLAIN, {"gain": -1.0}, "cos and sin are negated"),
+    ("no factor 2", PLAIN, {"inv_freq": ladder(divided=128)}, "divides by 128 instead of 64"),
+    ("factor 4", PLAIN, {"inv_freq": ladder(divided=32)}, "divides by 32 instead of 64"),
+    ("from 1", PLAIN, {"inv_freq": ladder(width=66)[1:] ** (66 / 64)}, "counted from 1 instead"),
+    ("base", PLAIN, {"inv_freq": ladder(10000.0)}, "base 10000 instead of 500000"),
+    ("base, scaled", SCALED, {"inv_freq": ladder(10000.0)}, "base 10000 instead of 500000"),
+    ("inverted ramp", SCALED, {"inv_freq": llama3(True)}, "the ramp is inverted"),
+    ("no ramp", SCALED, {"inv_freq": ladder() / 8}, "all pairs are divided by 8"),
+    ("no scaling", SCALED, {"inv_freq": ladder()}, "the scaling is not applied"),
+    (
+        "dynamic base",
+        DYNAMIC,
+        {"inv_freq": ladder(STATIC)},
+        "which dynamic scaling has at 49152 tokens",
+    ),
+    ("ntk base", PLAIN, {"inv_freq": ladder(STATIC)}, "which NTK-aware scaling by 2 gives"),
+    ("twice", PLAIN, {"inv_freq": 2 * ladder()}, "rotated twice"),
+    ("rotations", PLAIN, {"inv_freq": math.tau * ladder()}, "angles count rotations"),
+    ("interpolated", PLAIN, {"inv_freq": ladder() / 4}, "every angle is 0.25 times"),
+    ("reversed", PLAIN, {"inv_freq": ladder()[::-1]}, "the frequencies are in reverse order"),
+    ("whole head", PARTIAL, {"inv_freq": ladder()}, "64 features rotate instead of 32"),
+    ("no attention factor", YARN, {"inv_freq": "right"}, "attention factor 1.13863 is missing"),
+    (
+        "attention factor squared",
+        YARN,
+        {"inv_freq": "right", "gain": 1.138629436111989**2},
+        "attention factor 1.13863 is applied twice",
+    ),
+    ("float16 angles", PLAIN, {"cast": np.float16}, "angle in float16"),
+    ("no rotation", PLAIN, {"inv_freq": 0 * ladder()}, "the output equals the input"),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "says"), [row[1:] for row in PLANTED], ids=[row[0] for row in PLANTED]
+)
+def test_every_planted_bug_is_found_and_named(
+    config: dict[str, Any], change: dict[str, Any], says: str
+) -> None:
+    if isinstance(change.get("inv_freq"), str):
+        change = {**change, "inv_freq": expected(config).inv_freq}
+    done = judged(config, rotating(**change))
+    assert done.wrong
+    assert says in done.answer
+    assert "uninitialised" not in done.answer
+    assert done.fix
+
+
+def test_at_least_25_bugs_are_planted_and_the_codes_without_one_are_right() -> None:
+    assert len(PLANTED) >= 25
+    for config, code in (
+        (PLAIN, rotating()),
+        (PARTIAL, rotating(HALF)),
+        (SCALED, rotating(llama3())),
+        (DYNAMIC, rotating()),
+        (YARN, rotating(expected(YARN).inv_freq, gain=1.138629436111989)),
+    ):
+        done = judged(config, code)
+        assert not done.wrong, done.answer
+
+
+def test_tables_say_nothing_about_pairs() -> None:
+    """Codes that rotate neighbours read tables of either layout (GLM, DeepSeek)."""
+    wanted = expected({**PLAIN, "model_type": "cohere", "head_dim": HEAD})
+    assert wanted.spec.pairing == "interleaved"
+    cos, sin = wanted.tables(probes(wanted))
+    for double in (lambda t: np.concatenate([t, t], -1), lambda t: np.repeat(t, 2, -1)):
+        observed = from_tables(probes(wanted), double(cos), double(sin), 32)
+        assert (observed.partner, observed.cos.shape) == ("unknown", cos.shape)
+        assert not diagnose(observed, wanted, 0.01).wrong
+
+
+def test_few_vectors_show_pairs_and_blocks_as_unit_vectors_do() -> None:
+    wanted = expected(PARTIAL)
+    places, some = probes(wanted), np.random.default_rng(0).normal(size=(4, HEAD))
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"inv_freq": HALF}, "within"),
+        ({"inv_freq": HALF, "first": np.arange(32, 48)}, "features 32 to 63 rotate"),
+        ({"inv_freq": HALF, "first": EVEN[:16], "second": ODD[:16]}, "adjacent pairing"),
+    ]
+    for change, says in changes:
+        code: Any = rotating(**change)
+        after = np.stack([code(some, np.full(4, place)) for place in places])
+        observed = from_vectors(some, after, places, wanted.spec)
+        assert says in diagnose(observed, wanted, 0.01).answer
+    with pytest.raises(InputError, match="too few vectors"):
+        from_vectors(some[:1], after[:, :1], places, wanted.spec)
