@@ -6,9 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from ropelab.show.gallery import write_index
-from tests.show.made import accuracies, claims, write_run
+from tests.show.made import NASTY, accuracies, claims, write_run
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"
@@ -102,3 +103,21 @@ def test_a_pipe_that_is_called_gitignore_is_not_waited_for(tmp_path: Path) -> No
     write_run(tmp_path, "a-1", {"claims": claims()}, "ropelab claims", figures=["figures/x.png"])
     os.mkfifo(tmp_path / ".gitignore")
     assert "](toy/a-1/figures/x.png)" in write_index(tmp_path).read_text()
+
+
+def test_what_a_manifest_says_is_text_in_the_index(tmp_path: Path) -> None:
+    said = f"{NASTY} [a](http://b) `c` *d* ~e~ _f_ | &lt; a_b\n# g"
+    words = {"question": said, "answer": said, "cannot_show": said, "summary": [{said: said}]}
+    write_run(tmp_path, "a-1", {"claims": claims()}, f"ropelab toy --name '{said}'", **words)
+    text = write_index(tmp_path, title=said).read_text()
+    blocks = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
+    tokens = [token for block in blocks for token in (block, *(block.children or ()))]
+    assert {token.type for token in tokens}.isdisjoint({"html_block", "html_inline", "em_open"})
+    links = {token.attrs["href"] for token in tokens if token.type == "link_open"}
+    assert "http://b" not in links
+    assert [token.content for token in tokens if token.type == "heading_open"] == [""] * 2
+    plain = " ".join(said.split())
+    inline = ["".join(t.content for t in b.children or ()) for b in blocks if b.type == "inline"]
+    # The heading, the entry, question and answer, the limits, the head and the cell of the table.
+    assert sum(text.count(plain) for text in inline) == 7
+    assert any(token.type == "code_inline" and plain in token.content for token in tokens)
