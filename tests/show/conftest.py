@@ -49,6 +49,7 @@ class Watched:
         """Show a part of a page."""
         self.page.goto("about:blank")
         self.page.goto(f"{path.as_uri()}{f'#{part}' if part else ''}")
+        self.page.wait_for_selector("html:not(.starting)")
         return self.page
 
 

@@ -17,12 +17,16 @@ from ropelab.show.page import shown
 from ropelab.show.page.document import as_data, write_page
 from ropelab.show.page.joins import (
     CITED,
+    HEADLINES,
     HINTS,
     LEDGER,
+    OPENS,
     RECORDS,
     UNDRAWN,
     View,
+    caption_of,
     disagreements,
+    headline_of,
     notes_of,
 )
 from ropelab.show.page.report import write_report
@@ -105,7 +109,7 @@ def test_every_record_of_disagreement_finds_rows_in_the_reference(reference, rec
 
 
 def test_every_other_column_that_the_page_knows_by_name_is_in_the_reference(reference):
-    assert set(reference) >= UNDRAWN
+    assert set(reference) >= {*UNDRAWN, *OPENS}
     assert all(set(table) >= LEDGER for table in reference["claims"])
     assert all(set(table) >= set(CITED) for table in reference["passages"])
     columns = {name for tables in reference.values() for table in tables for name in table}
@@ -116,6 +120,36 @@ def test_every_fact_of_the_provenance_is_in_the_manifests_of_the_reference():
     runs = find_runs([REFERENCE])
     assert all(set(run.manifest) >= set(PROVENANCE) for run in runs)
     assert {key for run in runs for key in run.manifest["config"]} >= set(shown.FIXED)
+
+
+def test_every_headline_finds_its_number_in_the_reference():
+    runs, found = find_runs([REFERENCE]), set()
+    for run in runs:
+        assert headline_of(run), run.key
+        own = [row for row in HEADLINES if row.experiment == run.manifest["experiment"]]
+        found.add(next(row.said for row in own if row.of(run)))
+    assert found == {row.said for row in HEADLINES}
+
+
+def test_the_number_of_a_card_is_the_best_of_its_table():
+    (run,) = find_runs([*REFERENCE.glob("extrapolate/extrapolate-e474a58d")])
+    number = headline_of(run)
+    assert number is not None
+    table = run.tables["copy_accuracy"].query("distance_tokens == 6144 and context_tokens == 8192")
+    shares = labelled(table).groupby("label")["accuracy"].mean()
+    assert number.value == f"{shares.max():.0%}"
+    assert f"6144 tokens back with {shares.idxmax()}" in number.said
+    bold = {row[0][0] for row in number.rows if row[1][1]}
+    assert bold == {shares.idxmax()}
+    losses = pd.DataFrame(run.manifest["summary"]).set_index("method")["nll @8192"]
+    assert [row[0][0] for row in number.rows if row[2][1]] == [losses.idxmin()]
+
+
+def test_every_figure_of_the_reference_has_a_caption():
+    figures = {figure for run in find_runs([REFERENCE]) for figure in run.manifest["figures"]}
+    missing = {Path(figure).stem for figure in figures if not caption_of(Path(figure).stem)}
+    # As figures of earlier versions were called.
+    assert {name.split("_")[0] for name in missing} <= {"hidden", "recall"}
 
 
 def test_disagreements_of_the_reference_reach_the_page(tmp_path):
@@ -136,7 +170,8 @@ def test_figures_that_are_not_stored_are_drawn_for_the_page(tmp_path, capsys, dr
     rmtree(folder / "figures", ignore_errors=True)
     (run,) = find_runs([folder])
     text = write_report([run], tmp_path / "page.html", draw=draw).read_text()
-    assert text.count("<img") == (2 if draw else 0)
+    # One of them also on the card of the question.
+    assert text.count("<img") == (3 if draw else 0)
     assert ("left out: 2 figures" in capsys.readouterr().err) != draw
 
 

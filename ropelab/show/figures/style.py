@@ -39,6 +39,18 @@ def fit_titles(figure: Figure) -> None:
         ax._left_title.set_wrap(True)  # type: ignore[attr-defined]
 
 
+def take_title(figure: Figure) -> str:
+    """Remove a figure's title and return it, for a page that prints it as text."""
+    panels = [ax for ax in figure.axes if ax.get_visible()]
+    title = figure.get_suptitle()
+    if title:
+        figure.suptitle("")
+    elif len(panels) == 1:
+        title = panels[0].get_title(loc="left")
+        panels[0].set_title("", loc="left")
+    return " ".join(title.split())
+
+
 def for_paper(figure: Figure) -> None:
     """Make a figure one column wide (3.3 in) in 8 pt, without title, the legend below the axes.
 

@@ -1,6 +1,6 @@
-"""Single tables by the names of their columns: first drawings, disagreements, the ledger of claims.
+"""Single tables by the names of their columns: numbers, drawings, disagreements, the ledger.
 
-The first two are rows of joins.toml, which tests run against the committed reference, so that a
+All but the last are rows of joins.toml, which tests run against the committed reference, so that a
 renamed column cannot silently empty a part of the page.
 """
 
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
 from string import Formatter
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from pydantic.dataclasses import dataclass as checked
 
+from ropelab.runs.sentences import typed
 from ropelab.show.page.shown import Shown
 from ropelab.show.terminal import format_value
 
@@ -59,10 +60,88 @@ class Record:
         return table[table[self.verdict].astype(str) == self.word]
 
 
+# Texts, each with whether it is the best of its column.
+Rows = list[list[tuple[str, bool]]]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number, the words behind it, and a small table: its head, its rows, what is best there."""
+
+    value: str
+    said: str
+    figure: str
+    head: list[str]
+    rows: Rows
+
+
+@checked(frozen=True)
+class Headline:
+    """Where the number of a run of an experiment is found; see joins.toml."""
+
+    experiment: str
+    column: str
+    said: str
+    table: str = ""
+    where: Mapping[str, str] = field(default_factory=dict)
+    best: Literal["first", "max", "min", "count"] = "first"
+    percent: bool = False
+    beside: Mapping[str, Literal["max", "min"]] = field(default_factory=dict)
+    figure: str = ""
+
+    def of(self, run: Shown) -> Number | None:
+        """Find the number in a run; None if it has no such column or no such row."""
+        summary = pd.DataFrame(run.manifest["summary"])
+        table = run.tables.get(self.table, pd.DataFrame()) if self.table else summary
+        column, rows = _last(table, self.column), table
+        if column is None or not set(self.where) <= set(table):
+            return None
+        for name, value in self.where.items():
+            rows = rows[rows[name].astype(str) == value]
+        found = rows[column].dropna()
+        ranked = self.best in ("max", "min")
+        if found.empty or (ranked and not pd.api.types.is_numeric_dtype(found)):
+            return None
+        at = getattr(found, f"idx{self.best}")() if ranked else found.index[0]
+        words = {str(name): format_value(value) for name, value in rows.loc[at].items()}
+        words |= {"at": column.removeprefix(self.column), "total": str(len(table))}
+        value = self._written(len(found) if self.best == "count" else found[at])
+        return Number(value, self.said.format(**words), self.figure, *self._beside(table, column))
+
+    def _beside(self, table: pd.DataFrame, column: str) -> tuple[list[str], Rows]:
+        """Return the head and rows of a small table: names, `column`, and those beside it."""
+        goals = {_last(table, start): best for start, best in self.beside.items()}
+        if not goals or None in goals:
+            return [], []
+        shown = table[[table.columns[0], *({column: self.best} | goals)]]
+        tops = {name: getattr(table[name], best)() for name, best in goals.items()}
+        tops[column] = getattr(table[column], self.best)()
+        return [str(name) for name in shown], [
+            [
+                (self._written(x) if name == column else format_value(x), x == tops.get(str(name)))
+                for name, x in row.items()
+            ]
+            for row in shown.to_dict("records")
+        ]
+
+    def _written(self, value: Any) -> str:
+        if isinstance(value, str) or pd.isna(value):
+            return format_value(value)
+        return f"{value:.0%}" if self.percent else typed(float(f"{value:.4g}"))
+
+
+def _last(table: pd.DataFrame, start: str) -> str | None:
+    """Return the last column whose name begins so."""
+    return next((str(name) for name in table.columns[::-1] if str(name).startswith(start)), None)
+
+
 ROWS = tomllib.loads((files("ropelab.show.page") / "joins.toml").read_text(encoding="utf-8"))
 # By table: how it is first drawn where its columns alone suggest something worse.
 HINTS = {name: [View(**view) for view in views] for name, views in ROWS["hints"].items()}
 RECORDS = [Record(**row) for row in ROWS["records"]]
+HEADLINES = [Headline(**row) for row in ROWS["headlines"]]
+CAPTIONS: Mapping[str, str] = ROWS["captions"]
+OPENS: Sequence[str] = ROWS["opens"]
 # Tables of ranges, which no point stands for.
 UNDRAWN = {"windows"}
 # The columns without which a table `claims` is not a ledger, and those that say where.
@@ -78,6 +157,16 @@ class Disagreement:
     found: str
     source: str
     run: Shown
+
+
+def headline_of(run: Shown) -> Number | None:
+    """Return the number of a run for its card, None if nothing is known of its experiment."""
+    own = (row for row in HEADLINES if row.experiment == run.manifest["experiment"])
+    return next(filter(None, (row.of(run) for row in own)), None)
+
+
+def caption_of(figure: str) -> str:
+    return CAPTIONS.get(figure.removesuffix("_searched").removesuffix("_finetuned"), "")
 
 
 def disagreements(runs: Sequence[Shown]) -> dict[str, list[Disagreement]]:

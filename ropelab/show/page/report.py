@@ -4,7 +4,9 @@ import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from matplotlib import rc_context
 from PIL import Image
 from scipy import stats
 
@@ -12,10 +14,19 @@ from ropelab.runs import store
 from ropelab.runs.errors import say
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
+from ropelab.show.figures.style import take_title
 from ropelab.show.looks import looks_for_script
 from ropelab.show.page.document import write_page
-from ropelab.show.page.joins import disagreements, ledger_of, notes_of, statements_of
-from ropelab.show.page.shown import Shown
+from ropelab.show.page.joins import (
+    OPENS,
+    caption_of,
+    disagreements,
+    headline_of,
+    ledger_of,
+    notes_of,
+    statements_of,
+)
+from ropelab.show.page.shown import Shown, day
 from ropelab.show.page.views import for_script
 
 SCRIPTS = [
@@ -23,8 +34,19 @@ SCRIPTS = [
 ]
 # Degrees of freedom for which the script has Student's quantiles: seeds are fewer.
 QUANTILES = 60
+# Where the figures' own font is not installed, one as wide.
+FONT, FONTS = "'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif"
 # Pixels across that the page shows of a picture.
 WIDTH = 800
+
+
+class Picture(NamedTuple):
+    """A figure: its title, empty if it is in the picture, its caption, an SVG or an address."""
+
+    name: str
+    title: str
+    caption: str
+    content: str
 
 
 def write_report(
@@ -39,15 +61,24 @@ def write_report(
     questions: dict[str, list[Shown]] = {}
     for run in ordered:
         questions.setdefault(run.manifest["question"], []).append(run)
+    figures = sum(len(_paths(run)) for run in ordered)
     missing = sum(not path.is_file() for run in ordered for path in _paths(run))
-    if missing:  # a second for two or three of them
-        say(f"{'drawing' if draw else 'left out:'} {missing} figures that are not stored")
+    if figures and draw:  # a second for three or four of them
+        say(f"drawing {figures} figures for the page")
+    elif missing:
+        say(f"left out: {missing} figures that are not stored")
+    pictures = {run.key: _pictures(run, draw) for run in ordered}
+    drawings = {
+        f"{key}-{one.name}": one.content for key, found in pictures.items() for one in found
+    }
+    numbers = {run.key: headline_of(run) for run in ordered}
     data = [
         {
             "key": run.key,
             "experiment": run.manifest["experiment"],
             "label": run.label,
             "tables": [for_script(name, table) for name, table in run.tables.items()],
+            "opens": next((name for name in OPENS if name in run.tables), None),
         }
         for run in ordered
     ]
@@ -65,8 +96,11 @@ def write_report(
         ledger=ledger,
         statements=statements_of(ledger) if ledger else [],
         notes=notes_of(ledger) if ledger else [],
-        pictures=lambda run: _pictures(run, draw),
-        data={"runs": data, "looks": looks_for_script(), "quantiles": quantiles},
+        pictures=pictures,
+        numbers=numbers,
+        newest=day(max(str(run.manifest.get("start", "")) for run in ordered)),
+        data={"runs": data, "pictures": drawings},
+        drawing={"looks": looks_for_script(), "quantiles": quantiles},
     )
 
 
@@ -74,25 +108,32 @@ def _paths(run: Shown) -> list[Path]:
     return [run.folder / figure for figure in run.manifest.get("figures") or ()]
 
 
-def _pictures(run: Shown, draw: bool) -> list[tuple[str, str]]:
-    paths = _paths(run)
-    files = {}
-    for path in paths:
+def _pictures(run: Shown, draw: bool) -> list[Picture]:
+    """Return a run's figures: drawn from its tables without their titles, else those stored."""
+    stored, found = _paths(run), []
+    if draw and stored:
         try:
-            files[path.name] = store.read_png(path)
+            figures = finished(draw_of(run.manifest["experiment"]), run.tables)
+            titles = [take_title(figure) for figure in figures.values()]
+            # Letters stay letters: a picture of lines is a tenth of one of pixels, and sharp.
+            with rc_context({"svg.fonttype": "none"}):
+                files = as_files(figures, ["svg"]).values()
+            return [
+                Picture(name, title, caption_of(name), svg.decode().replace(FONT, FONTS))
+                for name, title, svg in zip(figures, titles, files, strict=True)
+            ]
+        # An experiment that this version does not have, or tables of an earlier version of one.
+        except (ImportError, KeyError, ValueError, IndexError) as error:
+            say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
+    for path in stored:
+        try:
+            picture = embedded(store.read_png(path))
+            found.append(Picture(path.stem, "", caption_of(path.stem), picture))
         except FileNotFoundError:
             continue
         except OSError as error:
             say(f"left out: {path}: {error.strerror}")
-    if draw and len(files) < len(paths):
-        try:
-            figures = finished(draw_of(run.manifest["experiment"]), run.tables)
-            files = as_files(figures) | files
-        # An experiment that this version does not have, or tables of an earlier version of one.
-        except (ImportError, KeyError, ValueError, IndexError) as error:
-            say(f"left out: figures of {run.folder}: cannot be drawn from its tables ({error})")
-    found = {path.stem.replace("_", " "): path for path in paths if path.name in files}
-    return [(name, embedded(files[path.name])) for name, path in found.items()]
+    return found
 
 
 def embedded(content: bytes) -> str:

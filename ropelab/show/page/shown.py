@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -76,6 +77,19 @@ class Shown:
         return self.manifest.get("title") or settings or "defaults"
 
     @property
+    def made(self) -> str:
+        """Return when, where and with what it was made, in one line; only what is known."""
+        about, known = self.manifest, self.manifest.get("packages", {}).get("ropelab")
+        facts = [
+            day(about.get("start", "")),
+            about.get("machine"),
+            f"{about['threads']} threads" if about.get("threads") else "",
+            f"ropelab {known}" if known else "",
+            f"commit {about['commit'][:10]}" if about.get("commit") else "",
+        ]
+        return " · ".join(fact for fact in facts if fact)
+
+    @property
     def provenance(self) -> list[tuple[str, str]]:
         """Return the facts that the numbers may depend on, as pairs of a word and a value."""
         facts = [(word, format_value(self.manifest.get(key))) for key, word in PROVENANCE.items()]
@@ -84,6 +98,19 @@ class Shown:
         config = self.manifest.get("config", {})
         fixed = [(key, format_value(config[key])) for key in FIXED if key in config]
         return [("folder", self.folder.as_posix()), *facts, ("packages", packages), *fixed]
+
+
+def day(start: str) -> str:
+    """Return the day of a time as people write it.
+
+    >>> day("2026-11-02T03:04:05+00:00"), day("?")
+    ('2 November 2026', '')
+    """
+    try:
+        then = datetime.fromisoformat(start)
+    except ValueError:
+        return ""
+    return f"{then.day} {then:%B %Y}"
 
 
 def find_runs(paths: Sequence[Path]) -> list[Shown]:

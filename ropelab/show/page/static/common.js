@@ -1,7 +1,7 @@
 "use strict";
 // Small things that every part of the page uses: making elements, writing numbers, copying, colours.
 
-document.documentElement.classList.add("scripted");
+document.documentElement.classList.add("scripted", "starting");
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -25,6 +25,12 @@ function draw(tag, attributes = {}, text = null) {
 
 function readData(id) {
   return JSON.parse(document.getElementById(id).textContent);
+}
+
+// What the page has as compressed JSON.
+async function readPacked(id) {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
 // Four significant digits, whole numbers whole, missing as a dash: as on the terminal.

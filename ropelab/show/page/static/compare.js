@@ -66,7 +66,7 @@ class Comparison {
     const usable = tables.filter((table) => fits(table, view));
     const lines = usable.flatMap((table, at) => linesOf(table, view).map((line) => ({ ...line, name: `${line.name} (${letter(this.offered.indexOf(this.picked[at]))})` })));
     const points = lines.flatMap((line) => line.points);
-    const log = { x: prefersLog(points.map((p) => p.x), tables[0].unit(view.x)), y: prefersLog(points.map((p) => p.y), tables[0].unit(view.y[0])) };
+    const log = { x: prefersLog(points.map((p) => p.x), tables[0].unit(view.x)), y: prefersLog(points.map((p) => p.y), tables[0].unit(view.y[0]), view.y[0]) };
     log.close = !log.y && points.length > 0 && needsCloseUp(points.map((point) => point.y));
     lines.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
     this.plot = new Plot(this.figure, lines, looksFor(lines.map((line) => line.name), this.known), plotText(tables[0], view), log);

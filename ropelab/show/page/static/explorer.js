@@ -15,7 +15,7 @@ class Explorer {
     this.drawn.open = true;
     this.drawn.append(this.grid);
     holder.replaceChildren(this.tabs, this.folded, this.figure, this.drawn);
-    if (this.tables.length) this.choose(this.tables.find((table) => table.view) ?? this.tables[0]);
+    if (this.tables.length) this.choose(this.tables.find((table) => table.name === run.opens && table.view) ?? this.tables.find((table) => table.view) ?? this.tables[0]);
   }
 
   choose(table) {
@@ -38,7 +38,7 @@ class Explorer {
     const lines = linesOf(table, view);
     const all = lines.flatMap((line) => line.points);
     const ups = all.map((point) => point.y);
-    this.log ??= { x: prefersLog(all.map((p) => p.x), table.unit(view.x)), y: prefersLog(ups, table.unit(view.y[0])) };
+    this.log ??= { x: prefersLog(all.map((p) => p.x), table.unit(view.x)), y: prefersLog(ups, table.unit(view.y[0]), view.y[0]) };
     this.log.close ??= !this.log.y && ups.length > 0 && needsCloseUp(ups);
     this.drawControls();
     this.plot = new Plot(this.figure, lines, looksFor(lines.map((line) => line.name), this.known), plotText(table, view), this.log);

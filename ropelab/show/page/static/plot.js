@@ -76,11 +76,13 @@ function linearAxis(low, high, unit, from, to, room) {
   return { place, ticks };
 }
 
-// A log axis is the first choice for lengths, and for what spans more than two orders of magnitude.
-function prefersLog(values, unit) {
+// A log axis is the first choice for lengths, and for what spans more than two orders of magnitude;
+// not for shares.
+function prefersLog(values, unit, name = "") {
   const numbers = values.filter((value) => typeof value === "number" && Number.isFinite(value));
   const positive = numbers.filter((value) => value > 0);
   if (positive.length < 2 || numbers.some((value) => value < 0)) return false;
+  if (/accuracy|fraction|share|^value$/.test(name) && numbers.every((value) => value <= 1)) return false;
   const ratio = Math.max(...positive) / Math.min(...positive);
   return ratio >= (unit === "tokens" ? 8 : 100);
 }

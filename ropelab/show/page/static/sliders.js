@@ -288,3 +288,4 @@ setUpColours();
 resetParameters();
 showAll();
 recompute();
+document.documentElement.classList.remove("starting");
