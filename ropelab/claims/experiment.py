@@ -16,7 +16,7 @@ CANNOT_SHOW = (
     "Whether a statement about large trained models holds there: the small models of this "
     "laboratory can fail to reproduce it, but not refute it."
 )
-VERSION = 7
+VERSION = 8
 ORDER = 90
 BODY = "ropelab.claims.verdicts"
 # The experiments of which `--run` makes a run, and with which values; the contexts of `base` are

@@ -23,6 +23,7 @@ FAMILIES = (
     "scores",
     "encodings",
     "published",
+    "theories",
     "trained",
 )
 

@@ -149,6 +149,28 @@ FLIPS = [
     ("deberta-as-noted", HOLDS, {"printed": "from key to query"}, WRONG),
     ("deberta-distance", WRONG, {"printed": "from query to key"}, HOLDS),
     ("llama-rope", HOLDS, {"models": ("gpt-3",)}, OPEN),
+    # The printed bounds are those of infinitely wide heads.
+    ("liu-aliasing", WRONG, {"head_dim": 1 << 14}, HOLDS),
+    ("liu-stability", WRONG, {"head_dim": 1 << 14}, HOLDS),
+    ("liu-ambiguous", WRONG, {"head_dim": 2, "fmt": "bfloat16"}, HOLDS),
+    ("liu-depth", WRONG, {"carried": True}, HOLDS),
+    ("liu-ceiling", WRONG, {"component": "cosine"}, HOLDS),
+    ("liu-ceiling", WRONG, {"component": "cosine", "base": 1e6}, WRONG),
+    # Its slowest frequency is stored as 0 at the largest base.
+    ("wall-in-code", WRONG, {"code": "half_cache_float16"}, HOLDS),
+    ("wall-in-code", WRONG, {"code": "ggml"}, HOLDS),
+    ("liu-million", CONDITION, {"layers": 1}, WRONG),
+    ("float64-angles", WRONG, {"preset": "half_cache_bfloat16"}, HOLDS),
+    ("host-table-drift", HOLDS, {"base": 1e4}, WRONG),
+    ("du-position-inversion", CONDITION, {"base": 5e5}, WRONG),
+    ("du-position-aliasing", CONDITION, {"fmt": "float32"}, WRONG),
+    ("du-invariant-attention", OPEN, {"printed": 64}, CONDITION),
+    ("du-token-inversion", CONDITION, {"said": 100.0}, WRONG),
+    ("du-token-inversion-20k", HOLDS, {"base": 1e7}, WRONG),
+    ("du-token-aliasing", CONDITION, {"shared": 0.999}, WRONG),
+    # Keys that nearly are the query.
+    ("du-token-aliasing", CONDITION, {"shared": 0.99}, HOLDS),
+    ("du-trade-off", CONDITION, {"bases": (1e7, 1e4)}, WRONG),
 ]
 
 # Laws, and facts of the code itself: no input of theirs can make them false.

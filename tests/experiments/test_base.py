@@ -84,6 +84,23 @@ def test_theories_are_judged_by_the_exact_bound(tables):
     assert "NTK-aware" not in at_1k  # nothing to extend inside the trained length
 
 
+def test_theories_of_phase_modulation_are_judged_too():
+    found = run(context=(4096,), windows_up_to=0, layers=8, coherence=0.5)["theories"]
+    table = found.set_index("theory")
+    assert table.loc["aliasing bound", "base"] == pytest.approx(4096 / (2 * math.pi))
+    assert table.loc["DC stability, 1 layer", "base"] == pytest.approx(4096 / (math.pi / 3))
+    deep = 4096 / math.acos(0.5 ** (1 / 8))
+    assert table.loc["DC stability, 8 layers", "base"] == pytest.approx(deep)
+    assert table.loc["DC stability, 8 layers", "verdict"] == "below the bound"
+    assert table.loc["DC stability, 8 layers", "assumes"] == "cosine 0.5, d to inf"
+    assert table.loc["float32: base below 1/eps", "base"] == 2.0**23
+    assert table.loc["float32: base below 1/eps", "verdict"] == "leaves room"
+    # bfloat16 would allow bases below 128.
+    assert table.loc["bfloat16: base below 1/eps", "verdict"] == "contradicts the bound"
+    of_one = run(context=(64,), layers=1)["theories"]["theory"]
+    assert (of_one.str.startswith("DC stability")).sum() == 1
+
+
 def test_coverage_counts_every_pair(tables):
     coverage = tables["coverage"]
     counts = coverage.filter(like="pairs_").sum(axis=1)
@@ -146,7 +163,7 @@ def test_one_context_shows_the_theories():
     tables = run(context=(128,), train_base=1000, train_len=64)
     shown = summary(tables)
     assert "theory" in shown.columns
-    assert len(shown) <= 12
+    assert len(shown) <= 18
 
 
 def test_windows_are_searched_up_to_a_length_only():
@@ -302,7 +319,7 @@ def test_a_context_starts_from_the_one_before():
 def test_a_cell_depends_on_the_head_and_the_context_alone():
     others = {
         "model": "llama-3-8b", "base": 1e4, "method": "pi", "train_base": 1e5, "train_len": 8192,
-        "test_len": 1024, "formats": ("float32",),
+        "test_len": 1024, "formats": ("float32",), "layers": 80, "coherence": 0.5,
     }  # fmt: skip
     plain = config_of(context=(512,), windows_up_to=1024)
     (cell,) = cells(plain)

@@ -65,3 +65,24 @@ def test_lengths_below_a_turn_are_refused():
         rules.critical_dimension(short)
     with pytest.raises(InputError, match="more than 6 trained tokens"):
         rules.critical_base(short, 64)
+
+
+def test_the_bounds_of_phase_modulation():
+    # Slow oscillators of frequency 1/base, in degrees.
+    def degrees(base):
+        return math.degrees(131072 / base)
+
+    assert degrees(rules.aliasing_base(131072)) == pytest.approx(360)
+    for layers in (1, 32):
+        turned = math.radians(degrees(rules.stability_base(131072, 0.9, layers)))
+        assert math.cos(turned) ** layers == pytest.approx(0.9)
+    # No base is left where the lower bound reaches the upper one.
+    closes = round(rules.longest_context(2.0**-23, 0.9, 32))
+    assert rules.stability_base(closes, 0.9, 32) == pytest.approx(8388608, rel=1e-5)
+
+
+def test_heads_of_finite_width_need_more_than_the_aliasing_bound():
+    # Secondary sources print (L/2pi)^(d/(d-2)), the base at which the slowest pair rotates once.
+    exact = rules.one_rotation_base(256, 2**20)
+    assert exact == pytest.approx(rules.aliasing_base(2**20) ** (256 / 254))
+    assert wavelengths(inverse_frequencies(256, exact))[-1] == pytest.approx(2**20)

@@ -18,7 +18,7 @@ CANNOT_SHOW = (
     "Whether a trained model uses its base: the bound averages over random queries and keys, "
     "trained heads weigh frequencies unequally."
 )
-VERSION = 5
+VERSION = 6
 ORDER = 30
 BODY = "ropelab.experiments.base.comparison"
 
@@ -47,6 +47,11 @@ class BaseConfig(Config):
         32768,
         description="longest context for which all windows are searched, not only the first and "
         "the last (of a head of 16 features or more); the time grows with its square",
+    )
+    layers: Count = Field(32, description="attention layers, for Liu's stability bound")
+    # Summaries of the paper name no value.
+    coherence: Real = Field(
+        0.9, gt=0, lt=1, description="what Liu's stability bound keeps of the slowest cosine"
     )
     formats: Names = Field(("float32", "bfloat16", "float16"), description="number formats")
 

@@ -23,6 +23,7 @@ from ropelab.runs.tables import Tables
 TWO_PAIRS_UP_TO = 355
 MEN_2024 = "Men et al. 2024, arXiv:2405.14591"
 LIU_2023 = "Liu et al. 2023, arXiv:2310.05209"
+LIU_2026 = "Liu 2026, arXiv:2602.10959 (from summaries)"
 # Bases at which the resolution of the slowest pair is tested, in steps of 0.2 %.
 GRID = np.logspace(0.1, 18, 20_000)
 
@@ -107,6 +108,14 @@ def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
     yield "published fit", "at least", men_fit(context), "head_dim 128, fully rotated", MEN_2024
     su = "Su 2024, kexue.fm/archives/10122"
     yield "asymptote", "at least", rules.su_asymptote(context), "d to inf", su
+    yield "aliasing bound", "at least", rules.aliasing_base(context), "d to inf", LIU_2026
+    for layers in sorted({1, config.layers}):
+        base = rules.stability_base(context, config.coherence, layers)
+        name = f"DC stability, {layers} layer{'s' * (layers > 1)}"
+        yield name, "at least", base, f"cosine {config.coherence:g}, d to inf", LIU_2026
+    for name in config.formats:
+        ceiling = 1 / format_named(name).epsilon
+        yield f"{name}: base below 1/eps", "at most", ceiling, "any context", LIU_2026
     once, name = rules.one_rotation_base(d, context), "every pair completes a rotation"
     yield name, "at most", once, "no unseen angle", "wavelength coverage"
     yield from _extensions(Geometry(d, config.train_base, config.train_len), config, context)
@@ -308,4 +317,4 @@ def summary(tables: Tables) -> pd.DataFrame:
     if len(bound) > 1:
         bases = ["recommended_base", "stable_base", "smallest_admissible_base"]
         return bound[["context_tokens", *bases, "status"]]
-    return tables["theories"][["theory", "kind", "base", "times_exact", "verdict"]].head(12)
+    return tables["theories"][["theory", "kind", "base", "times_exact", "verdict"]].head(18)

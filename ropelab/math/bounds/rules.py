@@ -2,6 +2,7 @@
 
 d is the rotary width, b the trained base, L the trained length, L' the wanted one. Critical
 dimension and base, T_extra and small bases: Liu et al. 2023, arXiv:2310.05209, theorems 1 to 3.
+Aliasing, stability and precision: Liu 2026, arXiv:2602.10959, of which only summaries were at hand.
 """
 
 import math
@@ -63,3 +64,24 @@ def one_rotation_base(rotary_dim: int, context: int) -> float:
     if rotary_dim < 4:
         return math.inf  # a single pair rotates by a radian per token, whatever the base
     return float((context / (2 * math.pi)) ** (rotary_dim / (rotary_dim - 2)))
+
+
+def aliasing_base(context: int) -> float:
+    """Return L'/2pi, above which a pair of frequency 1/b rotates less than once in L' tokens."""
+    # The slowest pair has b^(-(d-2)/d), which is faster: `one_rotation_base` is its bound.
+    return context / (2 * math.pi)
+
+
+def stable_phase(coherence: float, layers: int) -> float:
+    """Return arccos(e^(1/N)), the phase whose cosine to the power of N layers is ``coherence``."""
+    return math.acos(coherence ** (1 / layers))
+
+
+def stability_base(context: int, coherence: float, layers: int) -> float:
+    """Return L'/arccos(e^(1/N)), from which a pair of frequency 1/b is within that phase."""
+    return context / stable_phase(coherence, layers)
+
+
+def longest_context(epsilon: float, coherence: float, layers: int) -> float:
+    """Return the tokens from which the stability bound exceeds the precision bound b < 1/eps."""
+    return stable_phase(coherence, layers) / epsilon

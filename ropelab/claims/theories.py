@@ -1,0 +1,292 @@
+"""Checks of two theories of 2026: Liu's bounds on the base and Du et al.'s four modes of failure.
+
+Of both papers only abstracts and other people's summaries were at hand. Du et al. take the score of
+a key at distance r, S(r) = sum_n C_n cos(r theta_n + phi_n), for a normal number. Their modes stand
+here beside a null model without RoPE: independent normal numbers of the same mean and spread.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from ropelab.claims.arrays import Array, frequencies, gaussian, largest, rotated, softmax
+from ropelab.claims.record import Findings
+from ropelab.math.bounds import Similarity, first_negative, rules, scan
+from ropelab.math.bounds.walls import chain_of, first_wrong_step, proved_below, walls
+from ropelab.math.numerics.casts import PRESETS, CastPlan, preset_named
+from ropelab.math.numerics.chain import span
+from ropelab.math.numerics.encoding import PositionEncoding
+from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.math.numerics.resolution import take_census
+from ropelab.runs.thresholds import ANGLE_RAD, FLOAT32_SCORES
+
+# Llama 3.1 8B, the example of both papers, its context, and the length of Du et al.'s counts.
+HEAD, LLAMA_3_1, CONTEXT, TOKENS = 128, 5e5, 131072, 8192
+# Qwen3.5 rotates 64 features of a head, in a native context of 256k.
+ROTATED, QWEN_3_5, NATIVE = 64, 1e7, 262144
+FLOAT32, EPSILON = PRESETS["float32"].plan, FORMATS["float32"].epsilon
+BASES = (1e4, LLAMA_3_1, 1e7)
+DRAWS = 12
+SLOWEST = slice(-1, None)
+
+
+def about(value: float, printed: float) -> bool:
+    """Return True where neither number is more than twice the other."""
+    return printed / 2 <= value <= printed * 2
+
+
+def listed(values: Sequence[float], form: str = ",.0f") -> str:
+    return ", ".join(format(value, form) for value in values)
+
+
+# Liu: bounds on the base
+
+
+def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
+    stable = rules.stable_phase(0.9, 1)
+    base, allowed = {
+        "aliasing": (rules.aliasing_base(CONTEXT), 2 * math.pi),
+        "stability": (rules.stability_base(CONTEXT, 0.9, 1), stable),
+    }[bound]
+    phase = CONTEXT * float(frequencies(head_dim, base)[-1])
+    what = f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base {base:,.0f}"
+    text = f"{phase / allowed:.3f} times {allowed:.3f} rad (heads of {head_dim})"
+    found.part(what, text, phase <= 1.01 * allowed, phase)
+
+
+def codes_alias(
+    found: Findings, base: float = 1e4, head_dim: int = HEAD, fmt: str = "float32"
+) -> None:
+    chain = chain_of(CastPlan(), base, head_dim)
+    code = PositionEncoding(chain, "vector", range(head_dim // 2))
+    (counted,) = take_census(code, [FORMATS[fmt]], 0, CONTEXT)
+    lost = CONTEXT - counted.distinct
+    what = f"of {CONTEXT:,} positions without a code of their own at base {base:g} in {fmt}"
+    found.part(what, f"{lost:,} (the bound is {rules.aliasing_base(CONTEXT):,.0f})", lost > 0, lost)
+
+
+def drift_compounds(
+    found: Findings, layers: int = 32, carried: bool = False, shift: int = 4096, seed: int = 0
+) -> None:
+    def last_scores(depth: int, start: int) -> Array:
+        angles = (start + np.arange(16))[:, None] * frequencies(32, LLAMA_3_1)
+        hidden = gaussian(seed, 16, 32)
+        for layer in range(depth):
+            q, k, v = (hidden @ w for w in gaussian(seed + layer + 1, 3, 32, 32) / 32**0.5)
+            scores = rotated(q, angles) @ rotated(k, angles).T / 32**0.5
+            hidden = hidden + softmax(scores) @ (rotated(v, angles) if carried else v)
+            hidden /= np.sqrt((hidden**2).mean(-1, keepdims=True))
+        return scores
+
+    one, last = (largest(last_scores(n, shift) - last_scores(n, 0)) for n in (1, layers))
+    what = f"change of the scores of layer {layers} when all positions move by {shift}"
+    text = f"{last:.0e} (layer 1: {one:.0e}): q and k alone are rotated, no phase is passed on"
+    found.part(what, text, last > FLOAT32_SCORES, last)
+
+
+def neighbours_erased(
+    found: Findings, base: float = QWEN_3_5, component: str = "cosine and sine"
+) -> None:
+    def alike(head_dim: int, at: float, start: int, stop: int) -> Array:
+        table = chain_of(FLOAT32, at, head_dim).table(span(start, stop), SLOWEST)
+        equal = np.diff(np.concatenate(table)) == 0
+        return np.array([equal[0].mean(), equal.all(0).mean()])
+
+    cos, both = alike(HEAD, base, 1_000_000, 1_002_001)
+    share = float(cos if component == "cosine" else both)
+    what = f"neighbours from 1,000,000 on with one {component} in the slowest pair, base {base:g}"
+    text = f"{share:.0%} (cosine alone {cos:.0%}); below {proved_below(FLOAT32):,} none at any base"
+    found.part(what, text, share > 0.5, share)
+    asked = [(head_dim, at) for head_dim in (64, 128, 256) for at in (1e6, 1e7, 1e8)]
+    rows = [(*each, alike(*each, 0, 1 << 20)[0]) for each in asked]
+    columns = ["head_dim", "base", "equal_cosines_share"]
+    found.series["cosines"] = pd.DataFrame(rows, columns=columns)
+
+
+def wall_in_code(found: Findings, code: str = "float32") -> None:
+    bases = (1e4, 1e7, 1e11)
+    table = walls({name: preset.plan for name, preset in PRESETS.items()}, bases, HEAD)
+    first = table[table["code"] == code]["first_equal_pair_position"].fillna(2**53).tolist()
+    what = f"positions that the slowest pair of {code} first stores as the next, bases 1e4 to 1e11"
+    # Both of the larger bases are above 1/eps, in every format of an angle but float64.
+    found.part(what, listed(first, ","), min(first[1:]) < min(first[0], 1 << 20), min(first))
+    wrong = [(at, first_wrong_step(at, HEAD, ANGLE_RAD, TOKENS)) for at in bases]
+    found.series["walls"] = table
+    found.series["accumulated"] = pd.DataFrame(wrong, columns=["base", "first_wrong_position"])
+
+
+def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None:
+    here, *ends = (rules.longest_context(EPSILON, 0.9, n) for n in (layers, 1, 126))
+    what = f"tokens from which no base is between the bounds, {layers} layers"
+    found.part(what, f"{here:,.0f}", about(here, printed), here)
+    same = all(about(x, printed) for x in ends)
+    found.limit("the same with 1 and 126 layers", listed(ends), same)
+
+
+def float64_needed(found: Findings, preset: str = "float32", base: float = QWEN_3_5) -> None:
+    chains = (chain_of(preset_named(preset).plan, at, ROTATED) for at in (base, 1e4))
+    here, plain = (largest(c.angle_errors(span(NATIVE - TOKENS, NATIVE))) for c in chains)
+    what = f"largest angle error of {preset} in the last {TOKENS} of {NATIVE:,} tokens"
+    text = f"{here:.4f} rad at base {base:g}, {plain:.4f} at base 10000"
+    found.part(what, text, here > ANGLE_RAD, here)
+
+
+def host_drifts(
+    found: Findings, printed: Sequence[tuple[int, float]], base: float = QWEN_3_5
+) -> None:
+    chain, right = chain_of(FLOAT32, base, ROTATED), 0
+    for position, said in printed:
+        m = np.array([float(position)])
+        exact = chain.spectrum.inv_freq[:, None] * m
+        off = np.abs(np.array(chain.table(m)) - [np.cos(exact), np.sin(exact)]).max()
+        right += f"{off:.2e}" == f"{said:.2e}"
+    found.count("printed errors of cos and sin reproduced, to three digits", right, len(printed))
+
+
+# Du et al.: four modes, each beside independent normal numbers
+
+
+@cache
+def scores(base: float, shared: float, draw: int) -> tuple[Array, Array]:
+    """Return the scores [2, TOKENS] of a query with two keys by distance, and those of the null.
+
+    ``shared`` is the cosine of each key with the query.
+    """
+    made = gaussian(draw, 3, HEAD)
+    query, *keys = made[:, : HEAD // 2] + 1j * made[:, HEAD // 2 :]
+    waves = np.exp(1j * np.outer(np.arange(TOKENS), frequencies(HEAD, base)))
+    mixed = (shared * query + math.sqrt(1 - shared**2) * key for key in keys)
+    rope = np.stack([(waves @ (query * key.conj())).real for key in mixed])
+    normal = gaussian(DRAWS + draw, *rope.shape)
+    return rope, rope.mean(1, keepdims=True) + rope.std(1, keepdims=True) * normal
+
+
+def equal_pairs(values: Array) -> int:
+    """Count the pairs of equal columns."""
+    counts = np.unique(values, axis=-1, return_counts=True)[1]
+    return int((counts * (counts - 1) // 2).sum())
+
+
+def far_wins(values: Array) -> float:
+    """Return the share of pairs in which a key of the far half beats one of the near half."""
+    half = len(values) // 2
+    return float(np.searchsorted(np.sort(values[:half]), values[half:]).mean() / half)
+
+
+def aligned_inversion(base: float, tokens: int) -> float:
+    """Return `far_wins` for a key that equals the query, in the mean over queries."""
+    return far_wins(scan(Similarity.of_head(HEAD), math.log(base), 0, tokens))
+
+
+MODES = {
+    "position inversion": lambda full, stored: far_wins(full[0]),
+    "position aliasing": lambda full, stored: equal_pairs(stored[:1]),
+    "invariant attention": lambda full, stored: equal_pairs(stored),
+    "token aliasing": lambda full, stored: (stored[0] == stored[1]).mean(),
+}
+
+
+@cache
+def sampled(mode: str, base: float, fmt: str = "bfloat16", shared: float = 0.0) -> Array:
+    """Return a mode with RoPE and in the null model, draw by draw: [2, DRAWS]."""
+    drawn = [scores(base, shared, draw) for draw in range(DRAWS)]
+    count, rounded = MODES[mode], FORMATS[fmt]
+    found = [[count(x, round_to(x, rounded)) for x in both] for both in drawn]
+    return np.array(found, dtype=float).T
+
+
+def spread(values: Array) -> tuple[float, float]:
+    """Return mean and standard error."""
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def beside_null(found: Findings, what: str, sample: Array) -> None:
+    """Add a limit that disagrees where the null model has as many."""
+    (change, error), null = spread(sample[0] - sample[1]), sample[1].mean()
+    text = f"{null:.3g}, RoPE {change:+.2g} ± {error:.2g}"
+    found.limit(f"{what} of independent normal numbers", text, change > 2 * error, change)
+
+
+def token_inversion(base: float, distance: float) -> float:
+    """Return the probability that the order of two keys at distance 0 is reversed there."""
+    # Over normal queries and keys the differences of two scores at 0 and r are jointly normal and
+    # correlate by the mean of cos(r theta): Men et al.'s sum, for queries of equal weight.
+    return math.acos(np.cos(distance * frequencies(HEAD, base)).mean()) / math.pi
+
+
+def positions_invert(found: Findings, base: float = 1e4, large: float = LLAMA_3_1) -> None:
+    share, other = (aligned_inversion(at, CONTEXT) for at in (base, large))
+    what = f"pairs of {CONTEXT:,} distances where the farther wins, key equal to the query, base"
+    found.part(f"{what} {base:g}", f"{share:.2f}", share > 0.4, share)
+    found.limit(f"{what} {large:g}", f"{other:.2f}", other > 0.4, other)
+    # With the opposite key every comparison comes out the other way.
+    short = [scores(large, 0.0, draw)[0][0, :256] for draw in range(DRAWS)]
+    even = float(np.mean([far_wins(sign * x) for x in short for sign in (1, -1)]))
+    found.limit("the same in 256, random keys and their opposites", f"{even:.2f}", even < 0.4, even)
+
+
+def positions_alias(found: Findings, printed: float = 75_000, fmt: str = "bfloat16") -> None:
+    sample = sampled("position aliasing", LLAMA_3_1, fmt)
+    mean, error = spread(sample[0])
+    what = f"pairs of {TOKENS} distances with one score in {fmt}, base {LLAMA_3_1:g}"
+    text = f"{mean:,.0f} ± {error:,.0f}, printed {printed:,.0f}"
+    found.part(what, text, about(mean, printed), mean)
+    beside_null(found, "pairs", sample)
+    rows = [
+        (mode, base, *spread(sampled(mode, base)[0]), *spread(sampled(mode, base)[1]))
+        for mode in MODES
+        for base in BASES
+    ]
+    columns = ["mode", "base", "rope", "rope_standard_error", "null", "null_standard_error"]
+    found.series["modes"] = pd.DataFrame(rows, columns=columns)
+
+
+def attention_is_invariant(found: Findings, printed: float = 1491) -> None:
+    sample = sampled("invariant attention", LLAMA_3_1)
+    mean, error = spread(sample[0])
+    text = f"{mean:.0f} ± {error:.0f}, printed {printed:,.0f}"
+    right = about(mean, printed)
+    found.part("pairs of distances at which both of two keys have one score", text, right, mean)
+    if not right:
+        found.leave_open("the paper's own definition was not at hand")
+    beside_null(found, "such pairs", sample)
+
+
+def tokens_invert(found: Findings, base: float = LLAMA_3_1, said: float = 0.0) -> None:
+    distance = said or base
+    chance = token_inversion(base, distance)
+    what = f"probability of the reverse order at distance {distance:,.0f}, base {base:g}"
+    found.part(what, f"{chance:.3f}", abs(chance - 0.5) <= 0.05, chance)
+    first = first_negative(Similarity.of_head(HEAD), base, CONTEXT * 8) or math.inf
+    text = f"{first:,}, {first / base:.2g} of the base"
+    found.limit("first distance where it is above 1/2", text, about(first, distance), first)
+
+
+def tokens_alias(found: Findings, shared: float = 0.0, printed: float = 0.05) -> None:
+    sample, bound = sampled("token aliasing", LLAMA_3_1, shared=shared), math.sqrt(HEAD / 2) / 2**7
+    mean, error = spread(sample[0])
+    what = f"share of {TOKENS} positions where two keys have one score"
+    text = f"{mean:.2%} ± {error:.2%}, 2^-7 sqrt(64) = {bound:.2%}"
+    found.part(f"{what}, under the bound", text, mean <= bound, mean)
+    found.limit(what, f"{mean:.2%}, printed {printed:.0%}", about(mean, printed), mean)
+    beside_null(found, "share", sample)
+
+
+def base_trades(found: Findings, bases: Sequence[float] = BASES) -> None:
+    head = Similarity.of_head(HEAD)
+    firsts = [first_negative(head, base, CONTEXT * 8) or math.inf for base in bases]
+    what = "token inversion: first distance above 1/2"
+    found.part(what, listed(firsts), firsts == sorted(firsts))
+    wins = [aligned_inversion(base, TOKENS) for base in bases]
+    what = f"position inversion in {TOKENS} tokens, key equal to the query"
+    found.part(what, listed(wins, ".2f"), wins == sorted(wins))
+    rope, null = np.array([sampled("position aliasing", base).mean(1) for base in bases]).T
+    text = f"{listed(rope)}; without RoPE {listed(null)}"
+    found.limit("position aliasing: pairs", text, not all(map(about, rope, null)))
+    shares = [sampled("token aliasing", base)[0] for base in bases]
+    change, error = spread(shares[-1] - shares[0])
+    text = f"{listed([x.mean() for x in shares], '.2%')} (± {error:.2%})"
+    found.limit("token aliasing, which should fall", text, change < -2 * error, change)
