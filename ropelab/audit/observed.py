@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from ropelab.audit.rotations import Observed, Positions, from_rotation, from_tab
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.audit.runtimes.trace import language_part
 from ropelab.runs.errors import InputError, RopelabError, say
+from ropelab.runs.temporary import TemporaryFolder
 
 LONGEST_SECONDS = 600  # that a factory and its function may take
 
@@ -71,7 +71,7 @@ os._exit(0)
 def in_a_child(module: str, factory: str, spec: RopeSpec, positions: Positions) -> Observed:
     """Ask a factory in a process of its own, which is refused if it ends without an answer."""
     name = f"{module}:{factory}"
-    with TemporaryDirectory(prefix="ropelab-") as place:
+    with TemporaryFolder() as place:
         answers, printed = Path(place, "answers"), Path(place, "printed")
         job = (str(answers), module, factory, spec, positions)
         # A file for its output: what it forks may hold a pipe open.

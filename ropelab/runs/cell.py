@@ -6,9 +6,6 @@ finished cells; only changed or damaged ones are computed again.
 """
 
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +29,7 @@ from ropelab.runs.folders import (
 )
 from ropelab.runs.machine import RATES, rate
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
+from ropelab.runs.temporary import folder_of
 
 
 class Advance(Protocol):
@@ -163,10 +161,7 @@ class Cells:
     def __init__(
         self, root: Path | None = None, again: str = "", waiting: Waiting = say_nothing
     ) -> None:
-        self.root = root or Path(tempfile.mkdtemp(prefix="ropelab-"))
-        if root is None:
-            # The folder goes when this object does.
-            weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
+        self.root = root or Path(folder_of(self).name)
         self.again = again
         self._waiting = waiting
 

@@ -220,6 +220,69 @@ def alive(process: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize(
+    "kill", ["members[0].kill()", "time.sleep(0.4 + 0.3 * len(begun)); members[0].kill()"]
+)
+def test_a_script_that_loses_the_control_store_ends_and_keeps_finished_cells(tmp_path, kill):
+    """It has more cells than fit, and neither catches the error nor stops the engine."""
+    command = [sys.executable, "-c", LOSING.replace("KILL", kill), str(tmp_path)]
+    begun = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (1, "at the end\n")
+    lines = done.stderr.splitlines()
+    assert lines[-1].endswith("the connection to Ray was lost: Connection refused"), lines
+    killed = float((tmp_path / "killed").read_text())
+    assert time.monotonic() - max(begun, killed) < 60
+    parcel = Cells(tmp_path / "cells").packed(CellName("sum", 1, {"seed": 0}))
+    assert parcel and len(parcel.files) == 2
+
+
+def test_a_call_that_waits_for_a_lost_store_is_ended_from_beside_it():
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True, text=True)
+    line = "ropelab: the connection to Ray was lost: Connection refused\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", line)
+
+
+WAITING = """
+import socket
+import time
+from ropelab.runs.engine import on_ray
+on_ray.SECONDS_TO_LEAVE = on_ray.SECONDS_BETWEEN_LOOKS = 0.1
+with socket.create_server(("127.0.0.1", 0)) as server:
+    on_ray._Store().join(f"127.0.0.1:{server.getsockname()[1]}")
+    time.sleep(0.3)
+time.sleep(600)
+"""
+
+
+LOSING = """
+import atexit
+import sys
+import threading
+import time
+from pathlib import Path
+import psutil
+from ropelab.runs.cell import Cells, Context
+from ropelab.runs.engine.on_ray import OnRay
+from tests.runs.cells_of_tests import Slow, Sum
+atexit.register(print, "at the end")
+folder = Path(sys.argv[1])
+context, engine = Context(cells=Cells(folder / "cells")), OnRay(count=2)
+
+def lose_it():
+    while not (begun := list(folder.glob("slow-*"))):
+        time.sleep(0.05)
+    family = psutil.Process().children(recursive=True)
+    members = [each for each in family if "gcs_server" in each.name()]
+    KILL
+    (folder / "killed").write_text(str(time.monotonic()))
+
+threading.Thread(target=lose_it, daemon=True).start()
+for cells in ([Sum(0)], [Slow(n, folder=str(folder)) for n in range(40)]):
+    list(engine.compute(cells, context))
+"""
+
+
+@pytest.mark.parametrize(
     ("address", "message"),
     [
         ("here", "cannot read the address 'here'; allowed: auto .* or HOST:PORT"),

@@ -27,6 +27,7 @@ from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board, Send
 from ropelab.runs.engine.schedule import LostError, Running, machine_for
 from ropelab.runs.machine import one_gpu
+from ropelab.runs.temporary import folder_of
 
 # After an interrupt a training step may end and be kept for so long; then workers are killed.
 GRACE_SECONDS = 1.5
@@ -57,6 +58,7 @@ class Workers(Engine):
         self._running: dict[Future[None], tuple[int, Cell, int]] = {}
         # Process ids of workers by the numbers of the cells that they are inside of.
         self._inside: dict[int, int] = {}
+        self._folder = folder_of(self)
         self._start()
         return self._machine.workers
 
@@ -83,6 +85,7 @@ class Workers(Engine):
             future = Future()
             future.set_exception(error)
         self._running[future] = number, cell, gpu
+        self._folder.note_semaphores()
 
     def ended(self, seconds: float) -> Iterator[Ended]:
         done, _ = wait(self._running, seconds, FIRST_COMPLETED)

@@ -13,14 +13,12 @@ import logging
 import os
 import pickle
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from math import inf
@@ -44,7 +42,8 @@ from ropelab.runs.cell import (
 from ropelab.runs.engine import Ended, Engine, compute_cell
 from ropelab.runs.engine.board import Board
 from ropelab.runs.engine.schedule import TRIES, Running, machine_for
-from ropelab.runs.errors import InputError, MachineError
+from ropelab.runs.errors import InputError, MachineError, say
+from ropelab.runs.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -68,6 +67,8 @@ LONGEST_FOLDER = 32
 SECONDS_TO_REACH = 5.0
 SECONDS_BETWEEN_LOOKS = 1.0
 SECONDS_TO_JOIN = 30.0
+# A call that began before the store was lost is waited for so long.
+SECONDS_TO_LEAVE = 20.0
 JOIN = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='CRITICAL')"
 
 
@@ -87,6 +88,8 @@ class OnRay(Engine):
         self._store = _Store()
 
     def open(self, cells: Sequence[Cell], context: Context, board: Board) -> int:
+        if _Store.is_lost:
+            raise MachineError("the connection to Ray was lost before; start Python again")
         if self._folder is None:
             cpus = machine_for(self._count, [cell.needs for cell in cells]).workers
             self._folder = self._connection.enter_context(
@@ -110,6 +113,10 @@ class OnRay(Engine):
     def stop(self) -> None:
         """End what is being computed, and leave Ray."""
         super().stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._store.resting.set()
         self._connection.close()
         self._folder = None
 
@@ -176,34 +183,52 @@ class OnRay(Engine):
     def close(self, interrupted: bool) -> None:
         import ray
 
-        if self._store.is_lost:  # every call would wait for it
-            return
         with suppress(Exception):
+            self._store.look()
             for reference in self._running:
                 ray.cancel(reference, force=True)
             self._queue.shutdown(force=True)
+        self._store.resting.set()
+        if _Store.is_lost:
+            self._leave()
 
 
 class _Store:
     """Ray's control store: without it calls wait, and Ray at last aborts this process."""
 
-    is_lost = False
+    is_lost = False  # of the class: a process has one connection
+
+    def __init__(self) -> None:
+        self._address, self.resting = "", threading.Event()
 
     def join(self, address: str) -> None:
-        self._address, self._looked = address.rpartition(":"), time.monotonic()
+        """Watch the store at an address until `resting`, and look at the end of the process."""
+        self._address, self.resting = address, threading.Event()
+        atexit.unregister(_leave)
+        atexit.register(_leave, self)  # comes before Ray's own end
+        threading.Thread(target=self._watch, args=(self.resting,), daemon=True).start()
 
     def look(self) -> None:
-        """Raise MachineError, once in a while, if nothing listens at its address any more."""
-        if time.monotonic() - self._looked < SECONDS_BETWEEN_LOOKS:
-            return
-        host, _, port = self._address
+        """Raise MachineError if nothing listens at its address any more."""
+        host, _, port = self._address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), SECONDS_TO_JOIN).close()
         except OSError as error:
-            self.is_lost = True
+            _Store.is_lost = True
+            sys.excepthook = sys.__excepthook__  # Ray's tells its store of the error first
             reason = error.strerror or error
             raise MachineError(f"the connection to Ray was lost: {reason}") from None
-        self._looked = time.monotonic()
+
+    def _watch(self, resting: threading.Event) -> None:
+        """End this process if a call waits for a lost store: nobody else can any more."""
+        while not resting.wait(SECONDS_BETWEEN_LOOKS):
+            try:
+                self.look()
+            except MachineError as error:
+                if not resting.wait(SECONDS_TO_LEAVE):
+                    say(f"ropelab: {error}")
+                    _end_now()
+                return
 
 
 def computed(
@@ -223,7 +248,7 @@ def computed(
     for supply, content in zip(supplies, contents, strict=True):
         supply.provide(content)
     own = CellName(cell.kind, cell.version, cell.key)
-    with tempfile.TemporaryDirectory(prefix="ropelab-", dir=folder or None) as root:
+    with TemporaryFolder(folder or None) as root:
         cells = Cells(Path(root), again)
         for parcel in parcels:
             cells.unpack(parcel)
@@ -283,7 +308,7 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
-    folder = ""
+    folder: TemporaryFolder | None = None
     try:
         if address:
             check_joinable(address)
@@ -291,37 +316,55 @@ def _connected(address: str | None, cpus: int, store: _Store) -> Iterator[str]:
         else:
             # The sockets below the folder have long names.
             longer = os.name == "posix" and len(tempfile.gettempdir()) > LONGEST_FOLDER
-            folder = tempfile.mkdtemp(prefix="ropelab-", dir="/tmp" if longer else None)
+            folder = TemporaryFolder("/tmp" if longer else None)
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             try:
-                _init(address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder)
+                _init(
+                    address="local", num_cpus=cpus, include_dashboard=False, _temp_dir=folder.name
+                )
             except (OSError, RuntimeError, ValueError) as error:
                 raise MachineError(
                     f"Ray does not start on this machine: {_first_line(error)}"
                 ) from None
-        yield folder
+        yield folder.name if folder else ""
     finally:
+        with suppress(MachineError, ValueError):  # one that never began has no address
+            store.look()
         if folder:
-            # End the processes that compute, below those that Ray started for this one; and all of
-            # these if they wait for a lost store.
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    name = process.name()
-                    if ("ray" in name and store.is_lost) or (
-                        name.startswith("ray::") and "Agent" not in name
-                    ):
-                        process.kill()
-        if store.is_lost:
-            sys.excepthook = sys.__excepthook__  # Ray's tells its store of the error first
-            atexit.register(_leave)
-        else:
+            _end_processes()
+        if not store.is_lost:
             ray.shutdown()
         if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.cleanup()
 
 
-def _leave() -> None:
-    """End this process in place of Ray's own end, which would wait for its store and then abort."""
+def _end_processes() -> None:
+    """End those that compute, of all that Ray started here; all, if they wait for a lost store."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            name = process.name()
+            computes = name.startswith("ray::") and "Agent" not in name
+            if computes or ("ray" in name and _Store.is_lost):
+                process.kill()
+
+
+def _leave(store: _Store) -> None:
+    """End this process in place of Ray's own end, if that would wait for its store and abort."""
+    import ray
+
+    if not ray.is_initialized():
+        return
+    with suppress(MachineError):
+        store.look()
+        return
+    atexit.unregister(_leave)
+    atexit.unregister(ray.shutdown)
+    atexit._run_exitfuncs()  # of others
+    _end_now()
+
+
+def _end_now() -> None:
+    _end_processes()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
