@@ -55,6 +55,9 @@ def checked_config(folder: Path) -> dict[str, Any]:
             raise InputError(f"{file} is larger than {most >> 20} MiB, which no such file is")
     with _reading(path):
         config = parse(str(path), path.read_bytes())
+    if "configuration_files" in config:
+        # One of those would be used in its place, unseen.
+        raise InputError(f"{path} names other configurations (configuration_files)")
     for name, value in _values(config):
         if name == "transformers_weights" and value is not None:
             _check_beside(path, [value])

@@ -141,6 +141,17 @@ def moved(named: Spoil) -> Spoil:
     return spoil
 
 
+def another_config(**changes: object) -> Spoil:
+    """A second configuration, which config.json names and transformers prefers."""
+
+    def spoil(folder: Path) -> None:
+        shutil.copy(folder / CONFIG, folder / "config.4.0.0.json")
+        changed("config.4.0.0.json", lambda config: config.update(changes))(folder)
+        values(configuration_files=["config.4.0.0.json"])(folder)
+
+    return spoil
+
+
 def beyond(content: Any) -> None:
     vocabulary = content["model"]["vocab"]
     for name in list(vocabulary):
@@ -229,6 +240,10 @@ HOSTILE: dict[str, Spoil] = {
     "weights of a part in a subfolder": moved(
         values(text_config={"transformers_weights": SUBFOLDER})
     ),
+    "weights in a subfolder, named by another configuration": moved(
+        another_config(transformers_weights=SUBFOLDER)
+    ),
+    "a million layers in another configuration": another_config(num_hidden_layers=10**6),
     "an adapter of another model": text(
         "adapter_config.json", '{"peft_type": "LORA", "base_model_name_or_path": "../other"}'
     ),
