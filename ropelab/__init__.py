@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 ELSEWHERE = {
     "audit": "ropelab.audit",
     "check": "ropelab.audit.check:check",
+    "doctor": "ropelab.laws.doctor:doctor",
     "emit": "ropelab.audit.emit:emit",
     "methods": "ropelab.models.methods.registry:catalogue",
     "models": "ropelab.models",

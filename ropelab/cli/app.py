@@ -30,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 fine, 1 runtime error, 2 invalid input, 130 interrupted, "
-    "143 terminated; 3 findings (audit, emit, check).",
+    "143 terminated; 3 findings (audit, emit, check, doctor).",
 )
 
 

@@ -1,8 +1,8 @@
-"""The commands for one configuration: audit, emit, check. They print and keep nothing."""
+"""The commands for one model: audit, emit, check, doctor. They print and keep nothing."""
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option, Typer
 
@@ -10,10 +10,12 @@ from ropelab.audit.result import Rows
 from ropelab.cli.flags import Json
 from ropelab.cli.outcome import print_document, print_line
 from ropelab.runs.config import read_number
-from ropelab.runs.errors import InputError, say, unknown_name
+from ropelab.runs.errors import InputError, known, say, unknown_name
 
 if TYPE_CHECKING:
     from ropelab.audit.audited import Audit
+    from ropelab.laws.doctor import Diagnosis
+    from ropelab.models.released.loading import ModelDtype
 
 FOUND = 3  # exit status if something was found
 LEVELS = {"error": ("error",), "warn": ("error", "warn"), "never": ()}
@@ -30,6 +32,7 @@ def register(app: Typer) -> None:
             "0 fine, 3 a target loses something, or --method replaces the file's, 2 invalid input",
         ),
         (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
+        (doctor, "0 every law that can be asked holds, 3 one is broken, 2 no model"),
     ):
         summary = (command.__doc__ or "").partition("\n")[0]
         epilog = f"Exit status: {status}, 1 runtime error, 130 interrupted."
@@ -184,6 +187,64 @@ def check(
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
     return FOUND if done.wrong else 0
+
+
+def doctor(
+    model: Annotated[str, Argument(metavar="MODEL", help="Folder, Hub id, or module:factory.")],
+    dtype: Annotated[str, Option(metavar="NAME", help="Number format of a folder.")] = "auto",
+    device: Annotated[str, Option(metavar="NAME", help="cpu or cuda.")] = "cpu",
+    trials: Annotated[bool, Option("--trials", help="Show every trial of each law.")] = False,
+    json: Json = False,
+) -> int:
+    """Ask a model's own code whether positions are right: padding, packing, cache, rotation.
+
+    MODEL is a folder as in evaluate; without weights it is given small random ones, since laws are
+    about code. Importing the module of a factory runs its code: it returns a model of transformers,
+    or a callable from token ids, positions and a mask [rows, queries, keys] to logits. Each law is
+    asked in the model's number format, in float32 and in float64, to tell rounding from defects.
+
+    Cannot show: the quality of a model's text, or laws beyond the tokens that are read.
+    """
+    from ropelab.laws.doctor import doctor as examined
+
+    known("--dtype", dtype, ("auto", "float32", "bfloat16", "float16"))
+    known("--device", device, ("cpu", "cuda"))
+    done = examined(model, cast("ModelDtype", dtype), device)
+    if json:
+        about = {"model": done.name, "answer": done.answer, "broken": done.broken}
+        cost = {"cpu_s": done.cpu_s, "peak_bytes": done.peak_bytes}
+        print_document({"experiment": "doctor", **about, **cost, "tables": done.rows})
+    else:
+        show_diagnosis(done, trials)
+    return FOUND if done.broken else 0
+
+
+def show_diagnosis(done: "Diagnosis", trials: bool) -> None:
+    """Print the verdict, a line per law or trial, and what is known about each violation."""
+    import pandas as pd
+
+    from ropelab.runs.estimate import size
+    from ropelab.show import terminal
+
+    rows = done.rows["trials" if trials else "laws"]
+    columns = ("law", "verdict", "size", "float64", "position", "layer", "trial")
+    shown = pd.DataFrame([{name: row[name] for name in columns} for row in rows], dtype=object)
+    for name in ("size", "float64"):
+        shown[name] = [f"{value:.1e}" if value else None for value in shown[name]]
+    terminal.show_answer(done.answer, shown)
+    if found := [row["says"] for row in done.rows["trials"] if row["law"] == "rotation"]:
+        print_line("")
+        terminal.show_paragraph(f"rotation: {'; '.join(found)}", hanging=4)
+    for row in done.rows["trials"]:
+        if row["says"] and row["verdict"] == "broken":
+            print_line("")
+            words = filter(None, (row["law"], row["trial"]))
+            kind = f" ({row['kind']})" if row["kind"] else ""
+            terminal.show_paragraph(f"{', '.join(words)}{kind}: {row['says']}", hanging=4)
+            if row["fix"]:
+                terminal.show_paragraph(f"fix: {row['fix']}", indent=4, hanging=5)
+    took = f"{done.cpu_s:.1f} s of processor time, {size(done.peak_bytes)} of memory at most"
+    terminal.show_places({"took": took})
 
 
 def tokens(text: str | None, flag: str = "--length") -> int | None:

@@ -1,0 +1,127 @@
+"""Ask a model every law; the verdicts as tables and in one sentence."""
+
+import resource
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropelab.audit.result import Result, Rows
+from ropelab.laws.batch import PACKING, PADDING, SHIFT
+from ropelab.laws.cached import CACHE
+from ropelab.laws.law import TOKENS, Case, Law, asked, row_of
+from ropelab.laws.model import subject_at
+from ropelab.laws.moved import KSHIFT, STATE
+from ropelab.laws.rotation import MROPE, ROTATION
+from ropelab.laws.subject import Subject, subject_of
+from ropelab.models.released.loading import ModelDtype
+from ropelab.runs.errors import InputError
+
+LAWS = (SHIFT, PADDING, PACKING, CACHE, KSHIFT, ROTATION, MROPE, STATE)
+# From the worst to the best; costs are no verdict.
+ORDER = ("broken", "rounding only", "holds", "cannot be asked")
+KNOWN = Path(__file__).with_name("known.toml")
+
+
+@dataclass(frozen=True)
+class Diagnosis(Result):
+    """Verdicts by law and by trial, and what was recovered of each layer's rotation."""
+
+    name: str
+    answer: str
+    broken: bool
+    rows: Mapping[str, Rows]
+    cpu_s: float  # processor time
+    peak_bytes: int  # of the process, at most so far
+
+
+def doctor(model: Any, dtype: ModelDtype = "auto", device: str = "cpu") -> Diagnosis:
+    """Ask a model's own code whether positions are right in it.
+
+    Args:
+        model: a folder, an id in the Hub's local cache, `package.module:factory`, a model of
+            transformers, or a callable from token ids, positions and a mask to logits.
+        dtype: the number format of a folder's model, beside float32 and float64.
+        device: where a folder's model computes.
+    """
+    start = time.process_time()
+    if isinstance(model, str | Path):
+        subject = subject_at(str(model), dtype, device)
+    else:
+        try:
+            subject = subject_of(model)
+        except TypeError as error:
+            raise InputError(f"the model is {error}") from None
+    trials, layers = examine(subject)
+    for row in trials:
+        row |= explanation(subject.model_type, row) if row["verdict"] == "broken" else {}
+    laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
+    return Diagnosis(
+        name=subject.name,
+        answer=answer_of(subject, laws),
+        broken=any(row["verdict"] == "broken" for row in laws),
+        rows={"laws": laws, "trials": trials, "layers": layers},
+        cpu_s=time.process_time() - start,
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
+
+
+def examine(
+    subject: Subject, laws: Sequence[Law] = LAWS
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return a row per trial of each law, and one per layer that rotates."""
+    formats = dict.fromkeys([subject.dtype, torch.float32, torch.float64])
+    if not subject.convertible:
+        formats = dict.fromkeys([torch.float32])
+    found: dict[tuple[Law, int], dict[str, Any]] = {}
+    layers: list[dict[str, Any]] = []
+    for dtype in formats:
+        with subject.computing(dtype):
+            case = Case(subject, dtype)
+            for law in laws:
+                for number, trial in enumerate(law.trials):
+                    if dtype == torch.float32 or not trial.once:
+                        answers = found.setdefault((law, number), {})
+                        answers[str(dtype).removeprefix("torch.")] = asked(trial, case)
+            layers = layers or case.layers
+    trials = [row_of(law, law.trials[number], each) for (law, number), each in found.items()]
+    return trials, layers
+
+
+def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the trial that a law is judged by: the worst verdict, then the largest size."""
+    judged = [row for row in rows if row["verdict"] != "cost"]
+    return min(judged, key=lambda row: (ORDER.index(row["verdict"]), -(row["size"] or 0.0)))
+
+
+def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
+    """Return the verdict in one sentence, with its scope."""
+    by_verdict = {v: [row for row in laws if row["verdict"] == v] for v in ORDER}
+    kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
+    scope = f"{TOKENS} tokens, {str(subject.dtype).removeprefix('torch.')}"
+    if not by_verdict["broken"]:
+        rounded = max((row["size"] or 0.0 for row in by_verdict["rounding only"]), default=0.0)
+        more = f"; rounding reaches {rounded:.1e} of the spread of logits" if rounded else ""
+        return f"{subject.name} keeps all {kept} laws that it can be asked ({scope}){more}."
+    broken = " and ".join(f"{row['law']} ({row['trial']})" for row in by_verdict["broken"])
+    return f"{subject.name} breaks {broken}; it keeps {kept} laws ({scope})."
+
+
+def explanation(model_type: str, row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known about a violation of an architecture; empty if nothing is."""
+    for known in _known():
+        trials = known.get("trials", [row["trial"]])
+        if model_type in known["models"] and row["law"] in known["laws"] and row["trial"] in trials:
+            return {"kind": known["kind"], "says": known["says"], "fix": known["fix"]}
+    return {}
+
+
+@cache
+def _known() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = tomllib.loads(KNOWN.read_text(encoding="utf-8"))["known"]
+    return rows

@@ -1,0 +1,186 @@
+"""A law: a question whose two computations must agree, and the size of their disagreement."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ropelab.laws.subject import Stages, Subject, Tokens, UnaskedError
+
+Verdict = Literal["holds", "rounding only", "broken", "cannot be asked", "cost"]
+TOKENS = 48
+# A violation that shrinks by less than this from float32 to float64 is no rounding: that shrinks by
+# 2^29 = 5e8.
+SHRINKS = 2.0**12
+# A table of sines in float32, which no conversion makes better, explains this much in float64.
+TABLE = 2.0**-18
+# Relative violations that rounding explains, as a multiple of the format's step: in float64, below
+# which nothing is looked into; in other formats of code that cannot compute in float64.
+STEPS = 2.0**16
+UNCONVERTED = 2.0**10
+# Errors of code that a question does not suit: they are reported as such, with their words.
+REFUSALS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError),
+    *(RuntimeError, TypeError, ValueError),
+)
+DESCRIBED = 90
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two computations of the same: hidden states after each layer and logits [tokens, width]."""
+
+    got: Stages
+    expected: Stages
+    # The position in its text of each token.
+    places: Sequence[int]
+    # Set where the two must agree bit for bit.
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding that is no comparison of logits."""
+
+    verdict: Verdict
+    says: str
+    size: float = 0.0
+    layer: int | None = None
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to ask a law. `cost`: the difference is a price to know, not a law."""
+
+    name: str
+    ask: Callable[["Case"], Pair | Found]
+    means: str = ""
+    cost: bool = False
+    once: bool = False  # in float32 alone
+
+
+@dataclass(frozen=True)
+class Law:
+    name: str
+    question: str
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """The largest difference of logits over their spread, and where it begins."""
+
+    size: float
+    position: int | None = None
+    layer: int | None = None  # None: in the logits only
+
+
+@dataclass
+class Case:
+    """A subject with the tokens that it is asked about, in one number format."""
+
+    subject: Subject
+    dtype: torch.dtype
+    tokens: Tokens = field(init=False)
+    # What was recovered of each layer that rotates.
+    layers: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        random = torch.Generator().manual_seed(0)
+        # Ids of special tokens are mostly the first ones.
+        low = min(4, self.subject.vocabulary // 2)
+        self.tokens = torch.randint(low, self.subject.vocabulary, (1, TOKENS), generator=random)
+
+    @cached_property
+    def whole(self) -> Stages:
+        """All tokens in one pass, positions left to the model."""
+        return self.subject.read(self.tokens)
+
+    def at(self, first: int, length: int = TOKENS) -> Tensor:
+        return torch.arange(first, first + length)[None]
+
+
+def rows_of(stages: Stages, spans: Sequence[tuple[int, int, int]]) -> Stages:
+    """Return the tokens [first, end) of rows, one behind another, of each stage."""
+    return [torch.cat([s[row, first:end] for row, first, end in spans]) for s in stages]
+
+
+def places_of(spans: Sequence[tuple[int, int, int]]) -> list[int]:
+    return [place for _, first, end in spans for place in range(end - first)]
+
+
+def violation_of(pair: Pair) -> Violation:
+    """Measure a pair; it begins where a tenth of the largest difference is reached."""
+    apart = [_apart(got, expected) for got, expected in zip(pair.got, pair.expected, strict=True)]
+    size = float(apart[-1].max())
+    if not size > 0:
+        return Violation(size)
+    position = pair.places[int((~(apart[-1] < size / 10)).nonzero()[0])]
+    layers = [n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100]
+    return Violation(size, position, layers[0] if layers else None)
+
+
+def _apart(got: Tensor, expected: Tensor) -> Tensor:
+    got, expected = got.double(), expected.double()
+    spread = max(float(expected.std()), 1e-30)
+    apart = (got - expected).abs().amax(dim=-1) / spread
+    return apart.nan_to_num(nan=math.inf)
+
+
+@torch.inference_mode()
+def asked(trial: Trial, case: Case) -> Violation | Found:
+    """Ask one trial in one format; errors of the model's code say why it cannot be asked."""
+    try:
+        answer = trial.ask(case)
+    except UnaskedError as error:
+        return Found("cannot be asked", str(error))
+    except REFUSALS as error:
+        said = " ".join(str(error).split()) or "no message"
+        return Found("cannot be asked", f"raises {type(error).__name__}: {said}"[:DESCRIBED])
+    return answer if isinstance(answer, Found) else _bitwise(answer)
+
+
+def _bitwise(pair: Pair) -> Violation | Found:
+    violation = violation_of(pair)
+    if not pair.exact:
+        return violation
+    verdict: Verdict = "broken" if violation.size else "holds"
+    return Found(verdict, "not bit for bit" * bool(violation.size), **vars(violation))
+
+
+def verdict_of(rounded: float, exact: float | None, step: float) -> Verdict:
+    """Decide from the violation in the format with that step, and the same in float64."""
+    if exact is None:  # code that cannot be converted: only the step is left to go by
+        return "broken" if not rounded <= UNCONVERTED * step else "rounding only"
+    tiny = STEPS * torch.finfo(torch.float64).eps
+    if not exact <= max(tiny, TABLE, rounded / SHRINKS):
+        return "broken"
+    return "holds" if rounded <= STEPS / 2**8 * step else "rounding only"
+
+
+def row_of(law: Law, trial: Trial, found: dict[str, Violation | Found]) -> dict[str, Any]:
+    """Return a row of the table: the answers of one trial in each format, and the verdict."""
+    own, last = next(iter(found)), next(reversed(found))
+    answers = {name: each for name, each in found.items() if isinstance(each, Violation)}
+    row: dict[str, Any] = {"law": law.name, "trial": trial.name, "verdict": "", "size": None}
+    row |= {"float32": None, "float64": None, "layer": None, "position": None}
+    row |= {"kind": "", "says": "", "fix": ""}
+    unasked = [each for each in found.values() if isinstance(each, Found)]
+    if unasked:
+        worst = next((each for each in unasked if each.verdict == "broken"), unasked[0])
+        row |= {key: getattr(worst, key) for key in ("verdict", "size", "layer", "position")}
+        return row | {"says": worst.says}
+    exact = answers["float64"].size if "float64" in answers else None
+    coarse, where = answers[own], answers[last]
+    verdict = verdict_of(coarse.size, exact, torch.finfo(getattr(torch, own)).eps)
+    row |= {"size": coarse.size, "verdict": "cost" if trial.cost else verdict, "float64": exact}
+    if "float32" in answers:
+        row["float32"] = answers["float32"].size
+    if verdict == "broken":
+        row |= {"layer": where.layer, "position": where.position, "says": trial.means}
+    return row

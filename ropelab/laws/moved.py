@@ -1,0 +1,191 @@
+"""Laws of cached keys that are rotated to new positions, and of a model's state."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropelab.laws.cached import PREFILLED
+from ropelab.laws.law import TOKENS, Case, Found, Law, Pair, Trial, places_of, rows_of
+from ropelab.laws.rotation import turns
+from ropelab.laws.subject import Function, Tokens, Transformers, UnaskedError
+from ropelab.models.released.loading import refusing
+from ropelab.models.released.positions import Frequencies, Positions, SineTables
+
+DROPPED = 8
+# Bytes; a larger model is not written to disk to be read again.
+MOST_SAVED = 2**30
+# A frequency that is off by no more was rounded to bfloat16.
+HALF = 2.0**-8
+
+
+def moved(case: Case, by: int, times: int = 1) -> Pair:
+    """Move the keys of a prefix, read on, and compare with the prefix read there."""
+    cache = case.subject.new_cache()
+    case.subject.read(case.tokens[:, :PREFILLED], cache=cache)
+    for _ in range(times):
+        move(case, cache, by)
+    first, rest = by * times, TOKENS - PREFILLED
+    at = case.at(first + PREFILLED, rest)
+    got = case.subject.read(case.tokens[:, PREFILLED:], at, cache=cache)
+    spans = [(0, PREFILLED, TOKENS)]
+    expected = case.subject.read(case.tokens, case.at(first))
+    return Pair(rows_of(got, [(0, 0, rest)]), rows_of(expected, spans), range(PREFILLED, TOKENS))
+
+
+def move(case: Case, cache: Any, by: int) -> None:
+    """Rotate cached keys to positions further on, by the model's own code or by its rotation."""
+    subject = case.subject
+    if isinstance(subject, Function):
+        if not hasattr(subject.function, "shift_keys"):
+            raise UnaskedError("it has no shift_keys(cache, by)")
+        subject.function.shift_keys(cache["held"], by)
+        return
+    narrow = case.dtype in (torch.bfloat16, torch.float16)
+    with subject.computing(torch.float32) if narrow else nullcontext():
+        found = turns(case, torch.tensor([by]))
+    entries = subject.entries(cache)
+    for layer, turn in found.items():
+        if turn is not None and (entry := entries[layer]) is not None:
+            parts, image = list(entry), turn.images[0]
+            parts[turn.part] = (entry[turn.part].to(image.dtype) @ image).to(entry[0].dtype)
+            subject.set_entry(cache, layer, (parts[0], parts[1]))
+
+
+def dropped(case: Case) -> Pair:
+    """Forget the first tokens of a cache, move the rest back, and compare with a text without."""
+    cache = case.subject.new_cache()
+    case.subject.read(case.tokens[:, :PREFILLED], cache=cache)
+    for layer, (keys, values) in enumerate(_whole(case, cache, PREFILLED)):
+        case.subject.set_entry(cache, layer, (keys[:, :, DROPPED:], values[:, :, DROPPED:]))
+    return _continued(case, cache, -DROPPED, case.tokens[:, DROPPED:])
+
+
+def reused(case: Case) -> Pair:
+    """Put keys of a block that was read alone behind others, and compare with one pass."""
+    subject, cache, block = case.subject, case.subject.new_cache(), case.subject.new_cache()
+    subject.read(case.tokens[:, :DROPPED], cache=cache)
+    subject.read(case.tokens[:, DROPPED:PREFILLED], cache=block)
+    before = _whole(case, cache, DROPPED)
+    move(case, block, DROPPED)
+    after = _whole(case, block, PREFILLED - DROPPED)
+    for layer, pair in enumerate(zip(before, after, strict=True)):
+        keys, values = (torch.cat(each, dim=2) for each in zip(*pair, strict=True))
+        subject.set_entry(cache, layer, (keys, values))
+    return _continued(case, cache, 0, case.tokens)
+
+
+def _whole(case: Case, cache: Any, length: int) -> list[tuple[Tensor, Tensor]]:
+    """Return keys and values of all layers; UnaskedError if one keeps less than all of them."""
+    entries = [e for e in case.subject.entries(cache) if e and e[0].shape[2] == length]
+    windows = any(getattr(layer, "is_sliding", False) for layer in cache["held"].layers)
+    if windows or len(entries) != len(case.subject.entries(cache)):
+        raise UnaskedError("a layer keeps a window or a state instead of all keys")
+    return entries
+
+
+def _continued(case: Case, cache: Any, by: int, text: Tokens) -> Pair:
+    """Move the keys of a cache, read the rest of a text behind it, and compare with one pass."""
+    if by:
+        move(case, cache, by)
+    first = PREFILLED + by
+    rest = TOKENS - PREFILLED
+    got = case.subject.read(text[:, -rest:], case.at(first, rest), cache=cache)
+    expected = case.subject.read(text)
+    spans = [(0, first, first + rest)]
+    return Pair(rows_of(got, [(0, 0, rest)]), rows_of(expected, spans), range(first, first + rest))
+
+
+def short_after_long(case: Case) -> Pair:
+    """Read the same before and after a text at positions beyond the trained length."""
+    subject, whole = case.subject, [(0, 0, TOKENS)]
+    before = rows_of(subject.read(case.tokens), whole)
+    if subject.across is not None:
+        subject.read(case.tokens, case.at(subject.across))
+    return Pair(rows_of(subject.read(case.tokens), whole), before, places_of(whole), exact=True)
+
+
+def saved(case: Case) -> Pair:
+    """Save the model, load it (its skeleton is built without memory), and read the same."""
+    model = _transformers(case).model
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    if weights > MOST_SAVED:
+        raise UnaskedError(f"more than {MOST_SAVED >> 30} GiB of weights are not saved again")
+    with tempfile.TemporaryDirectory(prefix="ropelab-") as folder, refusing("cannot save", "it"):
+        model.save_pretrained(folder)
+        again = type(model).from_pretrained(folder, dtype=case.dtype)
+    whole = [(0, 0, TOKENS)]
+    found = Transformers(again.to(_transformers(case).device)).read(case.tokens)
+    return Pair(rows_of(found, whole), rows_of(case.whole, whole), places_of(whole), exact=True)
+
+
+def autocast(case: Case) -> Found:
+    """Compare the rotary modules' cosines under autocast to bfloat16 with those without."""
+    at = [0, 1, (_transformers(case).across or 2**12) - 1]
+    for number, module in enumerate(_rotary(case)):
+        plain = module.cosines(at)
+        with torch.autocast(_transformers(case).device.type, torch.bfloat16):
+            apart = (module.cosines(at).double() - plain.double()).abs().max()
+        if apart > 0:
+            says = f"rotary module {number}: cosines in bfloat16"
+            return Found("broken", says, float(apart))
+    return Found("holds", "cosines are the same bit for bit")
+
+
+def converted(case: Case) -> Found:
+    """Convert copies of the rotary modules to bfloat16, and compare their frequencies."""
+    off = 0.0
+    for module in _rotary(case):
+        copied = deepcopy(module)
+        if isinstance(copied, SineTables):
+            copied = SineTables([copied.modules[0].to(torch.bfloat16)])
+        else:
+            copied.module.to(torch.bfloat16)
+        before, after = module.inv_freq.double(), copied.inv_freq.double()
+        off = max(off, float(((after - before) / before).abs().nan_to_num().max()))
+    if not off:
+        return Found("holds", "inv_freq stays float32")
+    says = "inv_freq is rounded to bfloat16; load with dtype= instead of .to()"
+    return Found("rounding only" if off <= HALF else "broken", says, off)
+
+
+def _transformers(case: Case) -> Transformers:
+    if not isinstance(case.subject, Transformers):
+        raise UnaskedError("it is no model of transformers")
+    return case.subject
+
+
+def _rotary(case: Case) -> Sequence[Frequencies | SineTables]:
+    subject = _transformers(case)
+    modules = Positions(subject.model, subject.text).modules
+    if not modules:
+        raise UnaskedError("it has no module with frequencies")
+    return modules
+
+
+KSHIFT = Law(
+    "K-shift",
+    "Are cached keys that are rotated to new positions those computed there?",
+    (
+        Trial("by 1", partial(moved, by=1)),
+        Trial("by 1,000", partial(moved, by=1000)),
+        Trial("ten times by 100", partial(moved, by=100, times=10)),
+        Trial("tokens dropped", dropped, cost=True),
+        Trial("block moved", reused, cost=True),
+    ),
+)
+STATE = Law(
+    "state",
+    "Are frequencies the same after long texts, conversion, saving, autocast?",
+    (
+        Trial("short after long", short_after_long, once=True),
+        Trial(".to(bfloat16)", converted, once=True),
+        Trial("saved and loaded", saved, once=True),
+        Trial("under autocast", autocast, once=True),
+    ),
+)

@@ -1,0 +1,228 @@
+"""Which layers rotate, and with what: recovered from cached keys, not believed.
+
+In a text of one token attention returns that token's value wherever it stands, so that hidden
+states do not depend on its position, and the key of each layer at position p is the one at 0,
+rotated. Keys of many tokens give the linear map between the two.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ropelab.audit.check import PROBES, Expected, diagnose
+from ropelab.audit.observed import Observed, frequencies, from_rotation
+from ropelab.audit.runtimes import registry
+from ropelab.laws.law import Case, Found, Law, Pair, Trial, places_of, rows_of
+from ropelab.laws.subject import Transformers, UnaskedError
+from ropelab.math.rotary import axis_of_pairs
+from ropelab.runs.errors import InputError
+
+# Angles beyond are rounded by more than the tolerance, in radians, in float32.
+LARGEST, TOLERANCE = 2**13, 0.01
+# Of keys that do not move, relative to their size.
+STILL = 1e-4
+# Architectures whose layers rotate only under a window, as their configuration does not say.
+WINDOWED_ONLY = ("cohere2", "exaone4", "exaone_moe")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The rotation of one layer's cache."""
+
+    part: int  # 0: its keys; 1: the second part of a cache of latents
+    # Row j of an image is the j-th unit vector, rotated to a position [positions, width, width].
+    images: Tensor
+
+
+def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
+    """Return the rotations to positions by layer that keeps keys; None where nothing moves.
+
+    Args:
+        case: the model.
+        positions: of one token each [positions], or [axes, positions].
+    """
+    sample = _parts(case, torch.zeros_like(positions[..., :1]), 1)
+    if not sample:
+        raise UnaskedError("no layer keeps keys")
+    widest = max(part.shape[-1] for parts in sample.values() for part in parts)
+    fewest = min(part.shape[1] for parts in sample.values() for part in parts)
+    at = torch.cat([torch.zeros_like(positions[..., :1]), positions], dim=-1)
+    # Heads that share a key need more tokens.
+    for count in dict.fromkeys([math.ceil(2 * widest / fewest), 2 * widest]):
+        with suppress(np.linalg.LinAlgError):
+            return {n: _turn(parts) for n, parts in _parts(case, at, count).items()}
+    raise UnaskedError("keys of different tokens are too alike to tell rotations from")
+
+
+def _turn(parts: Sequence[Tensor]) -> Turn | None:
+    for number, part in enumerate(parts):
+        if (part - part[:1]).abs().max() > STILL * part.std():
+            if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
+                raise np.linalg.LinAlgError
+            return Turn(number, torch.linalg.lstsq(part[:1], part[1:]).solution)
+    return None
+
+
+def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]:
+    """Return keys and values [positions, samples, width] of `count` tokens alone at positions."""
+    random = torch.Generator().manual_seed(1)
+    tokens = torch.randint(case.subject.vocabulary, (count,), generator=random)
+    places, cache = positions.shape[-1], case.subject.new_cache()
+    at = positions.repeat_interleave(count, dim=-1)[..., None]
+    case.subject.read(tokens.repeat(places)[:, None], at, cache=cache)
+    entries = {n: entry for n, entry in enumerate(case.subject.entries(cache)) if entry}
+    return {
+        n: [part.reshape(places, -1, part.shape[-1]) for part in entry]
+        for n, entry in entries.items()
+    }
+
+
+def probed(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
+    """Return the rotations to positions that show every kind of mistake, and these positions."""
+    length = min(case.subject.across or LARGEST, LARGEST)
+    places = [p for p in (*PROBES, length - 1) if 0 < p < length]
+    return turns(case, torch.tensor(places)), places
+
+
+def text_of(case: Case) -> Any:
+    if not isinstance(case.subject, Transformers):
+        raise UnaskedError("it has no configuration to compare with")
+    return case.subject.text
+
+
+def rotating(text: Any) -> list[bool]:
+    """Return for each layer whether the configuration, or its architecture, lets it rotate."""
+    layers = text.num_hidden_layers
+    if text.model_type in WINDOWED_ONLY and getattr(text, "sliding_window", None):
+        return [kind == "sliding_attention" for kind in text.layer_types]
+    return [bool(flag) for flag in getattr(text, "no_rope_layers", None) or [1] * layers]
+
+
+def which(case: Case) -> Found:
+    """Compare the layers that rotate with those that should."""
+    wanted, (found, _) = rotating(text_of(case)), probed(case)
+    wrong = [layer for layer, turn in found.items() if bool(turn) != wanted[layer]]
+    count = f"{sum(map(bool, found.values()))} of {len(wanted)} layers rotate"
+    if not wrong:
+        return Found("holds", count)
+    says = "rotates, and should not" if found[wrong[0]] else "does not rotate, and should"
+    return Found("broken", f"layer {wrong[0]} {says}; {count}", layer=wrong[0])
+
+
+def with_what(case: Case) -> Found:
+    """Compare each layer's frequencies with those that the configuration asks for."""
+    rows = case.layers = rotations(case)
+    if not rows:
+        raise UnaskedError("no layer rotates")
+    if wrong := [row for row in rows if row["wrong"]]:
+        says = f"layer {wrong[0]['layer']}: {wrong[0]['says']}"
+        return Found("broken", says, layer=wrong[0]["layer"])
+    kinds = {f"base {r['base']:g}, {r['rotary_dim']} features, {r['pairing']}" for r in rows}
+    return Found("holds", "; ".join(sorted(kinds)))
+
+
+def rotations(case: Case) -> list[dict[str, Any]]:
+    """Return a row per layer that rotates: its base, width, pairing, and what is wrong with it."""
+    text = text_of(case)
+    reading = registry.read(registry.RUNTIMES[registry.REFERENCE], text.to_dict())
+    if reading.main is None:
+        raise UnaskedError(f"its configuration is not read: {reading.problem}")
+    kinds = getattr(text, "layer_types", None) or ["all"] * text.num_hidden_layers
+    found, places = probed(case)
+    rows: list[dict[str, Any]] = []
+    for layer, turn in found.items():
+        if turn is None:
+            continue
+        row: dict[str, Any] = {"layer": layer, "base": math.nan, "rotary_dim": 0, "pairing": ""}
+        try:
+            observed = _observed(turn.images, places)
+        except InputError as error:
+            rows.append(row | {"wrong": True, "says": str(error)})
+            continue
+        # Weights decide which features form a pair and which way they turn, no configuration does:
+        # the first layer stands for all.
+        usual = next((row["pairing"] for row in rows if row["pairing"]), observed.partner)
+        shares = frequencies(observed)
+        sign = next((row["sign"] for row in rows if "sign" in row), np.sign(shares[0]))
+        observed = replace(observed, sin=observed.sin * sign)
+        spec = replace(
+            reading.layers.get(kinds[layer], reading.main),
+            pairing="half" if usual == "half" else "interleaved",
+        )
+        done = diagnose(observed, Expected(spec, max(places) + 1, {}), TOLERANCE)
+        # The slope of a geometric series gives its base; scaled ones have none of their own.
+        moving = np.flatnonzero(shares)
+        slope = np.polyfit(moving, np.log(np.abs(shares[moving])), 1)[0]
+        row |= {"base": float(f"{np.exp(-slope * len(shares)):.4g}"), "rotary_dim": 2 * len(shares)}
+        row |= {"pairing": observed.partner, "sign": sign, "factor": observed.gain}
+        rows.append(row | {"wrong": done.wrong, "says": done.answer})
+    return rows
+
+
+def _observed(images: Tensor, places: Sequence[int]) -> Observed:
+    # Features that no pair has are noise of the solution.
+    at = {0: np.eye(images.shape[-1])}
+    at |= dict(zip(places, images.cpu().double().numpy(), strict=True))
+    clean = {p: np.where(np.abs(image) > STILL, image, 0.0) for p, image in at.items()}
+    positions = np.array(sorted(at), dtype=np.int64)
+    width, half = images.shape[-1], images.shape[-1] // 2
+    observed = from_rotation(lambda _, p: clean[int(p[0])], width, positions)
+    stacked = np.stack([clean[int(p)] for p in positions])
+    # Pairs half a head apart, of which the slowest never move (Gemma 4).
+    sin = np.diagonal(stacked[:, :half, half:], axis1=1, axis2=2)
+    cos = np.diagonal(stacked[:, :half, :half], axis1=1, axis2=2)
+    spread = observed.partner == "irregular" and len(observed.cos[0]) == sin.any(axis=0).sum()
+    return Observed(positions, cos, sin, "half") if spread else observed
+
+
+def equal_ids(case: Case) -> Pair:
+    sections(case)
+    at = case.at(0)
+    whole = [(0, 0, at.shape[1])]
+    got = case.subject.read(case.tokens, at.expand(3, 1, -1))
+    expected = rows_of(case.subject.read(case.tokens, at), whole)
+    return Pair(rows_of(got, whole), expected, places_of(whole), exact=True)
+
+
+def sections(case: Case) -> list[int]:
+    """Return the axis that each pair should read."""
+    rope = getattr(getattr(case.subject, "text", None), "rope_parameters", None) or {}
+    if not (counts := rope.get("mrope_section")):
+        raise UnaskedError("its positions have one axis")
+    alternating = rope.get("mrope_interleaved")
+    return axis_of_pairs("mrope_interleaved" if alternating else "mrope", counts).tolist()
+
+
+def axes(case: Case) -> Found:
+    """Move one axis at a time, and compare the pairs that rotate with the configured sections."""
+    wanted = sections(case)
+    for layer, turn in turns(case, torch.eye(3, dtype=torch.long)).items():
+        if turn is None:
+            continue
+        still = torch.eye(turn.images.shape[-1], dtype=turn.images.dtype)
+        moved = ((turn.images - still).abs().amax(dim=1) > STILL)[:, : len(wanted)]
+        got = [row.nonzero().flatten().tolist() for row in moved]
+        expected = [[n for n, axis in enumerate(wanted) if axis == a] for a in range(3)]
+        if got != expected:
+            axis = next(a for a in range(3) if got[a] != expected[a])
+            says = f"layer {layer}: axis {axis} moves pairs {got[axis]}, not {expected[axis]}"
+            return Found("broken", says, layer=layer)
+    return Found("holds", f"sections {[wanted.count(a) for a in range(3)]}")
+
+
+ROTATION = Law(
+    "rotation",
+    "Do the layers rotate that should, with the configured frequencies?",
+    (Trial("which layers", which, once=True), Trial("with what", with_what, once=True)),
+)
+MROPE = Law(
+    "M-RoPE",
+    "Are equal ids plain RoPE, and sections realised as configured?",
+    (Trial("equal ids", equal_ids, once=True), Trial("sections", axes, once=True)),
+)

@@ -1,0 +1,310 @@
+"""The model under test: token ids, positions and segments in, hidden states and logits out."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+# Outputs of each layer, then logits, each [rows, tokens, width].
+Stages = list[Tensor]
+Tokens = Int[Tensor, "rows tokens"]
+# Keys and values of a layer; None where it keeps none.
+Entry = tuple[Tensor, Tensor] | None
+ROUNDED = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class UnaskedError(Exception):
+    """The model has no means to be asked this; the message is the reason."""
+
+
+class Float64(TorchFunctionMode):
+    """Computation in which code that asks for a smaller format is given float64."""
+
+    # Rotary modules and norms ask for float32 whatever the format of the model. Without this, a
+    # model in float64 would still have angles in float32, and rounding would pass for a defect.
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in (Tensor.float, Tensor.half, Tensor.bfloat16):
+            func = Tensor.double
+        args = tuple(map(_widened, args))
+        return func(*args, **{name: _widened(value) for name, value in (kwargs or {}).items()})
+
+
+def _widened(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in ROUNDED else value
+
+
+class Subject(ABC):
+    """A causal language model as the laws ask it.
+
+    Args:
+        name: the words that an answer begins with.
+        vocabulary: the number of token ids.
+        across: a position at which the model's scaling may change, its trained length.
+        masks: positions that restart are enough for it to keep packed texts apart.
+    """
+
+    name: str
+    vocabulary: int
+    across: int | None = None
+    masks = False
+    model_type: str = ""
+    # The model's own number format, and whether it can be changed.
+    dtype: torch.dtype = torch.float32
+    convertible = True
+
+    @abstractmethod
+    def read(
+        self,
+        tokens: Tokens,
+        positions: Tensor | None = None,
+        segments: Tokens | None = None,
+        cache: Any = None,
+    ) -> Stages:
+        """Read tokens behind those in a cache, which grows.
+
+        Args:
+            tokens: ids.
+            positions: None leaves them to the model.
+            segments: of the tokens in the cache and the new ones; 0 is padding, and a token looks
+                at earlier tokens of its own segment only. None: all is one segment.
+            cache: an empty or used one of `new_cache`; None: nothing is kept.
+        """
+
+    def new_cache(self) -> Any:
+        raise UnaskedError("it keeps no cache")
+
+    def entries(self, cache: Any) -> list[Entry]:
+        """Return keys and values of each layer [rows, heads, tokens, head_dim]."""
+        raise UnaskedError("its keys cannot be seen")
+
+    def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
+        raise UnaskedError("its keys cannot be changed")
+
+    def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
+        """Return new tokens [rows, new] of greedy decoding, and the logits that chose them."""
+        raise UnaskedError("it does not generate")
+
+    @contextmanager
+    def computing(self, dtype: torch.dtype) -> Iterator[None]:
+        """Compute in a number format in the block."""
+        yield
+
+
+class Transformers(Subject):
+    """A model with the interface of transformers' causal language models."""
+
+    masks = True
+
+    def __init__(self, model: Any, name: str = "") -> None:
+        self.model, self.config = model.eval(), model.config
+        self.text = self.config.get_text_config(decoder=True)
+        self.name = name or type(model).__name__
+        self.model_type = str(self.text.model_type)
+        self.vocabulary = int(self.text.vocab_size)
+        self.dtype = next(model.parameters()).dtype
+        self.device = next(model.parameters()).device
+        rope = getattr(self.text, "rope_parameters", None) or {}
+        places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
+        original = [part.get("original_max_position_embeddings") for part in places]
+        claimed = getattr(self.text, "max_position_embeddings", None)
+        self.across = next(filter(None, original), claimed)
+        layers = [
+            module
+            for module in model.modules()
+            if isinstance(module, nn.ModuleList) and len(module) == self.text.num_hidden_layers
+        ]
+        self.layers = list(layers[0]) if layers else []
+
+    def read(
+        self,
+        tokens: Tokens,
+        positions: Tensor | None = None,
+        segments: Tokens | None = None,
+        cache: Any = None,
+    ) -> Stages:
+        given: dict[str, Any] = {"input_ids": tokens.to(self.device)}
+        if positions is not None:
+            given["position_ids"] = positions.to(self.device)
+        if segments is not None:
+            given["attention_mask"] = self._mask(segments.to(self.device), tokens.shape[1])
+        if cache is not None:
+            given["past_key_values"] = cache["held"]
+        stages: Stages = []
+        hooks = [
+            layer.register_forward_hook(lambda _, __, out: stages.append(_first(out)))
+            for layer in self.layers
+        ]
+        try:
+            output = self.model(**given, use_cache=cache is not None, return_dict=True)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if cache is not None:
+            cache["held"] = output.get("past_key_values", cache["held"])
+        return [*stages, output.logits]
+
+    def _mask(self, segments: Tokens, new: int) -> Tensor:
+        if segments.max() <= 1:
+            return segments.long()
+        seen = visible(segments, new)[:, None]
+        dtype = next(self.model.parameters()).dtype
+        lowest = torch.finfo(dtype).min
+        return torch.zeros(seen.shape, dtype=dtype).to(seen.device).masked_fill(~seen, lowest)
+
+    def new_cache(self) -> Any:
+        from transformers import DynamicCache
+
+        return {"held": DynamicCache(config=self.text)}
+
+    def entries(self, cache: Any) -> list[Entry]:
+        layers = getattr(cache["held"], "layers", None)
+        if not layers:
+            raise UnaskedError("its cache holds no keys")
+        keys = [getattr(layer, "keys", None) for layer in layers]
+        usable = [isinstance(k, Tensor) and k.ndim == 4 and k.numel() > 0 for k in keys]
+        return [
+            (layer.keys, layer.values) if here else None
+            for layer, here in zip(layers, usable, strict=True)
+        ]
+
+    def set_entry(self, cache: Any, layer: int, entry: Entry) -> None:
+        if entry is not None:
+            held = cache["held"].layers[layer]
+            held.keys, held.values = entry
+
+    def generate(self, tokens: Tokens, segments: Tokens, new: int) -> tuple[Tensor, Tensor]:
+        if not hasattr(self.model, "generate"):
+            raise UnaskedError("it does not generate")
+        output = self.model.generate(
+            input_ids=tokens.to(self.device),
+            attention_mask=segments.long().to(self.device),
+            max_new_tokens=new,
+            min_new_tokens=new,
+            do_sample=False,
+            eos_token_id=None,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+        return output.sequences[:, -new:], torch.stack(output.logits, dim=1)
+
+    @contextmanager
+    def computing(self, dtype: torch.dtype) -> Iterator[None]:
+        # In place, so that no second model is held; a wider format and back loses nothing. Tables
+        # of angles are restored as they were.
+        kept = [(module, dict(module._buffers)) for module in self.model.modules()]
+        experts = self.config._experts_implementation
+        try:
+            self.model.to(dtype)
+            if dtype == torch.float64 and experts:  # its fused kernels know no float64
+                self.model.set_experts_implementation("eager")
+            if dtype != torch.float64:
+                for module, buffers in kept:
+                    module._buffers.update(buffers)
+                yield
+            else:
+                with Float64():
+                    yield
+        finally:
+            self.model.to(self.dtype)
+            if self.config._experts_implementation != experts:
+                self.model.set_experts_implementation(experts)
+            for module, buffers in kept:
+                module._buffers.update(buffers)
+
+
+class Function(Subject):
+    """A callable from token ids, positions and a mask to logits.
+
+    The mask is True [rows, queries, keys] where a query may look. If it takes `cache`, it is given
+    what its `new_cache()` made. `shift_keys(cache, by)` is asked to move the keys of a cache.
+    """
+
+    def __init__(self, function: Any, name: str = "") -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.vocabulary = int(getattr(function, "vocabulary", 64))
+        self.cached = hasattr(function, "new_cache")
+        parameters = function.parameters() if isinstance(function, nn.Module) else iter(())
+        first = next(parameters, None)
+        self.convertible, self.dtype = first is not None, torch.float32
+        if first is not None:
+            self.dtype = first.dtype
+
+    def read(
+        self,
+        tokens: Tokens,
+        positions: Tensor | None = None,
+        segments: Tokens | None = None,
+        cache: Any = None,
+    ) -> Stages:
+        rows, new = tokens.shape
+        before = 0 if cache is None else cache["read"]
+        if segments is None:
+            segments = torch.ones(rows, before + new, dtype=torch.long)
+        if positions is None:
+            positions = torch.arange(before, before + new).expand(rows, -1)
+        more = {} if cache is None else {"cache": cache["held"]}
+        logits = self.function(tokens, positions, visible(segments, new), **more)
+        if not isinstance(logits, Tensor) or logits.shape[:2] != tokens.shape:
+            raise UnaskedError("its answer is no tensor of logits [rows, tokens, vocabulary]")
+        if cache is not None:
+            cache["read"] += new
+        return [logits]
+
+    def new_cache(self) -> Any:
+        if not self.cached:
+            return super().new_cache()
+        return {"held": self.function.new_cache(), "read": 0}
+
+    @contextmanager
+    def computing(self, dtype: torch.dtype) -> Iterator[None]:
+        if not self.convertible:
+            yield
+            return
+        self.function.to(dtype)
+        try:
+            if dtype == torch.float64:
+                with Float64():
+                    yield
+            else:
+                yield
+        finally:
+            self.function.to(self.dtype)
+
+
+def visible(segments: Tokens, new: int) -> Tensor:
+    """Return True [rows, queries, keys] where the last `new` tokens may look."""
+    length = segments.shape[1]
+    at = torch.arange(length, device=segments.device)
+    causal = at[None, :] <= at[length - new :, None]
+    same = segments[:, length - new :, None] == segments[:, None, :]
+    # Padding looks at itself, so that its softmax is defined.
+    own = at[None, :] == at[length - new :, None]
+    return (causal & same & (segments[:, None, :] > 0)) | own
+
+
+def subject_of(made: Any, name: str = "") -> Subject:
+    """Return what a factory made as a subject: a subject, a transformers model or a callable."""
+    if isinstance(made, Subject):
+        return made
+    if hasattr(getattr(made, "config", None), "get_text_config"):
+        return Transformers(made, name)
+    if not callable(made):
+        raise TypeError(f"a {type(made).__name__}, which cannot be called")
+    count = len(inspect.signature(made).parameters)
+    if count < 3 and not isinstance(made, nn.Module):
+        raise TypeError("it must take token ids, positions and a mask")
+    return Function(made, name)
+
+
+def _first(output: Any) -> Tensor:
+    found: Tensor = output[0] if isinstance(output, tuple) else output
+    return found

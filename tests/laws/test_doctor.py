@@ -1,0 +1,135 @@
+"""The command and the function: verdicts, status, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ropelab
+from ropelab.cli.app import main
+from ropelab.laws.doctor import LAWS
+from ropelab.runs.errors import InputError
+from tests.models.released.tiny import saved
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Status and standard output of the command."""
+    with pytest.raises(SystemExit) as end:
+        main(["doctor", *map(str, arguments)])
+    return int(end.value.code or 0), capsys.readouterr().out
+
+
+def verdicts(done: Any) -> dict[str, str]:
+    table = done.tables["laws"]
+    return dict(zip(table.law, table.verdict, strict=True))
+
+
+def test_a_llama_keeps_every_law_that_it_can_be_asked(tmp_path, capsys):
+    status, said = run(capsys, saved(tmp_path, "llama"))
+    assert status == 0
+    assert said.splitlines()[0].startswith(f"{tmp_path.name} keeps all 7 laws")
+    assert [line.split()[0] for line in said.splitlines()[3:11]] == [law.name for law in LAWS]
+    assert "2 of 2 layers rotate; base 10000, 16 features, half" in said
+
+
+def test_a_falcon_that_leaks_between_packed_texts_ends_with_status_3(tmp_path, capsys):
+    status, said = run(capsys, saved(tmp_path, "falcon", head_dim=None), "--json")
+    assert status == 3
+    document = json.loads(said)
+    broken = [row for row in document["tables"]["trials"] if row["verdict"] == "broken"]
+    assert [(row["law"], row["trial"], row["position"]) for row in broken] == [
+        ("packing", "restarted, no mask", 17)
+    ]
+    assert broken[0]["kind"] == "defect"
+    assert document["cpu_s"] > 0
+
+
+def test_a_configuration_alone_gets_weights_that_do_not_change_from_run_to_run(tmp_path):
+    saved(tmp_path / "whole", "llama", max_position_embeddings=4096)
+    (tmp_path / "config.json").write_bytes((tmp_path / "whole" / "config.json").read_bytes())
+    first, second = (ropelab.doctor(str(tmp_path)) for _ in range(2))
+    assert "random weights" in first.answer
+    assert not first.broken
+    # What rounding leaves depends on where memory lies; what leaks does not.
+    one, other = (
+        each.tables["trials"].query("trial == 'neither'")["size"] for each in (first, second)
+    )
+    assert float(one.iloc[0]) == pytest.approx(float(other.iloc[0]), rel=1e-4)
+
+
+def test_a_large_configuration_is_made_smaller(tmp_path):
+    saved(tmp_path / "whole", "mistral", sliding_window=4096)
+    config = json.loads((tmp_path / "whole" / "config.json").read_text())
+    config |= {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8}
+    config |= {"num_hidden_layers": 32, "vocab_size": 32000, "head_dim": 128}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 14336}))
+    done = ropelab.doctor(str(tmp_path))
+    assert "sizes reduced" in done.answer
+    assert list(done.tables["layers"].rotary_dim) == [128] * 8
+    assert verdicts(done)["rotation"] == "holds"
+
+
+class Own(nn.Module):
+    """Attention over rotated embeddings, written down plainly: one layer, one head."""
+
+    vocabulary = 50
+
+    def __init__(self, absolute: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(50, 16)
+        self.maps = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+        self.head, self.absolute = nn.Linear(16, 50), absolute
+
+    def rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        pairs = torch.arange(8, dtype=torch.float32)
+        angle = positions[..., None].float() * 100.0 ** (-pairs / 8)
+        first, second = x[..., :8], x[..., 8:]
+        cos, sin = angle.cos(), angle.sin()
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+    def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        if self.absolute:
+            x = x + 0.1 * positions[..., None].float().sin()
+        q, k, v = (each(x) for each in self.maps)
+        scores = self.rotated(q, positions) @ self.rotated(k, positions).mT
+        return self.head(x + scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ v)
+
+
+def test_own_code_is_asked_what_it_can_be(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("from tests.laws.test_doctor import Own as make\n")
+    monkeypatch.chdir(tmp_path)
+    done = ropelab.doctor("mine:make")
+    assert not done.broken
+    asked = {law for law, verdict in verdicts(done).items() if verdict != "cannot be asked"}
+    assert asked == {"shift", "padding", "packing", "state"}
+
+
+def test_an_absolute_encoding_is_told_so():
+    done = ropelab.doctor(Own(absolute=True))
+    assert verdicts(done)["shift"] == "broken"
+    trials = done.tables["trials"]
+    assert set(trials[trials.law == "shift"].says) == {"the absolute position enters"}
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("nowhere", "no readable"),
+        ("no_such_module:make", "gives no model: ModuleNotFoundError"),
+        ("json:dumps", "gives no model: TypeError"),
+        ("builtins:dict", "gives no model: TypeError: a dict, which cannot be called"),
+    ],
+)
+def test_what_is_no_model_is_refused(model, said):
+    with pytest.raises(InputError, match=said):
+        ropelab.doctor(model)
+
+
+def test_unknown_formats_are_refused(capsys, tmp_path):
+    assert run(capsys, tmp_path, "--dtype", "float8")[0] == 2
+    assert not list(Path(tmp_path).iterdir())
