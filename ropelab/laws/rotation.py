@@ -1,7 +1,7 @@
 """Which layers rotate, and with what: recovered from cached keys, not believed.
 
 In a text of one token attention returns that token's value wherever it stands, so that hidden
-states do not depend on its position, and the key of each layer at position p is the one at 0,
+states do not depend on its position, and the key of each layer at one position is that at another,
 rotated. Keys of many tokens give the linear map between the two.
 """
 
@@ -15,18 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ropelab.audit.check import PROBES, Expected, diagnose
-from ropelab.audit.observed import Observed, frequencies, from_rotation
+from ropelab.audit.check import PROBES, diagnose
+from ropelab.audit.explained import Expected
+from ropelab.audit.observed import frequencies
+from ropelab.audit.rotations import Observed, from_rotation
 from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.laws.law import Case, Found, Law, Pair, Trial, places_of, rows_of
 from ropelab.laws.subject import Transformers, UnaskedError
 from ropelab.math.rotary import axis_of_pairs
-from ropelab.runs.errors import InputError
 
 # Angles beyond are rounded by more than the tolerance, in radians, in float32.
 LARGEST, TOLERANCE = 2**13, 0.01
-# Of keys that do not move, relative to their size.
-STILL = 1e-4
+# Of what does not move, relative to its size: float32 leaves less.
+STILL = 1e-5
 # Architectures whose layers rotate only under a window, as their configuration does not say.
 WINDOWED_ONLY = ("cohere2", "exaone4", "exaone_moe")
 
@@ -41,18 +43,20 @@ class Turn:
 
 
 def turns(case: Case, positions: Tensor) -> dict[int, Turn | None]:
-    """Return the rotations to positions by layer that keeps keys; None where nothing moves.
+    """Return the rotations by distances, by layer that keeps keys; None where nothing moves.
 
     Args:
         case: the model.
-        positions: of one token each [positions], or [axes, positions].
+        positions: the distances of one token each [positions], or [axes, positions].
     """
-    sample = _parts(case, torch.zeros_like(positions[..., :1]), 1)
+    # Some recurrent layers begin anew at position 0, so that no rotation starts there.
+    start = torch.ones_like(positions[..., :1]) - min(0, int(positions.min()))
+    sample = _parts(case, start, 1)
     if not sample:
         raise UnaskedError("no layer keeps keys")
     widest = max(part.shape[-1] for parts in sample.values() for part in parts)
     fewest = min(part.shape[1] for parts in sample.values() for part in parts)
-    at = torch.cat([torch.zeros_like(positions[..., :1]), positions], dim=-1)
+    at = torch.cat([start, start + positions], dim=-1)
     # Heads that share a key need more tokens.
     for count in dict.fromkeys([math.ceil(2 * widest / fewest), 2 * widest]):
         with suppress(np.linalg.LinAlgError):
@@ -65,7 +69,8 @@ def _turn(parts: Sequence[Tensor]) -> Turn | None:
         if (part - part[:1]).abs().max() > STILL * part.std():
             if torch.linalg.matrix_rank(part[0]) < part.shape[-1]:
                 raise np.linalg.LinAlgError
-            return Turn(number, torch.linalg.lstsq(part[:1], part[1:]).solution)
+            solved = torch.linalg.lstsq(part[:1].double(), part[1:].double()).solution
+            return Turn(number, solved.to(part.dtype))
     return None
 
 
@@ -85,8 +90,10 @@ def _parts(case: Case, positions: Tensor, count: int) -> dict[int, list[Tensor]]
 
 def probed(case: Case) -> tuple[dict[int, Turn | None], list[int]]:
     """Return the rotations to positions that show every kind of mistake, and these positions."""
-    length = min(case.subject.across or LARGEST, LARGEST)
-    places = [p for p in (*PROBES, length - 1) if 0 < p < length]
+    places = [p for p in PROBES if 0 < p < LARGEST]
+    with suppress(IndexError, RuntimeError):  # tables end
+        return turns(case, torch.tensor(places)), places
+    places = [p for p in places if p + 1 < (case.subject.across or LARGEST)]
     return turns(case, torch.tensor(places)), places
 
 
@@ -139,46 +146,55 @@ def rotations(case: Case) -> list[dict[str, Any]]:
     for layer, turn in found.items():
         if turn is None:
             continue
-        row: dict[str, Any] = {"layer": layer, "base": math.nan, "rotary_dim": 0, "pairing": ""}
-        try:
-            observed = _observed(turn.images, places)
-        except InputError as error:
-            rows.append(row | {"wrong": True, "says": str(error)})
-            continue
         # Weights decide which features form a pair and which way they turn, no configuration does:
         # the first layer stands for all.
-        usual = next((row["pairing"] for row in rows if row["pairing"]), observed.partner)
-        shares = frequencies(observed)
-        sign = next((row["sign"] for row in rows if "sign" in row), np.sign(shares[0]))
-        observed = replace(observed, sin=observed.sin * sign)
+        usual = rows[0]["pairing"] if rows else ""
         spec = replace(
             reading.layers.get(kinds[layer], reading.main),
-            pairing="half" if usual == "half" else "interleaved",
+            head_dim=turn.images.shape[-1],
+            pairing="interleaved" if usual == "adjacent" else "half",
+        )
+        observed = _observed(turn.images, places, spec)
+        if not rows and observed.partner == "adjacent":
+            spec = replace(spec, pairing="interleaved")
+            observed = _observed(turn.images, places, spec)
+        sign = next((row["sign"] for row in rows), _sign(observed))
+        observed = replace(
+            observed,
+            sin=observed.sin * sign,
+            blocks=None if observed.blocks is None else observed.blocks * [[1, sign], [sign, 1]],
         )
         done = diagnose(observed, Expected(spec, max(places) + 1, {}), TOLERANCE)
-        # The slope of a geometric series gives its base; scaled ones have none of their own.
-        moving = np.flatnonzero(shares)
-        slope = np.polyfit(moving, np.log(np.abs(shares[moving])), 1)[0]
-        row |= {"base": float(f"{np.exp(-slope * len(shares)):.4g}"), "rotary_dim": 2 * len(shares)}
-        row |= {"pairing": observed.partner, "sign": sign, "factor": observed.gain}
-        rows.append(row | {"wrong": done.wrong, "says": done.answer})
+        rows.append(
+            {"layer": layer, "base": _base(observed), "rotary_dim": 2 * observed.cos.shape[1]}
+            | {"pairing": observed.partner, "sign": sign, "factor": observed.gain}
+            | {"wrong": done.wrong, "says": done.answer}
+        )
     return rows
 
 
-def _observed(images: Tensor, places: Sequence[int]) -> Observed:
+def _observed(images: Tensor, places: Sequence[int], spec: RopeSpec) -> Observed:
     # Features that no pair has are noise of the solution.
     at = {0: np.eye(images.shape[-1])}
     at |= dict(zip(places, images.cpu().double().numpy(), strict=True))
     clean = {p: np.where(np.abs(image) > STILL, image, 0.0) for p, image in at.items()}
     positions = np.array(sorted(at), dtype=np.int64)
-    width, half = images.shape[-1], images.shape[-1] // 2
-    observed = from_rotation(lambda _, p: clean[int(p[0])], width, positions)
-    stacked = np.stack([clean[int(p)] for p in positions])
-    # Pairs half a head apart, of which the slowest never move (Gemma 4).
-    sin = np.diagonal(stacked[:, :half, half:], axis1=1, axis2=2)
-    cos = np.diagonal(stacked[:, :half, :half], axis1=1, axis2=2)
-    spread = observed.partner == "irregular" and len(observed.cos[0]) == sin.any(axis=0).sum()
-    return Observed(positions, cos, sin, "half") if spread else observed
+    return from_rotation(lambda _, p: clean[int(p[0])], spec, positions)
+
+
+def _sign(observed: Observed) -> int:
+    """Return -1 if features turn the other way, as some codes let both queries and keys do."""
+    return -1 if observed.sin.size and observed.sin[1, 0] < 0 else 1
+
+
+def _base(observed: Observed) -> float | None:
+    """Return the base of frequencies that fall by one ratio from pair to pair."""
+    found = frequencies(observed)
+    moving = np.flatnonzero(found > 0)
+    if len(moving) < 2:
+        return None
+    slope = np.polyfit(moving, np.log(found[moving]), 1)[0]
+    return float(f"{np.exp(-slope * len(found)):.4g}")
 
 
 def equal_ids(case: Case) -> Pair:
