@@ -17,11 +17,11 @@ FLOORS = (
     ("models", "show"),
     ("audit",),
     ("laws",),
-    ("claims", "testing"),
+    ("claims",),
     ("experiments",),
     ("lab",),
     ("sweeps",),
-    ("cli",),
+    ("cli", "testing"),
 )
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 # What the parts that only show tables must not know.

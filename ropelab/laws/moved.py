@@ -20,8 +20,8 @@ from ropelab.models.released.positions import Frequencies, Positions, SineTables
 DROPPED = 8
 # Bytes; a larger model is not written to disk to be read again.
 MOST_SAVED = 2**30
-# A frequency that is off by no more was rounded to bfloat16.
-HALF = 2.0**-8
+# A frequency that is off by no more was rounded to bfloat16, and so was its sine.
+HALF = 2.0**-7
 
 
 def moved(case: Case, by: int, times: int = 1) -> Pair:

@@ -12,6 +12,7 @@ import ropelab
 from ropelab.cli.app import main
 from ropelab.laws.doctor import LAWS
 from ropelab.runs.errors import InputError
+from ropelab.testing import assert_positions
 from tests.models.released.tiny import saved
 
 
@@ -133,3 +134,10 @@ def test_what_is_no_model_is_refused(model, said):
 def test_unknown_formats_are_refused(capsys, tmp_path):
     assert run(capsys, tmp_path, "--dtype", "float8")[0] == 2
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_a_test_of_another_project_asserts_them():
+    assert_positions(Own())
+    with pytest.raises(AssertionError, match="shift, by 1: the absolute position enters"):
+        assert_positions(Own(absolute=True))
+    assert_positions(Own(absolute=True), allowed=("shift", "padding", "packing"))
