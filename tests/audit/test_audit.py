@@ -209,6 +209,7 @@ def test_entries_beside_layer_types_do_nothing():
     plain = {"rope_type": "default", "rope_theta": 10000.0}
     config = {
         **LLAMA,
+        "model_type": "mellum",
         "max_position_embeddings": 16384,
         "layer_types": ["full_attention", "sliding_attention"],
         "rope_parameters": {

@@ -182,7 +182,7 @@ class Tgi(Reader):
         if "rope_scaling" in trace.flags:
             block = {"type": trace.flags["rope_scaling"], "factor": trace.flags.get("rope_factor")}
         settings = Settings(trace, block, "rope_scaling")
-        base = trace.family.earlier_base
+        base = trace.family.base
         settings.put_first("rope_theta", trace.family.base_keys, base, "class default")
         return {"all": settings}
 

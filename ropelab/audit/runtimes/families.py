@@ -1,8 +1,9 @@
-"""Facts about model families and about the keys of configurations, from families and keys.toml."""
+"""Facts about model types and about the keys of configurations, from the data files beside it."""
 
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any, Literal
@@ -16,41 +17,73 @@ FAMILIES = _table("families")
 _TYPES = _table("model_types")
 UNROTATED = frozenset(_TYPES["unrotated"].split())
 KEYS: dict[str, dict[str, str]] = _table("keys")
+# Written by tools/class_defaults.py.
+CLASSES = json.loads((files(__package__) / "classes.json").read_text(encoding="utf-8"))
+RELEASE: str = CLASSES["release"]
+# Literal defaults of older releases, by the names of `Family`.
+_OLDER_NAMES = {"rope_theta": "base", "rotary_emb_base": "base", "rotary_pct": "partial"}
+_OLDER_NAMES |= {"partial_rotary_factor": "partial", "rope_scaling": "rope"}
+_OLDER_NAMES |= {"rope_local_base_freq": "local_base", "local_rope_theta": "local_base"}
+_OLDER_NAMES |= {"global_rope_theta": "base", "qk_rope_head_dim": "head_dim"}
 
 
 @dataclass(frozen=True)
 class Family:
-    """The facts of one family; families.toml says what each means."""
+    """The facts of one model type: its class in transformers, and families.toml."""
 
     name: str
+    # What the class takes where a file is silent: sizes, base, rotated share, the rope block, and
+    # the block of each layer type.
+    hidden_size: int | None = None
+    num_attention_heads: int | None = None
+    max_position_embeddings: int | None = None
+    original_max_position_embeddings: int | None = None
+    head_dim: int | None = None
+    global_head_dim: int | None = None
     base: float = 10000.0
-    earlier_base: float = 10000.0
     partial: float | None = None
-    latent: bool = False
-    interleaved: bool = False
+    rope: Mapping[str, Any] = field(default_factory=dict)
+    layers: Mapping[str, Any] = field(default_factory=dict)
+    filled: Mapping[str, Any] = field(default_factory=dict)  # what a bare dict for each becomes
+    labels: tuple[str, ...] = ()  # layer types of a class that has one block for all
+    head_scale: int = 1  # heads of that many times hidden_size / num_attention_heads
+    usual_share: float | None = None  # of an unscaled block that gives none
+    # Blocks at which the class stops: flat ones, scaling types, types without a head_dim.
+    refuses_flat: bool = False
+    refuses: tuple[str, ...] = ()
+    refuses_without_head_dim: tuple[str, ...] = ()
+    # The keys of these; head_keys in the order in which they win.
+    head_keys: tuple[str, ...] = ("head_dim",)
     base_keys: tuple[str, ...] = ("rope_theta",)
     partial_keys: tuple[str, ...] = ("partial_rotary_factor",)
+    width_key: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict)  # of the sizes
+    layer_base_keys: Mapping[str, str] = field(default_factory=dict)
+    # Layer types that a block of transformers 4 goes into.
+    scaled: tuple[str, ...] = ()
+    shares: bool = False  # a rotated share counts without a scaling, too
+    pairing: Literal["half", "interleaved"] = "half"
+    pairing_key: str = ""
+    latent: bool = False
     local_base_key: str = ""
     local_base: float = 10000.0
-    half: bool = False
-    head_dim: int | None = None
-    bare_head_dim: int | None = None
-    longest: int | None = None
-    width_key: str = ""
     unread: str = ""
     unread_key: str = ""
-
-    @property
-    def pairing(self) -> Literal["half", "interleaved"]:
-        return "interleaved" if self.interleaved or (self.latent and not self.half) else "half"
+    known: bool = False  # the class was asked
 
 
-def family_of(model_type: str) -> Family:
-    """Return the family's facts; one that is not listed has base 10000 and rotates everything."""
-    if model_type not in FAMILIES and f"{model_type}_text" in FAMILIES:
-        model_type = f"{model_type}_text"
-    row = dict(FAMILIES.get(model_type, {}))
-    row.setdefault("earlier_base", row.get("base", 10000.0))
+def family_of(model_type: str, release: str = RELEASE) -> Family:
+    """Return the facts of a model type; an unknown one has base 10000 and rotates everything."""
+    model_type = CLASSES["texts"].get(model_type, model_type)
+    row = dict(CLASSES["classes"].get(model_type, {}))
+    row["known"] = bool(row)
+    older = CLASSES["older"].get(release, {}).get(model_type)
+    if older:
+        # A default that is no literal there is None, and computed from the sizes.
+        silent = {"head_dim", "partial", "rope", "base", "original_max_position_embeddings"}
+        row = {name: value for name, value in row.items() if name not in silent}
+        row |= {_OLDER_NAMES.get(name, name): value for name, value in older.items()}
+    row |= FAMILIES.get(model_type, {})
     lists = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
     return Family(model_type, **{**row, **lists})
 

@@ -171,7 +171,7 @@ def converted(trace: Trace) -> Fields:
         share, _ = trace.first(family.partial_keys, family.partial or 1.0)
     if (width := reader.share_of(trace, head_dim)) is not None:
         share = width
-    if family.partial is None:  # classes that rotate the whole head write no share
+    if not family.shares:  # classes that rotate the whole head write no share
         share = 1.0
     fields: Fields = {
         "context_length": whole(context, "context length"),
@@ -182,7 +182,7 @@ def converted(trace: Trace) -> Fields:
     base = block.get("rope_theta")
     if base is None:
         bases = ("global_rope_theta", "rope_theta", "rotary_emb_base")
-        base, _ = trace.first(bases, family.earlier_base)
+        base, _ = trace.first(bases, family.base)
     else:
         trace.mark(f"{name}.rope_theta", "translated", "written as rope.freq_base")
     fields["rope.freq_base"] = number(base, "rope_theta")

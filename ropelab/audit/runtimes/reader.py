@@ -38,6 +38,7 @@ class Settings:
         self.trace = trace
         self.values: dict[str, Any] = dict(block or {})
         self.sources = {name: f"{at}.{name}" for name in self.values}
+        self.layer = ""  # the layer type, where each has a dict
         # Set by the reader before a method is made.
         self.longest = 0
         self.defaults: Mapping[str, Any] = {}
@@ -150,7 +151,9 @@ class Reader:
         ).checked()
 
     def longest(self, trace: Trace) -> int:
-        given, path = trace.first(self.lengths, trace.family.longest or self.usual_longest)
+        given, path = trace.first(
+            self.lengths, trace.family.max_position_embeddings or self.usual_longest
+        )
         if given is None:
             raise RefusedError(f"{MAXIMUM} is missing")
         return whole(given, path or MAXIMUM)
@@ -188,31 +191,34 @@ class Reader:
         return magnitude(factor, number(all_dim, "mscale_all_dim")) ** 2
 
     def pairing(self, trace: Trace) -> Any:
-        return trace.family.pairing
+        family = trace.family
+        given = trace.get(family.pairing_key) if family.pairing_key else None
+        return family.pairing if given is None else "interleaved" if given else "half"
 
 
 def head_dim_of(trace: Trace) -> int:
-    """Return head_dim, the rotated part of a latent head, or hidden_size / num_attention_heads."""
-    if trace.family.latent and trace.has("qk_rope_head_dim"):
-        source = "qk_rope_head_dim"
-        width = whole(trace.get(source), source)
-    elif (given := trace.get("head_dim")) is not None:
-        source = "head_dim"
+    """Return the head's size by the first of its keys, the class's default, or from the sizes."""
+    family = trace.family
+    # A model type that no class of transformers has: a latent head is known by its key.
+    keys = family.head_keys if family.known else ("qk_rope_head_dim", *family.head_keys)
+    given, source = trace.first(keys if family.latent or family.known else family.head_keys)
+    if given is not None:
         for unread in ("hidden_size", "num_attention_heads"):
             if trace.has(unread):
-                trace.mark(unread, "used", "not for the head: head_dim is given")
+                trace.mark(unread, "used", f"not for the head: {source} is given")
         width = whole(given, source)
-    elif trace.family.head_dim is not None:
-        source, width = "class default", trace.family.head_dim
-    elif trace.family.bare_head_dim is not None and not trace.has("hidden_size"):
-        source, width = "class default", trace.family.bare_head_dim
+    elif family.head_dim is not None:
+        source, width = "class default", family.head_dim
     else:
         source = "hidden_size / num_attention_heads"
-        hidden, _ = trace.first(("hidden_size", "n_embd", "dim"))
-        heads, _ = trace.first(("num_attention_heads", "n_head", "n_heads"))
+        names = family.aliases.get("hidden_size", "dim")
+        hidden, _ = trace.first(("hidden_size", "n_embd", names), family.hidden_size)
+        names = family.aliases.get("num_attention_heads", "n_heads")
+        heads, _ = trace.first(("num_attention_heads", "n_head", names), family.num_attention_heads)
         if hidden is None or heads is None:
             raise RefusedError("neither head_dim nor hidden_size and num_attention_heads are there")
-        width = whole(hidden, "hidden_size") // whole(heads, "num_attention_heads")
+        width = whole(hidden, "hidden_size") * family.head_scale
+        width //= whole(heads, "num_attention_heads")
         if width < 1:
             raise RefusedError("hidden_size is below num_attention_heads")
     if width > MOST_FEATURES:

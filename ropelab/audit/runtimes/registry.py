@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ropelab.audit.runtimes import llamacpp, ollama
 from ropelab.audit.runtimes.engines import Exllama, Mlx, TensorRt, Tgi
-from ropelab.audit.runtimes.families import RELEASES
+from ropelab.audit.runtimes.families import CLASSES, RELEASE, RELEASES
 from ropelab.audit.runtimes.servers import Sglang, Vllm
 from ropelab.audit.runtimes.spec import NotModelledError, RefusedError, RopeSpec, short
 from ropelab.audit.runtimes.trace import KeyUse, Trace
@@ -31,6 +31,7 @@ class Runtime:
     compared: frozenset[str] = frozenset()  # model types of the comparison
     reads: tuple[str, ...] = ("config", "params")  # kinds of documents
     chain: str = MODEL_FORMAT  # of casts; a preset of `precision`
+    release: str = RELEASE  # of transformers, whose classes fill in what a file omits
 
     def stated(self, model_type: str) -> str:
         """Return in words how far the reader can be trusted for that model type."""
@@ -70,12 +71,13 @@ ASKED = frozenset(
 _LLAMA_LIKE, _IN_MLX = (ASKED.intersection(reader.types) for reader in (Exllama, Mlx))
 _CONVERTED = ASKED - {"cohere", "glm", "gpt_neox", "granite", "gemma2", "smollm3"}
 _ANY = ("config", "params", "gguf")
+_OLD = "4.57.1"  # what llama.cpp's converter and TGI load files with is near it
 
 
 def _v4(version: str, reader: Transformers4) -> Runtime:
     name = f"transformers-{version.rsplit('.', 1)[0]}"
     compared = ASKED.intersection(RELEASES[version], reader.types or ASKED)
-    return Runtime(name, version, "run", reader.read, compared)
+    return Runtime(name, version, "run", reader.read, compared, release=version)
 
 
 _ROWS = (
@@ -90,10 +92,10 @@ _ROWS = (
     Runtime("sglang", "0.5.23", "run", Sglang().read, _LLAMA_LIKE | {"gpt_oss"}, chain="float32"),
     Runtime("mlx-lm", "0.32.2", "run", Mlx().read, _IN_MLX, chain="float32"),
     Runtime("exllamav3", "1.6.5", "run", Exllama().read, _LLAMA_LIKE, chain="float32"),
-    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml"),
+    Runtime("llama.cpp", "0c1e570", "parts", llamacpp.read, _CONVERTED, _ANY, "ggml", _OLD),
     Runtime("tensorrt-llm", "2026", "read", TensorRt().read, chain="float32"),
-    Runtime("tgi", "db931fc", "read", Tgi().read),
-    Runtime("ollama", "fb30760", "read", ollama.read, reads=("config",), chain="ggml"),
+    Runtime("tgi", "db931fc", "read", Tgi().read, release=_OLD),
+    Runtime("ollama", "fb30760", "read", ollama.read, frozenset(), ("config",), "ggml", _OLD),
 )
 RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ROWS}
 
@@ -123,7 +125,7 @@ def chosen(names: Iterable[str], kind: str = "config") -> list[Runtime]:
 def read(
     runtime: Runtime, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None
 ) -> Reading:
-    trace = Trace(config, flags)
+    trace = Trace(config, flags, runtime.release)
     outcome: Literal["refused", "not modelled"] = "not modelled"
     try:
         refuse_unread(runtime, trace)
@@ -145,9 +147,13 @@ def refuse_unread(runtime: Runtime, trace: Trace) -> None:
     family = trace.family
     if family.unread and (not family.unread_key or trace.has(family.unread_key)):
         raise NotModelledError(f"'{family.name}' has {family.unread}")
-    known = RELEASES.get(runtime.version)
     outer = trace.whole.get("model_type")
-    for kind in (trace.model_type, outer if isinstance(outer, str) else ""):
+    if not isinstance(outer, str):
+        outer = ""
+    if outer in CLASSES["texts"] and outer not in CLASSES["flat"] and not trace.prefix:
+        raise NotModelledError(f"'{outer}' has its language model in text_config, which is missing")
+    known = RELEASES.get(runtime.version)
+    for kind in (trace.model_type, outer):
         if known is not None and kind and kind not in known:
             problem = f"'{short(kind)}' is not in that release; the model's own code was not read"
             raise NotModelledError(problem)

@@ -39,6 +39,9 @@ class Server(Transformers5):
         settings.needs(*Transformers5.methods[kind].needs)
         return super().spec(settings)
 
+    def method(self, settings: Settings) -> Made:
+        return reader.Reader.method(self, settings)  # rotary classes of their own
+
     def kind(self, settings: Settings) -> Any:
         # Every scaled model with latent attention gets its type replaced by deepseek_yarn.
         kind = settings.get("rope_type")
@@ -92,7 +95,7 @@ class Sglang(Server):
         length = whole(trace.get(name), name) if name else 2048
         # The factor multiplies in a flat block only, and only without an original length.
         nested = settings.sources.get("rope_type", "").count(".") > 1
-        flat = not trace.family.local_base_key and not nested
+        flat = not trace.family.layers and not nested
         known = ORIGINAL in settings.values or settings.get("rope_type") == "llama3"
         if not flat or known or factor is None:
             return length, False
@@ -100,7 +103,7 @@ class Sglang(Server):
 
     def width(self, settings: Settings, head_dim: int) -> int:
         # SGLang's Llama takes the share from an attribute of the class, not from the block.
-        if settings.trace.family.partial is None and settings.get("rope_type") != "proportional":
+        if not settings.trace.family.shares and settings.get("rope_type") != "proportional":
             return reader.width_of(head_dim, 1.0)
         return super().width(settings, head_dim)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ropelab.audit.runtimes.families import Family, concerns_rope, family_of
+from ropelab.audit.runtimes.families import RELEASE, Family, concerns_rope, family_of
 
 # used: as written. translated: under another name or in another place. ignored: not read.
 # overridden: another key wins. refused: the runtime stops because of it.
@@ -34,8 +34,14 @@ class KeyUse:
 class Trace:
     """The language part of a configuration, the status of each key, and the runtime's flags."""
 
-    def __init__(self, config: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        flags: Mapping[str, Any] | None = None,
+        release: str = RELEASE,
+    ) -> None:
         self.whole = config
+        self.release = release  # of transformers, whose classes fill in what the file omits
         self.prefix, self.text = language_part(config)
         self.flags = dict(flags or {})
         self._marks: dict[str, KeyUse] = {}
@@ -47,7 +53,7 @@ class Trace:
 
     @cached_property
     def family(self) -> Family:
-        return family_of(self.model_type)
+        return family_of(self.model_type, self.release)
 
     def has(self, path: str) -> bool:
         return value_in(self.text, path) is not ABSENT

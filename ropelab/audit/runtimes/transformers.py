@@ -6,11 +6,12 @@ configuration_utils.py, the configuration classes of 5.23.0, and the Llama, Phi-
 GPT-NeoX classes of 4.44.2, 4.48.3, 4.51.3, 4.55.4 and 4.57.1.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ropelab.audit.runtimes import reader
+from ropelab.audit.runtimes.families import Family
 from ropelab.audit.runtimes.reader import Made, Method, Reader, Settings
 from ropelab.audit.runtimes.spec import RefusedError, RopeSpec, number, whole
 from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSIDE, Trace
@@ -18,7 +19,9 @@ from ropelab.audit.runtimes.trace import BANDS, LISTS, MAXIMUM, ORIGINAL, OUTSID
 Block = Mapping[str, Any]
 
 SCALED = ("llama3", "yarn", "longrope")
-LAYER_TYPES = {"full_attention", "sliding_attention", "main", "compress"}
+# Where the class was not asked.
+LAYER_TYPES = ("full_attention", "sliding_attention")
+DEFAULT = {"rope_type": "default"}
 
 
 class Transformers5(Reader):
@@ -26,27 +29,48 @@ class Transformers5(Reader):
 
     multiplies_unscaled = False
 
+    def read(self, trace: Trace) -> dict[str, RopeSpec]:
+        specs, wide = super().read(trace), trace.family.global_head_dim
+        if wide is None or "full_attention" not in specs:
+            return specs
+        # Gemma 4: heads of another size in the layers of full attention.
+        head_dim = whole(trace.get("global_head_dim", wide), "global_head_dim")
+        full = specs["full_attention"]
+        share = full.rotary_dim / full.head_dim
+        wider = replace(full, head_dim=head_dim, rotary_dim=reader.width_of(head_dim, share))
+        return {**specs, "full_attention": wider.checked()}
+
     def settings(self, trace: Trace) -> dict[str, Settings]:
-        name, block = "rope_parameters", trace.block("rope_parameters") or {}
-        if scaling := trace.block("rope_scaling"):
-            for key in block:
+        name, block = "rope_parameters", trace.block("rope_parameters")
+        scaling = trace.block("rope_scaling")
+        if trace.family.layers:
+            return of_layers(trace, block, scaling)
+        if scaling:
+            for key in block or ():
                 note = "rope_scaling replaces the whole dict"
                 trace.mark(f"rope_parameters.{key}", "overridden", note)
             name, block = "rope_scaling", scaling
-        # Layer types are those that the configuration declares, else the usual ones.
+        # Layer types are those that the configuration declares.
         declared = trace.text.get("layer_types")
         labels = declared if isinstance(declared, list) and len(declared) < 2**16 else []
-        known = {x for x in labels if isinstance(x, str)} or LAYER_TYPES
-        nested = [key for key in block if key in known]
-        inner = {key: block[key] for key in nested if isinstance(block[key], Mapping)}
-        if trace.family.local_base_key:
-            return two_layer_types(trace, name, block, inner)
-        if not nested:
+        known = {x for x in labels if isinstance(x, str)} or trace.family.labels
+        if not trace.family.known:
+            known = known or LAYER_TYPES
+        inner = {k: v for k, v in (block or {}).items() if k in known and isinstance(v, Mapping)}
+        if inner and trace.family.known:
+            raise RefusedError(f"'{trace.family.name}' has one rotation, not one per layer type")
+        if not inner:
             return {"all": filled(trace, name, block)}
-        for key, value in block.items():
-            if key not in nested and not isinstance(value, Mapping):
-                trace.mark(f"{name}.{key}", "ignored", OUTSIDE)
-        return {k: filled(trace, f"{name}.{k}", part, nested=True) for k, part in inner.items()}
+        return {k: filled(trace, f"{name}.{k}", v, k) for k, v in nested(trace, name, block, inner)}
+
+    def method(self, settings: Settings) -> Made:
+        family, kind = settings.trace.family, settings.get("rope_type")
+        if kind in family.refuses:
+            raise RefusedError(f"'{family.name}' takes no rope type '{kind}'")
+        without = settings.trace.first(family.head_keys)[0] is None
+        if without and kind in family.refuses_without_head_dim:
+            raise RefusedError(f"'{family.name}' with '{kind}' needs a head_dim")
+        return super().method(settings)
 
     def kind(self, settings: Settings) -> Any:
         if settings.get("rope_type") == "axial":
@@ -54,18 +78,102 @@ class Transformers5(Reader):
         return settings.get("rope_type")
 
     def width(self, settings: Settings, head_dim: int) -> int:
-        kind, share = settings.get("rope_type"), settings.number("partial_rotary_factor", 1.0)
+        kind, usual = settings.get("rope_type"), 1.0
+        if kind == "default":
+            usual = settings.trace.family.usual_share or 1.0
+        share = settings.number("partial_rotary_factor", usual)
         # Without a scaling, compute_default_rope_parameters of most classes reads no share.
-        if kind == "default" and settings.trace.family.partial is None:
+        if kind == "default" and not settings.trace.family.shares:
             note = "this class rotates the whole head when unscaled"
             settings.mark("partial_rotary_factor", "ignored", note)
             share = 1.0
         return head_dim if kind == "proportional" else reader.width_of(head_dim, share)
 
 
-def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Settings:
+def nested(
+    trace: Trace, name: str, block: Block | None, inner: Block
+) -> Iterable[tuple[str, Block]]:
+    """Return the dicts of the layer types; keys beside them are passed over."""
+    for key, value in (block or {}).items():
+        if key not in inner and value is not None:
+            trace.mark(f"{name}.{key}", "ignored", OUTSIDE)
+    return inner.items()
+
+
+def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[str, Settings]:
+    """Return the settings of classes that have a dict per layer type."""
+    family, name = trace.family, "rope_parameters"
+    given = {k: v for k, v in (block or {}).items() if k in family.layers}
+    if family.name == "deepseek_v4" and not given:
+        return compressed(trace, name if scaling is None else "rope_scaling", scaling or block)
+    flat = block is not None and not given
+    if (scaling and not family.scaled) or (
+        flat and (scaling or family.refuses_flat or not family.scaled)
+    ):
+        raise RefusedError(f"'{family.name}' needs a dict for each of {', '.join(family.layers)}")
+    parts: dict[str, Any] = dict(nested(trace, name, block, given))
+    if not parts:
+        # A base in the class's own dict yields to a key beside it, where there is one.
+        parts = {
+            label: part and {k: v for k, v in part.items() if (label, k) not in yielding(family)}
+            for label, part in family.layers.items()
+        }
+    elif family.scaled:  # missing layer types are filled in
+        parts = dict.fromkeys(family.layers, DEFAULT) | parts
+    found = {}
+    for label, part in sorted(parts.items()):  # full attention first
+        if part is None:
+            continue  # layers without positions
+        if not isinstance(part, Mapping):
+            raise RefusedError(f"{name}.{label} must be a dict")
+        merged = scaling and label in family.scaled
+        where = "rope_scaling" if merged else f"{name}.{label}"
+        found[label] = filled(trace, where, {**part, **scaling} if merged else part, label)
+    return found
+
+
+def yielding(family: Family) -> set[tuple[str, str]]:
+    return {(label, "rope_theta") for label in family.layer_base_keys}
+
+
+def compressed(trace: Trace, name: str, block: Block | None) -> dict[str, Settings]:
+    """Return DeepSeek-V4's settings: only layers with a compressor are scaled."""
+    family, head_dim = trace.family, reader.head_dim_of(trace)
+    given, _ = trace.first(("partial_rotary_factor",))
+    if given is None and (wide := trace.get("qk_rope_head_dim")) is not None:
+        given = whole(wide, "qk_rope_head_dim") / head_dim
+    found = {}
+    for label, key in (("compress", "compress_rope_theta"), ("main", "rope_theta")):
+        usual = family.layers[label]
+        own = {
+            "rope_theta": trace.get(key, usual["rope_theta"]),
+            "partial_rotary_factor": usual["partial_rotary_factor"] if given is None else given,
+        }
+        # The base beside the block wins over one inside.
+        inner = {**(block or {}), **own} if label == "compress" else own
+        if "yarn" in (inner.get("rope_type"), inner.get("type")):
+            inner.setdefault("attention_factor", 1.0)  # none unless it is given
+        found[label] = filled(trace, name if label == "compress" else key, inner, label)
+    return found
+
+
+def of_layer(trace: Trace, value: Any, layer: str) -> Any:
+    """Return the value of a layer type where a file has one for each layer (Step 3.5)."""
+    types = trace.text.get("layer_types")
+    if isinstance(value, list) and isinstance(types, list) and layer in types[: len(value)]:
+        return value[types.index(layer)]
+    return value
+
+
+def filled(trace: Trace, where: str, block: Block | None, layer: str = "") -> Settings:
     """Return a block with type, base, rotated share and original length filled in."""
-    settings, family = Settings(trace, block, where), trace.family
+    family = trace.family
+    usual = f"default of the {family.name or 'model'} class"
+    silent = block is None
+    block = dict(family.rope if block is None else block)
+    settings = Settings(trace, block, where)
+    settings.layer = layer
+    settings.sources = {k: p if trace.has(p) else usual for k, p in settings.sources.items()}
 
     if "rope_type" in block:
         trace.get(f"{where}.rope_type")
@@ -74,15 +182,16 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
     else:
         kind = trace.get(f"{where}.type", "default", "translated")
         settings.put("rope_type", kind, f"{where}.type" if "type" in block else "default")
-    if trace.model_type == "phi3" and settings.get("rope_type") in ("su", "yarn"):
+    if family.name == "phi3" and settings.get("rope_type") in ("su", "yarn"):
         settings.values["rope_type"] = "longrope"
     if settings.get("rope_type") == "mrope" and "mrope_section" in block:
         settings.values["rope_type"] = "default"
 
-    usual = f"default of the {family.name or 'model'} class"
-    for name, keys, default, source in (
-        ("rope_theta", family.base_keys, family.base, usual),
-        ("partial_rotary_factor", family.partial_keys, family.partial, "class default"),
+    own: Block = family.filled.get(layer) or {}
+    bases = (family.layer_base_keys[layer],) if layer in family.layer_base_keys else ()
+    for name, keys, default in (
+        ("rope_theta", bases if family.layers else family.base_keys, family.base),
+        ("partial_rotary_factor", family.partial_keys, family.partial),
     ):
         if name in block:
             trace.get(f"{where}.{name}")
@@ -90,42 +199,30 @@ def filled(trace: Trace, where: str, block: Block, nested: bool = False) -> Sett
                 if trace.has(key):
                     trace.mark(key, "overridden", f"{where}.rope_theta wins")
             continue
-        value, path = trace.first(keys, default)
+        value, path = trace.first(keys, own.get(name, default))
+        value = of_layer(trace, value, layer)
         if path:
             trace.mark(path, "translated", "moved into rope_parameters")
         if value is not None:
-            settings.put(name, value, path or source)
+            settings.put(name, value, path or usual)
 
-    if "partial_rotary_factor" not in block and family.width_key:
+    if family.width_key and (silent or "partial_rotary_factor" not in block):
         share = reader.share_of(trace, reader.head_dim_of(trace))
         if share is not None and not trace.has("partial_rotary_factor"):
             settings.put("partial_rotary_factor", share, family.width_key)
     if settings.get("rope_type") in SCALED:
-        # A top-level original length wins in a flat dict; without any it is the maximum.
-        if trace.has(ORIGINAL) and not nested:
+        # A top-level original length wins in a flat dict, also one that the class has as its
+        # default; without any it is the maximum.
+        top = trace.get(ORIGINAL, family.original_max_position_embeddings) if not layer else None
+        if top is not None:
             if ORIGINAL in block:
                 trace.mark(f"{where}.{ORIGINAL}", "overridden", "the top-level key wins")
-            settings.put(ORIGINAL, trace.get(ORIGINAL), ORIGINAL)
+            settings.put(ORIGINAL, top, ORIGINAL if trace.has(ORIGINAL) else usual)
         elif ORIGINAL in block:
             trace.get(f"{where}.{ORIGINAL}")
         else:
             settings.put(ORIGINAL, Transformers5().longest(trace), MAXIMUM)
     return settings
-
-
-def two_layer_types(trace: Trace, name: str, block: Block, inner: Block) -> dict[str, Settings]:
-    """Return Gemma 3's settings: an old flat block scales the global layers only."""
-    full = inner.get("full_attention", {} if inner else block)
-    glob = filled(trace, f"{name}.full_attention" if inner else name, full, nested=True)
-    where = f"{name}.sliding_attention"
-    local = Settings(trace, inner.get("sliding_attention"), where)
-    for key in local.values:
-        trace.get(f"{where}.{key}")
-    local.values.setdefault("rope_type", "default")
-    if "rope_theta" not in local.values:
-        key = trace.family.local_base_key
-        local.put("rope_theta", trace.get(key, trace.family.local_base, "translated"), key)
-    return {"full_attention": glob, "sliding_attention": local}
 
 
 def factor_or_ratio(settings: Settings, trained: int) -> float:
@@ -139,7 +236,8 @@ def yarn(settings: Settings) -> Made:
     attention = reader.stated_attention(settings, factor)
     settings.drop_empty("beta_fast", "beta_slow")  # `rope_parameters_dict.get(..) or 32`
     # truncate is read from the outer dict, so that inside a layer type's dict it does nothing.
-    if inside := settings.sources.get("truncate", "").count(".") > 1:
+    inside = bool(settings.layer)
+    if inside:
         settings.mark("truncate", "ignored", "read from the outer dict only")
     return reader.coded_yarn(settings, factor, attention, trained, truncate=inside or None)
 
@@ -200,8 +298,11 @@ class Transformers4(Reader):
     def settings(self, trace: Trace) -> dict[str, Settings]:
         # Base and share are beside rope_scaling; rope_parameters is not known to these releases.
         family, block = trace.family, trace.block("rope_scaling") or {}
+        if not trace.has("rope_scaling"):  # null is no scaling
+            block = family.rope
         settings = Settings(trace, block, "rope_scaling")
-        kind, path = trace.first(("rope_scaling.type", "rope_scaling.rope_type"), "default")
+        usual = block.get("rope_type", "default")
+        kind, path = trace.first(("rope_scaling.type", "rope_scaling.rope_type"), usual)
         if path == "rope_scaling.type" and "rope_type" in block:
             trace.mark("rope_scaling.rope_type", "overridden", "type wins in transformers 4")
         # Phi3Config._rope_scaling_adjustment renames both on loading.
@@ -209,7 +310,7 @@ class Transformers4(Reader):
             kind = "longrope"
         settings.put("rope_type", "default" if kind == "mrope" else kind, path)
         usual = f"default of the {family.name or 'model'} class"
-        settings.put_first("rope_theta", family.base_keys, family.earlier_base, usual)
+        settings.put_first("rope_theta", family.base_keys, family.base, usual)
         share, source = trace.first(family.partial_keys, family.partial or 1.0)
         if (width := reader.share_of(trace, reader.head_dim_of(trace))) is not None:
             share = width
@@ -247,7 +348,8 @@ class Transformers4(Reader):
             raise RefusedError("longrope without attention_factor: its check compares None with 0")
         trained, given = settings.longest, settings.get("factor")
         # Only an original length at top level counts, not the one in the block.
-        original = settings.trace.get(ORIGINAL)
+        top = settings.trace.family.original_max_position_embeddings
+        original = settings.trace.get(ORIGINAL, top)
         if original is not None:
             trained = whole(original, ORIGINAL)
             given = settings.longest / trained
