@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 import traceback
@@ -197,23 +198,47 @@ def layered(module: Any) -> bool:
 
 
 def rotary_module(folder: Path) -> Any:
+    """Return transformers' rotary class, built from the folder's config.json alone."""
+    config = load(str(folder)).config
+    _, text = language_part(config)
+    kind = str(text.get("model_type") or config.get("model_type"))
+    classes = config_classes()
+    if kind not in classes:
+        raise InputError(f"the installed transformers has no model type '{kind}'")
+    found = rotary_class(classes[kind])
+    try:
+        return found(config=classes[kind].from_dict(dict(text)).get_text_config())
+    except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+        raise InputError(f"{found.__name__} refuses the configuration: {error}") from None
+
+
+def config_classes() -> Any:
+    """Return transformers' configuration classes by model type."""
     try:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     except ImportError:
         problem = "checking a model folder needs transformers: pip install '.[hf]'"
         raise InputError(problem) from None
-    _, text = language_part(load(str(folder)).config)
-    kind = str(text.get("model_type"))
-    if kind not in CONFIG_MAPPING:
-        raise InputError(f"the installed transformers has no model type '{kind}'")
-    config_class = CONFIG_MAPPING[kind]
-    package = config_class.__module__.rpartition(".configuration_")
-    classes = importlib.import_module(f"{package[0]}.modeling_{package[2]}")
-    for name, found in vars(classes).items():
-        own = getattr(found, "__module__", "") == classes.__name__
-        if own and name.endswith("RotaryEmbedding") and "Vision" not in name:
-            try:
-                return found(config=config_class.from_dict(dict(text)).get_text_config())
-            except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
-                raise InputError(f"{name} refuses the configuration: {error}") from None
-    raise InputError(f"no rotary embedding in {classes.__name__}")
+    return CONFIG_MAPPING
+
+
+def rotary_class(config_class: Any) -> Any:
+    """Return the rotary class of a configuration class's language model."""
+    package, _, name = config_class.__module__.rpartition(".configuration_")
+    module = importlib.import_module(f"{package}.modeling_{name}")
+    found = [
+        value
+        for name, value in vars(module).items()
+        if name.endswith("RotaryEmbedding") and getattr(value, "__module__", "") == module.__name__
+    ]
+    # A model of several parts has a class for each; its annotation names the configuration.
+    own = [v for v in found if takes(v, config_class.__name__)]
+    text = [v for v in found if not any(part in v.__name__ for part in ("Vision", "Audio"))]
+    if not (own or text):
+        raise InputError(f"no rotary embedding in {module.__name__}")
+    return (own or text)[0]
+
+
+def takes(rotary: Any, name: str) -> bool:
+    annotation = inspect.signature(rotary.__init__).parameters["config"].annotation
+    return name in re.findall(r"\w+", str(getattr(annotation, "__name__", annotation)))

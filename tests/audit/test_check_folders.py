@@ -11,8 +11,6 @@ from tests.models.released.tiny import config
 
 # Rotation by a function of the module, not by a class.
 NO_CLASS = {"codegen", "gptj"}
-# No reader computes the global layers of these without their own key.
-UNREAD = {"gemma4_text", "mimo_v2_flash"}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -23,8 +21,6 @@ def test_no_class_of_transformers_is_accused(name: str, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no rotary embedding in"):
             check(str(tmp_path))
         return
-    if name in UNREAD:
-        pytest.xfail("not modelled by a reader")
     done = check(str(tmp_path))
     assert not done.wrong, done.answer
     assert "nearest to float32" in done.answer

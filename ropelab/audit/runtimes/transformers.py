@@ -126,9 +126,9 @@ def of_layers(trace: Trace, block: Block | None, scaling: Block | None) -> dict[
             continue  # layers without positions
         if not isinstance(part, Mapping):
             raise RefusedError(f"{name}.{label} must be a dict")
-        merged = scaling and label in family.scaled
+        merged = bool(scaling) and label in family.scaled
         where = "rope_scaling" if merged else f"{name}.{label}"
-        found[label] = filled(trace, where, {**part, **scaling} if merged else part, label)
+        found[label] = filled(trace, where, {**part, **(scaling or {})} if merged else part, label)
     return found
 
 
