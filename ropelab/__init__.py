@@ -28,6 +28,7 @@ ELSEWHERE = {
     "methods": "ropelab.models.methods.registry:catalogue",
     "models": "ropelab.models",
     "run": "ropelab.lab:run",
+    "vectors": "ropelab.audit.vectors:vectors",
 }
 __all__ = ["__version__", *ELSEWHERE, *(name.replace("-", "_") for name in NAMES)]
 

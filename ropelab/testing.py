@@ -1,6 +1,48 @@
 """Assertions for the tests of other projects, from pytest or without it."""
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
+
+from ropelab.audit.check import diagnose, probes
+from ropelab.audit.expected import main_of, of_config, of_file
+from ropelab.audit.observed import from_function, from_module
+from ropelab.runs.errors import known
+
+
+def assert_rope(
+    module: Any,
+    config: str | Mapping[str, Any],
+    *,
+    length: int | None = None,
+    layer_type: str = "",
+    tolerance: float = 0.01,
+) -> None:
+    """Raise AssertionError with the mistake unless a rotary code follows a configuration.
+
+    Args:
+        module: a rotary class of transformers, a function of positions that returns cos and sin, or
+            one of vectors [tokens, head_dim] and positions that returns the rotated vectors.
+        config: a config.json, a model folder, or the configuration as a dict.
+        length: tokens in the context, the claimed length if None.
+        layer_type: of a model with several, by default that of full attention.
+        tolerance: radians that a phase may be off beyond what float32 loses.
+    """
+    if isinstance(config, str):
+        layers = of_file(config, length)
+    else:
+        layers = of_config("the configuration", config, length)
+    layer_type = known("layer type", layer_type, layers) if layer_type else main_of(layers)
+    expected = layers[layer_type]
+    code = getattr(module, "forward", module)
+    places, name = probes(expected), getattr(module, "__name__", type(module).__name__)
+    if "position_ids" in inspect.signature(code).parameters:
+        observed = from_module(module, expected.spec, places, "float32", layer_type)
+    else:
+        observed = from_function(code, name, expected.spec, places)
+    done = diagnose(observed, expected, tolerance)
+    if done.wrong:
+        raise AssertionError(f"{name}: {done.answer}; fix: {done.fix}")
 
 
 def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
@@ -21,4 +63,4 @@ def assert_positions(model: Any, allowed: tuple[str, ...] = ()) -> None:
         raise AssertionError("\n".join([done.answer, *said]))
 
 
-__all__ = ["assert_positions"]
+__all__ = ["assert_positions", "assert_rope"]

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from ropelab.audit import stored
-from ropelab.audit.document import load
+from ropelab.audit.expected import Expected, main_of, of_config, of_file
 from ropelab.audit.explained import (
     HALF_FORMATS,
-    Expected,
     uneven_gain,
     wrapped,
     wrong_frequencies,
@@ -25,16 +24,17 @@ from ropelab.audit.explained import (
     wrong_positions,
     wrong_tables,
 )
+from ropelab.audit.mistakes import right
 from ropelab.audit.observed import from_module, layered, observe, rotary_module
 from ropelab.audit.result import Result, Rows
-from ropelab.audit.rotations import Observed, sheared
-from ropelab.audit.runtimes import registry
-from ropelab.math.numerics.budget import Budget
+from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_vectors, sheared
+from ropelab.audit.vectors import ABOUT, rotated_bound
+from ropelab.math.numerics.budget import KINDS
 from ropelab.math.numerics.casts import STAGES, CastPlan
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
-from ropelab.math.scaling import Unscaled
 from ropelab.runs.errors import InputError
+from ropelab.runs.files import MOST_BYTES, parse, read_regular
 
 # The stages that a table shows: position, inv_freq, angle, table.
 CASTS = STAGES[:4]
@@ -75,13 +75,12 @@ def check(
     if not 0 < tolerance < math.inf:
         raise InputError(f"tolerance must be a positive number of radians, not {tolerance:g}")
     path = Path(target)
+    if path.suffix in stored.SUFFIXES and not path.is_dir():
+        return check_arrays(path, config, length, tolerance)
     if not config and not path.is_dir():
         raise InputError("which configuration should it follow? give --config FILE")
-    layers = expectations(config or target, length)
-    main = layers.get("full_attention") or next(iter(layers.values()))
-    if path.suffix in stored.SUFFIXES and not path.is_dir():
-        observed = stored.tables_of(path, stored.read_arrays(path), main.spec)
-        return diagnose(observed, main, tolerance)
+    layers = of_file(config or target, length)
+    main = layers[main_of(layers)]
     if not path.is_dir():
         return diagnose(observe(target, main.spec, probes(main)), main, tolerance)
     module = rotary_module(path)
@@ -99,20 +98,52 @@ def check(
     return replace(last, answer=f"{last.answer} ({', '.join(done)})")
 
 
-def expectations(source: str, length: int | None) -> dict[str, Expected]:
-    """Return the rotation that the reference computes for each layer type of a configuration."""
-    document = load(source)
-    if document.kind == "gguf":
-        raise InputError("--config wants a config.json, not a GGUF file")
-    main = registry.reference(source, document.config)
-    readings = {n: registry.read(r, document.config) for n, r in registry.RUNTIMES.items()}
-    mains = {name: reading.main for name, reading in readings.items()}
-    others = {n: s for n, s in mains.items() if s and s.rotary_dim == main.rotary_dim}
-    layers = readings[registry.REFERENCE].layers or {"all": main}
-    return {
-        name: Expected(spec, length or spec.length, others if spec == main else {})
-        for name, spec in layers.items()
-    }
+def check_arrays(path: Path, config: str, length: int | None, tolerance: float) -> Check:
+    """Judge tables, or rotated queries and keys, beside what `ropelab vectors` wrote or alone."""
+    about = path.parent / ABOUT
+    if config:
+        layers = of_file(config, length)
+        expected = layers[main_of(layers)]
+    elif about.is_file():
+        facts = parse(str(about), read_regular(about, MOST_BYTES))
+        layers = of_config(str(about), facts["config"], length or facts["length"])
+        expected = layers[facts["layer_type"]]
+    else:
+        raise InputError("which configuration should it follow? give --config FILE")
+    arrays = stored.read_arrays(path)
+    given = {name: stored.rotated_of(path, arrays, name, expected) for name in ("q", "k")}
+    found = {name: rotated for name, rotated in given.items() if rotated is not None}
+    if not found:
+        return diagnose(stored.tables_of(path, arrays, expected.spec), expected, tolerance)
+    done = {n: check_rotated(*rotated, expected, tolerance) for n, rotated in found.items()}
+    # Only what is wrong is named, and equal answers once.
+    wrong = {name: one for name, one in done.items() if one.wrong} or done
+    names: dict[str, list[str]] = {}
+    for name, one in wrong.items():
+        names.setdefault(one.answer, []).append(name)
+    says = "; ".join(f"{' and '.join(n)}: {answer}" for answer, n in names.items())
+    return replace(next(iter(wrong.values())), answer=says)
+
+
+def check_rotated(
+    before: Vectors, after: Rotated, places: Positions, expected: Expected, tolerance: float
+) -> Check:
+    """Judge rotated vectors by what honest codes lose, then by the mistakes that explain them."""
+    errors = np.abs(after - right(expected.spec, expected.length).applied(before, places))
+    errors = np.nan_to_num(errors.max(axis=(1, 2)), nan=math.inf)
+    for kind in KINDS:
+        bound = rotated_bound(expected, kind, before, places)
+        if (errors <= bound).all():
+            at = int((errors / bound).argmax())
+            most = f"{errors[at]:.2g}, allowed {bound[at]:.2g}, at position {places[at]}"
+            return Check(f"right, as an honest {kind} code loses as much ({most})", False)
+    observed = from_vectors(before, after, places, expected.spec)
+    done = diagnose(observed, expected, tolerance)
+    if done.wrong:
+        return done
+    at = int((errors / bound).argmax())
+    answer = f"off by {errors[at]:.3g} at position {places[at]}, where an honest {kind} code loses "
+    return replace(done, answer=f"{answer}{bound[at]:.3g}; {done.answer}", wrong=True)
 
 
 def probes(expected: Expected) -> np.ndarray:
@@ -128,14 +159,14 @@ def probes(expected: Expected) -> np.ndarray:
 def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     if not observed.finite:
         return Check("tables hold numbers that are not finite", True, "see how they are made")
-    spec, right = expected.spec, expected.tables(observed.positions)
+    spec, wanted = expected.spec, expected.tables(observed.positions)
     fault = observed.fault
     if fault is None and observed.blocks is not None:
-        fault = sheared(observed.blocks, right)
+        fault = sheared(observed.blocks, wanted)
     fault = fault or wrong_tables(observed, expected)
     if fault := fault or wrong_positions(observed, expected.inv_freq):
         return Check(fault[0], True, fault[1])
-    rows = casts(observed, expected) if observed.cos.shape == right[0].shape else []
+    rows = casts(observed, expected) if observed.cos.shape == wanted[0].shape else []
     tables = {"casts": rows}
     # A cast that fits explains frequencies that are off, but for float32, which is no mistake.
     explained = bool(rows) and rows[0]["mean_difference"] < 1e-3 and rows[0]["cast"] != "float32"
@@ -146,7 +177,7 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
 
     positions = observed.positions.astype(np.float64)
     off = np.arctan2(observed.sin, observed.cos) - expected.inv_freq * positions[:, None]
-    errors, honest = np.abs(wrapped(off)), budget(expected).angles(positions)
+    errors, honest = np.abs(wrapped(off)), expected.budget().angles(positions)
     beyond = np.flatnonzero((~(errors <= tolerance + honest)).any(axis=1))
     if not rows:
         answer = f"cos and sin times {spec.attention_factor:g} overflow float32"
@@ -160,14 +191,6 @@ def diagnose(observed: Observed, expected: Expected, tolerance: float) -> Check:
     off_by = f"off by {errors.max():.3g} rad, more than {tolerance:g} rad from position {first}"
     fix = "form angles in float32 and round only the table"
     return Check(f"{best}: {off_by}", True, fix, tables)
-
-
-def budget(expected: Expected) -> Budget:
-    """Return what an honest float32 code may lose."""
-    spec = expected.spec
-    spectrum = Spectrum(expected.inv_freq, spec.base, spec.rotary_dim)
-    scaled = not isinstance(spec.scaling, Unscaled)
-    return Budget("float32", spectrum, spec.attention_factor, scaled)
 
 
 def casts(observed: Observed, expected: Expected) -> list[dict[str, Any]]:

@@ -1,21 +1,18 @@
 """Known mistakes of rotary codes, found in the angles that they gave."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
 
+from ropelab.audit.expected import Expected, Pairs, Table
 from ropelab.audit.observed import frequencies
 from ropelab.audit.rotations import SHEARED, Fault, Observed
 from ropelab.audit.runtimes.spec import RopeSpec
 from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.formats import FORMATS, round_to
 from ropelab.math.scaling import DynamicNtk, Llama3, LongRope, Unscaled, Yarn
-
-Pairs = Float[np.ndarray, " pairs"]
-Table = Float[np.ndarray, "n pairs"]
 
 # Relative: the part of a frequency that is lost where it is read from a table in bfloat16.
 CLOSE = 2e-3
@@ -33,25 +30,6 @@ REASONS = {
     math.tau: "angles count rotations, 2 pi rad",
 }
 REASONS |= {math.pi / 180: "angles are taken for degrees", 0.5: "every angle is halved"}
-
-
-@dataclass(frozen=True)
-class Expected:
-    """The rotation that a configuration asks for while ``length`` tokens are in the context."""
-
-    spec: RopeSpec
-    length: int
-    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
-
-    @property
-    def inv_freq(self) -> Pairs:
-        return self.spec.inv_freq(self.length)
-
-    def tables(self, positions: np.ndarray) -> tuple[Table, Table]:
-        """Return cos and sin, the factor included."""
-        angles = positions.astype(np.float64)[:, None] * self.inv_freq
-        factor = self.spec.attention_factor
-        return factor * np.cos(angles), factor * np.sin(angles)
 
 
 def near(one: Pairs, other: Pairs) -> bool:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ropelab.audit.rotations import Observed, Positions, from_tables
+from ropelab.audit.expected import Expected
+from ropelab.audit.rotations import Observed, Positions, Rotated, Vectors, from_tables
 from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.audit.vectors import places_of, unrotated
 from ropelab.runs.errors import InputError
 from ropelab.runs.files import check_regular
 
@@ -66,6 +68,23 @@ def positions_of(path: Path, arrays: Arrays, count: int) -> Positions:
     if 1 not in places:
         raise InputError(f"{path} has no row for position 1")
     return places.astype(np.int64)
+
+
+def rotated_of(
+    path: Path, arrays: Arrays, name: str, expected: Expected
+) -> tuple[Vectors, Rotated, Positions] | None:
+    """Return vectors, their rotations and the positions; without vectors, those of `vectors`."""
+    after = arrays.get(f"{name}_rotated")
+    if after is None:
+        return None
+    before = arrays.get(name, unrotated(expected.spec)[name])
+    places = places_of(expected)
+    if "positions" in arrays or len(after) != len(places):
+        places = positions_of(path, arrays, len(after))
+    wanted = (len(places), *before.shape)
+    if before.shape[1:] != (expected.spec.head_dim,) or after.shape != wanted:
+        raise InputError(f"{path}: {name}_rotated has shape {after.shape} instead of {wanted}")
+    return before, after, places
 
 
 def tables_of(path: Path, arrays: Arrays, spec: RopeSpec) -> Observed:

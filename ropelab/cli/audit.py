@@ -1,4 +1,4 @@
-"""The commands for one model: audit, emit, check, doctor. They print and keep nothing."""
+"""The commands for one model: audit, emit, check, vectors, doctor. They store no runs."""
 
 import shlex
 from pathlib import Path
@@ -32,6 +32,7 @@ def register(app: Typer) -> None:
             "0 fine, 3 a target loses something, or --method replaces the file's, 2 invalid input",
         ),
         (check, "0 within the tolerance, 3 something is wrong, 2 it cannot be loaded"),
+        (vectors, "0 written, 2 no RoPE configuration, or DIR cannot be written"),
         (doctor, "0 every law that can be asked holds, 3 one is broken, 2 no model"),
     ):
         summary = (command.__doc__ or "").partition("\n")[0]
@@ -187,6 +188,39 @@ def check(
         if done.fix:
             show_paragraph(f"fix: {done.fix}", indent=4, hanging=5)
     return FOUND if done.wrong else 0
+
+
+def vectors(
+    config: Annotated[str, Option(metavar="FILE", help="config.json or model folder.")],
+    out: Annotated[str, Option(metavar="DIR", help="Folder to write to.")],
+    length: Length = None,
+    json: Json = False,
+) -> int:
+    """Write what an engine in any language must compute: tables, rotated queries and keys.
+
+    DIR gets them as .npz, .safetensors and JSON with hexadecimal floats, bounds on the errors of
+    honest codes, the results of the commonest mistakes, and a README. ropelab check then reads
+    what the engine computed. Layer types that rotate differently have a folder each.
+    """
+    from ropelab.audit.vectors import vectors as write_vectors
+
+    done = write_vectors(config, out, length=tokens(length))
+    if json:
+        print_document({"experiment": "vectors", "tables": done.rows})
+        return 0
+    from ropelab.show import terminal
+
+    for row in done.rows["layers"]:
+        kind = f"{row['layer_type']} layers: {row['method']}, base {row['base']:g}"
+        terminal.show_paragraph(
+            f"{kind}, {row['rotary_dim']} of {row['head_dim']} features, logits x "
+            f"{row['logit_multiplier']:.6g}, at {row['length']} tokens"
+        )
+        mine = shlex.quote(f"{row['folder']}/mine.npz")
+        terminal.show_places(
+            {"read": f"{row['folder']}/README.md", "next": f"ropelab check {mine}"}
+        )
+    return 0
 
 
 def doctor(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ropelab.audit.check import PROBES, diagnose
-from ropelab.audit.explained import Expected
+from ropelab.audit.expected import Expected
 from ropelab.audit.observed import frequencies
 from ropelab.audit.rotations import Observed, from_rotation
 from ropelab.audit.runtimes import registry

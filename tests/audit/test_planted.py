@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ropelab.audit.check import Check, diagnose, probes
-from ropelab.audit.explained import Expected
+from ropelab.audit.expected import Expected
 from ropelab.audit.rotations import from_rotation, from_tables, from_vectors
 from ropelab.audit.runtimes.registry import RUNTIMES, read
 from ropelab.runs.errors import InputError

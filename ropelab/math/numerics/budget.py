@@ -1,7 +1,7 @@
 """Bounds on what honest rotary codes lose: float32, bfloat16 tables, a recurrence over pairs.
 
-Each stage rounds once; a power may be off by 2 units in the last place, cos and sin by 2 units of
-1, and a scaling method may round four times more. A larger error has another cause.
+Each stage rounds once; a power may be off by a unit in the last place, cos and sin by 2 units of 1,
+and a scaling method may round four times more. A larger error has another cause.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = ("float32", "recurrence", "bfloat16")
 
 UNIT = FORMATS["float32"].epsilon / 2  # of one rounding, relative
 # Beyond a correctly rounded power; also of the recurrence's ratio, once for every pair before.
-POWER = 3 * UNIT
+POWER = UNIT
 SCALING = 4 * UNIT
 COSINE = 4 * UNIT
 
@@ -36,7 +36,6 @@ class Budget:
     kind: Kind
     spectrum: Spectrum
     factor: float = 1.0
-    scaled: bool = False
 
     @property
     def stored(self) -> FloatFormat:
@@ -47,8 +46,11 @@ class Budget:
         """Bound the error of each angle at these positions, in radians."""
         recurrent = self.kind == "recurrence"
         plan = replace(_ANGLES, angles="recurrence") if recurrent else _ANGLES
-        steps = np.arange(self.spectrum.pairs) if recurrent else 1
-        lost = steps * POWER + self.scaled * SCALING
+        steps = np.arange(self.spectrum.pairs)  # the first power is base^0, which is exact
+        lost = (steps if recurrent else np.minimum(steps, 1)) * POWER
+        assert self.spectrum.base is not None
+        kept = self.spectrum.inv_freq * self.spectrum.base**self.spectrum.exponents
+        lost = lost + np.where(np.abs(kept - 1) < 1e-12, 0.0, SCALING)
         angles = np.abs(self.spectrum.inv_freq) * positions[:, None]
         # The chain's bound takes powers as correctly rounded and the scaling as exact.
         bounds = Chain(plan, self.spectrum).error_bounds(positions).T

@@ -1,0 +1,67 @@
+"""The rotation that a configuration asks for, which a code is compared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.audit.document import load
+from ropelab.audit.runtimes import registry
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.numerics.budget import Budget, Kind
+from ropelab.math.numerics.chain import Spectrum
+from ropelab.runs.errors import InputError
+
+Pairs = Float[np.ndarray, " pairs"]
+Table = Float[np.ndarray, "n pairs"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rotation of one layer type while ``length`` tokens are in the context."""
+
+    spec: RopeSpec
+    length: int
+    others: Mapping[str, RopeSpec]  # as other runtimes read the same file
+
+    @property
+    def inv_freq(self) -> Pairs:
+        return self.spec.inv_freq(self.length)
+
+    def tables(self, positions: np.ndarray) -> tuple[Table, Table]:
+        """Return cos and sin, the factor included."""
+        angles = positions.astype(np.float64)[:, None] * self.inv_freq
+        factor = self.spec.attention_factor
+        return factor * np.cos(angles), factor * np.sin(angles)
+
+    def budget(self, kind: Kind = "float32") -> Budget:
+        """Return what an honest code may lose."""
+        spectrum = Spectrum(self.inv_freq, self.spec.base, self.spec.rotary_dim)
+        return Budget(kind, spectrum, self.spec.attention_factor)
+
+
+def of_file(source: str, length: int | None) -> dict[str, Expected]:
+    document = load(source)
+    if document.kind == "gguf":
+        raise InputError(f"{source}: a config.json is wanted, not a GGUF file")
+    return of_config(source, document.config, length)
+
+
+def of_config(name: str, config: Mapping[str, Any], length: int | None) -> dict[str, Expected]:
+    """Return the rotation that the reference computes for each layer type."""
+    main = registry.reference(name, config)
+    readings = {n: registry.read(r, config) for n, r in registry.RUNTIMES.items()}
+    mains = {n: reading.main for n, reading in readings.items()}
+    others = {n: s for n, s in mains.items() if s and s.rotary_dim == main.rotary_dim}
+    layers = readings[registry.REFERENCE].layers or {"all": main}
+    return {
+        layer: Expected(spec, length or spec.length, others if spec == main else {})
+        for layer, spec in layers.items()
+    }
+
+
+def main_of(layers: Mapping[str, Expected]) -> str:
+    """Return the layer type that sees the whole context."""
+    return "full_attention" if "full_attention" in layers else next(iter(layers))

@@ -1,0 +1,145 @@
+"""Vectors for tests of engines: what they must compute, and what the commonest mistakes give."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ropelab.audit.document import load
+from ropelab.audit.expected import Expected, of_file
+from ropelab.audit.mistakes import mistaken, right
+from ropelab.audit.result import Result, Rows
+from ropelab.audit.rotations import Positions, Vectors, layout
+from ropelab.audit.runtimes.spec import RopeSpec
+from ropelab.math.numerics.budget import KINDS, Kind
+from ropelab.runs.errors import InputError
+
+# Ends of formats and tables; the trained and the claimed length come on top.
+PLACES = (0, 1, 255, 256, 257, 4095, 4096, 4097, 131071, 1_000_000)
+KEYS = 4  # of each position
+ABOUT = "about.json"
+README = """\
+# Rotary positions of {layer_type} layers: {method}, base {base:g}
+
+1. vectors.npz, vectors.safetensors and vectors.json hold the same numbers, in float64.
+2. vectors.json: arrays.NAME has shape and data; numbers are hexadecimal, as C's strtod reads them.
+3. q [{head_dim}, {head_dim}] are unit vectors, k [{keys}, {head_dim}] eighths; rotate each at all
+   positions [{count}] to get q_rotated [{count}, {head_dim}, {head_dim}] and k_rotated.
+4. Features {pairs} below {rotary_dim} are a pair (x1, x2), which becomes x1 cos - x2 sin and
+   x2 cos + x1 sin. Any other features of a head stay as they are.
+5. cos and sin [{count}, {half}] include the attention factor, {attention_factor!r}. Scores are
+   multiplied by {softmax_factor!r} besides; in all, logits change by {logit_multiplier!r}.
+6. budget_FORMAT_rotated and _tables [{count}] bound the errors of an honest code at each position.
+7. mistake_NAME is k_rotated with that mistake; about.json has a sentence for each NAME.
+8. All holds while {length} tokens are in the context.
+9. Save your q_rotated and k_rotated as mine.npz or mine.safetensors here, and type
+   ropelab check {folder}/mine.npz
+"""
+
+
+@dataclass(frozen=True)
+class Written(Result):
+    """The folders that were written; ``tables`` has layer types, budgets and mistakes."""
+
+    folders: tuple[str, ...]
+    rows: Mapping[str, Rows]
+
+
+def vectors(config: str, out: str, *, length: int | None = None) -> Written:
+    """Write what an engine must compute for a configuration.
+
+    Args:
+        config: a config.json or model folder.
+        out: the folder to write to; with several layer types, each has a folder in it.
+        length: tokens in the context, the claimed length if None.
+    """
+    layers, whole = of_file(config, length), load(config).config
+    rows: dict[str, list[dict[str, Any]]] = {"layers": [], "budgets": [], "mistakes": []}
+    for name, expected in layers.items():
+        folder = Path(out) if len(layers) == 1 else Path(out) / name
+        arrays, says = sheet(expected)
+        facts = {"layer_type": name, "folder": str(folder), **facts_of(expected)}
+        write(folder, arrays, {**facts, "mistakes": says, "config": whole})
+        rows["layers"].append(facts)
+        columns = {n: a.tolist() for n, a in arrays.items() if n.startswith(("budget", "posi"))}
+        for values in zip(*columns.values(), strict=True):
+            rows["budgets"].append({"layer_type": name, **dict(zip(columns, values, strict=True))})
+        rows["mistakes"] += [{"layer_type": name, "name": n, "says": s} for n, s in says.items()]
+    return Written(tuple(row["folder"] for row in rows["layers"]), rows)
+
+
+def facts_of(expected: Expected) -> dict[str, Any]:
+    rotation = ("method", "base", "head_dim", "rotary_dim", "pairing")
+    factors = ("attention_factor", "softmax_factor", "logit_multiplier")
+    facts = {name: getattr(expected.spec, name) for name in (*rotation, *factors)}
+    return {**facts, "length": expected.length}
+
+
+def places_of(expected: Expected) -> Positions:
+    lengths = (expected.spec.trained_len, expected.length)
+    ends = {length + side for length in lengths for side in (-1, 0, 1)}
+    return np.array(sorted({*PLACES, *ends}), dtype=np.int64)
+
+
+def unrotated(spec: RopeSpec) -> dict[str, Vectors]:
+    """Return unit vectors as queries, and keys in eighths, which all formats from 8 bits hold."""
+    one, other = np.ogrid[1 : KEYS + 1, 1 : spec.head_dim + 1]
+    keys = ((5 * one * other + other * other + one) % 17 - 8) / 8
+    return {"q": np.eye(spec.head_dim), "k": keys}
+
+
+def sheet(expected: Expected) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the arrays of one layer type, and a sentence for each mistake."""
+    places, given = places_of(expected), unrotated(expected.spec)
+    good = right(expected.spec, expected.length)
+    cos, sin = good.tables(places)
+    arrays = {"positions": places, "inv_freq": good.inv_freq, "cos": cos, "sin": sin, **given}
+    arrays |= {f"{name}_rotated": good.applied(x, places) for name, x in given.items()}
+    for kind in KINDS:
+        tables = expected.budget(kind).tables(places.astype(np.float64))
+        bounds = [rotated_bound(expected, kind, x, places) for x in given.values()]
+        arrays[f"budget_{kind}_tables"] = tables.max(axis=1)
+        arrays[f"budget_{kind}_rotated"] = np.max(bounds, axis=0)
+    says = {}
+    for name, sentence, wrong in mistaken(expected.spec, expected.length):
+        says[name], arrays[f"mistake_{name}"] = sentence, wrong.applied(given["k"], places)
+    return arrays, says
+
+
+def rotated_bound(
+    expected: Expected, kind: Kind, before: Vectors, places: Positions
+) -> Float[np.ndarray, " n"]:
+    """Bound the errors of these vectors' rotations, which have the right pairs."""
+    first, second = layout(expected.spec.pairing, expected.spec.rotary_dim)
+    budget = expected.budget(kind)
+    return budget.rotated(places.astype(np.float64), before[:, first], before[:, second])
+
+
+def write(folder: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
+    """Write the arrays in three formats, the facts about them, and a README."""
+    from safetensors.numpy import save
+
+    half, count = about["rotary_dim"] // 2, len(arrays["positions"])
+    pairs = f"i and i + {half}" if about["pairing"] == "half" else "2i and 2i + 1"
+    plain = {n: {"shape": a.shape, "data": hexadecimal(a)} for n, a in arrays.items()}
+    packed = save({n: np.ascontiguousarray(a) for n, a in arrays.items()})
+    readme = README.format(**about, half=half, count=count, keys=KEYS, pairs=pairs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "vectors.npz").open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        (folder / "vectors.safetensors").write_bytes(packed)
+        (folder / "vectors.json").write_text(json.dumps({**about, "arrays": plain}))
+        (folder / ABOUT).write_text(json.dumps(about, indent=2))
+        (folder / "README.md").write_text(readme)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror or error}") from None
+
+
+def hexadecimal(array: np.ndarray) -> list[Any]:
+    values = array.ravel().tolist()
+    return values if array.dtype.kind == "i" else [value.hex() for value in values]
