@@ -38,6 +38,8 @@ CONSTANTS = {
     "findings.md": (
         "more than 0.01 rad",
         "arXiv:2405.14591",
+        "arXiv:2602.10959",
+        "arXiv:2605.15514",
         "recall 0.8 of the symbols",
         "models of 1.1 million",
         "0.5 L",

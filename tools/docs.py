@@ -208,7 +208,7 @@ def power_of_two(tokens: int) -> str:
 
 def bounds() -> str:
     """A row per context: base to use, printed base and where it fails, first base, their ratio."""
-    base = run("base/base-published-4d41f371")
+    base = run("base/base-published-5b7c425b")
     printed = base.table("published").set_index("context_tokens")
     lines = []
     for bound in base.table("bound").itertuples():
@@ -235,13 +235,13 @@ def fails_with(head_dim: int) -> str:
 
 def slope(values: str) -> str:
     """The exponent with which bases grow with the context, and its standard error."""
-    fit = run("base/base-published-4d41f371").rows("fits", values=values).iloc[0]
+    fit = run("base/base-published-5b7c425b").rows("fits", values=values).iloc[0]
     return f"{fit.exponent:.2f} ± {fit.standard_error:.2f}"
 
 
 def rejected_as_printed() -> tuple[int, int]:
     """Count contexts whose first base, rounded as printed, is in no window; and all of them."""
-    base = run("base/base-published-4d41f371")
+    base = run("base/base-published-5b7c425b")
     bound = base.table("bound")
     known = bound[bound["status"] == "all windows"]
     largest = known["context_tokens"].max() if len(known) else 2**17
@@ -295,6 +295,28 @@ def by_context(table: pd.DataFrame) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
+def court() -> str:
+    """A row per claim on the theories of 2026: statement, verdict and what decides."""
+    from ropelab.claims.ledger import CLAIMS
+
+    claims, lines = run("claims/claims").table("claims").set_index("id"), []
+    for claim in CLAIMS:
+        if claim.family == "theories":
+            said = claims.loc[claim.id]
+            why = f"{said.decided_by}: {said.decided_at}"
+            lines.append(row(f"`{claim.id}`", claim.statement, said.verdict, why))
+    return "\n".join(lines)
+
+
+def lost_neighbours() -> str:
+    """A row per cast preset: where the slowest pair and the whole code lose neighbours."""
+    walls, lines = run("claims/claims").table("walls"), []
+    for code, rows in walls.groupby("code", sort=False):
+        found = [*rows["first_equal_pair_position"], rows["first_equal_code_position"].iloc[0]]
+        lines.append(row(f"`{code}`", *("–" if pd.isna(at) else f"{at:,.0f}" for at in found)))
+    return "\n".join(lines)
+
+
 def count_verdicts(evidence: str, verdict: str = "") -> int:
     """Count the claims of a kind of evidence, all or with a verdict."""
     rows = run("claims/claims").rows("claims", evidence=evidence)
@@ -324,6 +346,8 @@ def environment() -> jinja2.Environment:
         encodings,
         by_context,
         interval,
+        court,
+        lost_neighbours,
     )
     made.globals |= {function.__name__: function for function in functions}
     made.globals |= {"count_verdicts": count_verdicts, "only": only}

@@ -1,6 +1,7 @@
 """The first neighbours with equal codes against scalar float32, mpmath and transformers."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -22,6 +23,7 @@ from ropelab.math.frequencies import inverse_frequencies
 from ropelab.math.numerics.casts import PRESETS, CastPlan, parse_cast
 from ropelab.math.numerics.chain import span
 
+REFERENCE = Path(__file__).parents[2] / "results" / "reference" / "claims"
 FLOAT32 = PRESETS["float32"].plan
 
 
@@ -94,6 +96,18 @@ def test_the_table_of_codes():
     assert (cos[:, 1] == cos[:, 2]).all() and (sin[:, 1] == sin[:, 2]).all()
     assert (cos[:, 0] != cos[:, 1]).any()
     assert pd.api.types.is_integer_dtype(table["first_equal_pair_position"])
+
+
+def test_the_committed_table_is_what_is_computed():
+    (path,) = REFERENCE.glob("claims-????????/tables/walls.csv")
+    stored = pd.read_csv(path)
+    assert stored["code"].unique().tolist() == list(PRESETS)
+    # Codes that are quick to search; the others are float32, which scalar code checks above.
+    quick = ["transformers_to_bfloat16", "half_cache_float16", "tf32_matmul", "ggml"]
+    plans = {name: PRESETS[name].plan for name in quick}
+    found = walls(plans, [float(base) for base in stored["base"].unique()], 128)
+    of_them = stored[stored["code"].isin(quick)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found.astype(of_them.dtypes), of_them)
 
 
 def test_angles_added_up_token_by_token_drift():
