@@ -45,11 +45,9 @@ def listed(values: Sequence[float], form: str = ",.0f") -> str:
 
 
 def phase_at_bound(found: Findings, bound: str, head_dim: int = HEAD) -> None:
-    stable = rules.stable_phase(0.9, 1)
-    base, allowed = {
-        "aliasing": (rules.aliasing_base(CONTEXT), 2 * math.pi),
-        "stability": (rules.stability_base(CONTEXT, 0.9, 1), stable),
-    }[bound]
+    base, allowed = rules.aliasing_base(CONTEXT), 2 * math.pi
+    if bound == "stability":
+        base, allowed = rules.stability_base(CONTEXT, 0.9, 1), math.acos(0.9)
     phase = CONTEXT * float(frequencies(head_dim, base)[-1])
     what = f"angle of the slowest pair after {CONTEXT:,} tokens at the bound, base {base:,.0f}"
     text = f"{phase / allowed:.3f} times {allowed:.3f} rad (heads of {head_dim})"
@@ -118,7 +116,7 @@ def wall_in_code(found: Findings, code: str = "float32") -> None:
 
 
 def zone_closes(found: Findings, layers: int = 32, printed: float = 1e6) -> None:
-    here, *ends = (rules.longest_context(EPSILON, 0.9, n) for n in (layers, 1, 126))
+    here, *ends = (1 / (EPSILON * rules.stability_base(1, 0.9, n)) for n in (layers, 1, 126))
     what = f"tokens from which no base is between the bounds, {layers} layers"
     found.part(what, f"{here:,.0f}", about(here, printed), here)
     same = all(about(x, printed) for x in ends)

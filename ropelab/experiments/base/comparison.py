@@ -113,13 +113,13 @@ def _recommended(config: BaseConfig, bound: Any) -> Iterator[Theory]:
         base = rules.stability_base(context, config.coherence, layers)
         name = f"DC stability, {layers} layer{'s' * (layers > 1)}"
         yield name, "at least", base, f"cosine {config.coherence:g}, d to inf", LIU_2026
-    for name in config.formats:
-        ceiling = 1 / format_named(name).epsilon
-        yield f"{name}: base below 1/eps", "at most", ceiling, "any context", LIU_2026
     once, name = rules.one_rotation_base(d, context), "every pair completes a rotation"
     yield name, "at most", once, "no unseen angle", "wavelength coverage"
     yield from _extensions(Geometry(d, config.train_base, config.train_len), config, context)
     for name in config.formats:
+        # Beside what the format resolves: a wall for cosines alone, if for anything.
+        ceiling = 1 / format_named(name).epsilon
+        yield f"{name}: base below 1/eps", "at most", ceiling, "only cosines count", LIU_2026
         for component in ("cosine", "cosine and sine"):
             base = blind_from(component, format_named(name), d, context)
             source = "spacing of the format at the last position"

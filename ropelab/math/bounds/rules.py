@@ -72,16 +72,6 @@ def aliasing_base(context: int) -> float:
     return context / (2 * math.pi)
 
 
-def stable_phase(coherence: float, layers: int) -> float:
-    """Return arccos(e^(1/N)), the phase whose cosine to the power of N layers is ``coherence``."""
-    return math.acos(coherence ** (1 / layers))
-
-
 def stability_base(context: int, coherence: float, layers: int) -> float:
-    """Return L'/arccos(e^(1/N)), from which a pair of frequency 1/b is within that phase."""
-    return context / stable_phase(coherence, layers)
-
-
-def longest_context(epsilon: float, coherence: float, layers: int) -> float:
-    """Return the tokens from which the stability bound exceeds the precision bound b < 1/eps."""
-    return stable_phase(coherence, layers) / epsilon
+    """Return L'/arccos(e^(1/N)): the cosine of a pair of frequency 1/b, to the power N, is e."""
+    return context / math.acos(coherence ** (1 / layers))
