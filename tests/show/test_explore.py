@@ -6,17 +6,24 @@ from importlib.resources import files
 
 import pytest
 
-from ropelab.math.methods import FREQUENCIES, scaling_class
+from ropelab.math.methods import FREQUENCIES, parse_scaling, scaling_class
+from ropelab.math.models import MODELS
 from ropelab.show.page import explore
 
 STATIC = files("ropelab.show.page") / "static"
 
 
+def computed() -> set[str]:
+    """The methods whose formulas are in rotary.js, one to a line."""
+    table = (STATIC / "rotary.js").read_text().split("const METHODS = {")[1].split("\n};")[0]
+    return set(re.findall(r"^  (\w+): \(", table, re.MULTILINE))
+
+
 def test_the_script_computes_every_method_but_those_of_lists():
-    assert explore.computed() == set(FREQUENCIES) - explore.NOT_HERE
+    assert computed() == set(FREQUENCIES) - explore.NOT_HERE
 
 
-@pytest.mark.parametrize("name", sorted(explore.computed()))
+@pytest.mark.parametrize("name", sorted(computed()))
 def test_the_script_takes_parameters_that_the_method_has(name):
     script = (STATIC / "rotary.js").read_text()
     taken = re.search(rf"^  {name}: \(geometry, {{ ([^}}]*) }}", script, re.MULTILINE)
@@ -30,8 +37,12 @@ def test_types_of_a_config_are_methods_of_the_page():
     assert set(re.findall(r': "(\w+)"', table)) <= set(explore.known()["methods"])
 
 
-def test_a_method_without_a_formula_is_not_offered(tmp_path, monkeypatch):
-    newcomer = {**FREQUENCIES, "newcomer": FREQUENCIES["pi"]}
-    monkeypatch.setattr(explore, "FREQUENCIES", newcomer)
-    assert set(explore.known()["methods"]) == explore.computed()
-    assert "newcomer" not in explore.write_explore(tmp_path / "explore.html").read_text()
+def test_models_are_set_as_the_package_knows_them():
+    found = explore.known()["models"]
+    assert set(found) == set(MODELS)
+    for name, model in MODELS.items():
+        assert (found[name]["base"], found[name]["rotary_dim"]) == (model.base, model.rotated)
+        assert found[name]["method"] == parse_scaling(model.method).name
+    llama = found["llama-3.1-8b"]
+    assert (llama["trained"], llama["target"]) == (8192, 131072)
+    assert llama["parameters"]["factor"] == 8

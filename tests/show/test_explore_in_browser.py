@@ -14,6 +14,7 @@ from ropelab.math.methods import FREQUENCIES, parse_scaling
 from ropelab.math.numerics.casts import parse_cast
 from ropelab.math.numerics.chain import Chain, Spectrum
 from ropelab.math.numerics.formats import FORMATS, round_to
+from ropelab.show.page import explore
 from ropelab.show.page.explore import NOT_HERE, TOLERANCE, write_explore
 
 PARAMETERS = {
@@ -314,3 +315,61 @@ def test_the_phase_is_read_by_pointing(visit, path):
 def test_nothing_runs_over_the_edge(visit, path, width):
     page = visit(path, width=width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+SETTINGS = "() => ({ ...state, parameters: { ...state.parameters } })"
+
+
+def test_a_model_is_set_by_name_and_its_address_brings_everything_back(visit, path):
+    page = visit(path)
+    page.locator("#set-model").select_option("llama-3.1-8b")
+    said = page.locator("#said").inner_text()
+    before = page.evaluate(SETTINGS)
+    assert (before["base"], before["method"]) == (500000, "llama3")
+    assert before["parameters"]["factor"] == 8
+    page.wait_for_function("location.hash.includes('llama3')")
+    again = visit(path, page.evaluate("location.hash.slice(1)"))
+    assert again.evaluate(SETTINGS) == before
+    assert again.locator("#said").inner_text() == said
+    # Another setting is no longer that model.
+    again.locator("#set-trained").fill("4096")
+    again.locator("#set-trained").press("Enter")
+    assert again.locator("#set-model").input_value() == ""
+
+
+@pytest.mark.parametrize("part", ["base=x&method=constructor&head_dim=-1&.factor=z", "%", "plots"])
+def test_an_address_that_means_nothing_leaves_the_defaults(visit, path, part):
+    page = visit(path, part)
+    found = page.evaluate(SETTINGS)
+    assert (found["base"], found["method"], found["head_dim"]) == (10000, "yarn", 128)
+    assert page.locator("#plot-errors .series").count() > 0
+
+
+def test_the_controls_stay_in_sight_of_every_plot(visit, path):
+    for width, control in ((1440, "#slide-base"), (390, "#panel summary")):
+        page = visit(path, width=width)
+        page.locator("#plot-errors").scroll_into_view_if_needed()
+        box = page.locator(control).bounding_box()
+        assert 0 <= box["y"] < 800
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_pasted_config_is_read_at_once(visit, path):
+    page = visit(path, permissions=["clipboard-read", "clipboard-write"])
+    page.evaluate("text => navigator.clipboard.writeText(text)", json.dumps(CONFIG))
+    page.locator("#config").focus()
+    page.keyboard.press("Control+V")
+    page.get_by_text("method llama3").wait_for()
+    # The published settings of Llama 3.1 are those of a known model.
+    assert page.locator("#set-model").input_value().startswith("llama-3.1")
+
+
+def test_methods_without_a_formula_break_nothing(visit, tmp_path, monkeypatch):
+    known = explore.known()
+    known["methods"] = {"newcomer": known["methods"].pop("yarn"), **known["methods"]}
+    known["models"]["own"] = {**known["models"]["llama-2-7b"], "method": "newcomer"}
+    monkeypatch.setattr(explore, "known", lambda: known)
+    page = visit(write_explore(tmp_path / "explore.html"))
+    options = page.locator("#set-method option").all_inner_texts()
+    assert sorted(options) == [name for name in NAMES if name != "yarn"]
+    assert page.locator("#plot-errors .series").count() > 0

@@ -2,12 +2,17 @@
 
 const known = readData("known");
 for (const format of known.formats) format.overflow = Number(format.overflow);
+// Only what has a formula in rotary.js is offered.
+const methods = Object.keys(known.methods).filter((name) => Object.hasOwn(METHODS, name));
+const models = Object.entries(known.models).filter(([, model]) => methods.includes(model.method)).map(([name]) => name);
+const LIMITS = { base: [100, 1e9], head_dim: [4, 1024], rotary_dim: [4, 1024], trained: [128, 1048576], target: [128, 16777216] };
 const SCALE_POINTS = 240;
-const state = { base: 10000, head_dim: 128, rotary_dim: 128, trained: 4096, target: 16384, method: "yarn", format: "bfloat16", parameters: {}, draw: 1 };
+const state = { base: 10000, head_dim: 128, rotary_dim: 128, trained: 4096, target: 16384, method: methods.includes("yarn") ? "yarn" : methods[0], format: "bfloat16", parameters: {}, draw: 1 };
 const plots = {};
 
 // A slider on a logarithmic scale with a field for the exact number.
-function slider(key, label, low, high, step, radix) {
+function slider(key, label, step, radix) {
+  const [low, high] = LIMITS[key];
   const toSlide = (value) => Math.log(value) / Math.log(radix);
   const range = make("input", { type: "range", id: `slide-${key}`, min: toSlide(low), max: toSlide(high), step, "aria-label": label });
   const exact = make("input", { type: "number", id: `set-${key}`, min: low, max: high, step: "any", "aria-label": `${label}, exact` });
@@ -40,18 +45,19 @@ function widthField(key, label) {
 }
 
 function picker(key, label, options, change) {
-  const select = make("select", { id: `set-${key}`, "aria-label": label, onchange: () => { state[key] = select.value; change(); } }, ...options.map((name) => make("option", {}, name)));
+  const select = make("select", { id: `set-${key}`, "aria-label": label, onchange: () => { state[key] = select.value; change(); } }, ...options.map((name) => make("option", { value: name }, name || "own settings")));
   return { row: make("div", { class: "setting-row" }, make("span", {}, label), select), show: () => { select.value = state[key]; } };
 }
 
 const settings = [
-  slider("base", "base (rope_theta)", 100, 1e9, 0.01, 10),
+  picker("model", "model", ["", ...models], takeModel),
+  slider("base", "base (rope_theta)", 0.01, 10),
   widthField("head_dim", "head_dim"),
   widthField("rotary_dim", "rotary_dim"),
-  slider("trained", "trained length (tokens)", 128, 1048576, 0.25, 2),
-  slider("target", "target length (tokens)", 128, 16777216, 0.25, 2),
+  slider("trained", "trained length (tokens)", 0.25, 2),
+  slider("target", "target length (tokens)", 0.25, 2),
   picker("format", "number format", known.formats.map((format) => format.name), () => recompute()),
-  picker("method", "scaling method", Object.keys(known.methods), () => { resetParameters(); recompute(); }),
+  picker("method", "scaling method", methods, () => { resetParameters(); recompute(); }),
 ];
 
 function resetParameters() {
@@ -112,10 +118,54 @@ function problem() {
   return "";
 }
 
+// Settings of a known model stay its own until one is changed.
+function matches(name) {
+  return Boolean(name) && Object.entries(known.models[name]).every(([key, value]) => JSON.stringify(state[key]) === JSON.stringify(value));
+}
+
+function takeModel() {
+  if (state.model) Object.assign(state, structuredClone(known.models[state.model]));
+  showAll();
+  recompute();
+}
+
+// The address keeps what is set; a parameter of the method has a dot before its name.
+function writeAddress() {
+  const { parameters, model, draw: _, ...set } = state;
+  const all = [...Object.entries(set), ...Object.entries(parameters).filter(([, value]) => value !== null).map(([name, value]) => [`.${name}`, value])];
+  history.replaceState(null, "", `#${new URLSearchParams(all)}`);
+}
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  for (const [key, [low, high]] of Object.entries(LIMITS)) {
+    const value = Number(given.get(key) ?? NaN);
+    if (value >= low && value <= high) state[key] = key.endsWith("_dim") ? 2 * Math.round(value / 2) : tidy(value, key);
+  }
+  state.rotary_dim = Math.min(state.rotary_dim, state.head_dim);
+  if (methods.includes(given.get("method"))) state.method = given.get("method");
+  if (known.formats.some((format) => format.name === given.get("format"))) state.format = given.get("format");
+  resetParameters();
+  for (const [name, value] of Object.entries(state.parameters)) {
+    const text = given.get(`.${name}`);
+    if (typeof value === "boolean" && text) state.parameters[name] = text === "true";
+    else if (text && Number.isFinite(Number(text))) state.parameters[name] = Number(text);
+  }
+  showAll();
+  recompute();
+}
+
+let pending = 0;
+
 function recompute() {
+  state.model = matches(state.model) ? state.model : models.find(matches) ?? "";
+  document.getElementById("set-model").value = state.model;
+  document.getElementById("in-short").textContent = `${state.model || state.method}: base ${written(state.base)}, ${tokens(state.trained)} to ${tokens(state.target)} tokens`;
   const said = document.getElementById("said");
   const wrong = problem();
   said.classList.toggle("wrong", Boolean(wrong));
+  clearTimeout(pending); // a browser takes only so many addresses a second
+  pending = setTimeout(writeAddress, 200);
   if (wrong) { said.textContent = wrong; return; }
   const geometry = { rotaryDim: state.rotary_dim, base: state.base, trained: state.trained };
   const before = frequencies(state.rotary_dim, state.base);
@@ -284,8 +334,10 @@ document.getElementById("settings").prepend(...settings.map((setting) => setting
 document.getElementById("phases").addEventListener("pointermove", tellPhase);
 document.getElementById("draw-again").addEventListener("click", () => { state.draw += 1; recompute(); });
 document.getElementById("read-config").addEventListener("click", takeConfig);
+document.getElementById("config").addEventListener("paste", () => setTimeout(takeConfig));
+document.getElementById("copy-address").addEventListener("click", (event) => { writeAddress(); copyText(location.href, event.currentTarget); });
+window.addEventListener("hashchange", () => { if (location.hash.includes("=")) readAddress(); else writeAddress(); });
+document.getElementById("panel").open = window.innerWidth >= 1100;
 setUpColours();
-resetParameters();
-showAll();
-recompute();
+readAddress();
 document.documentElement.classList.remove("starting");
