@@ -22,7 +22,7 @@ from ropelab.show.figures.sweep import draw, parts_of
 from ropelab.show.terminal import format_value
 from ropelab.sweeps.cases import Sweep
 
-EXPERIMENT, VERSION = "sweep", 1
+EXPERIMENT, VERSION = "sweep", 2
 # Rows that the index shows.
 SHOWN = 24
 
@@ -61,17 +61,40 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     """Make the tables of a sweep.
 
     sweep: the rows of every run's short table, behind the fields in which the runs differ; a
-        result of the same name as such a field is called `<name>_found`.
+        result of the same name as such a field is called `<name>_found`, and one at a length
+        after the share of the trained (L) or tested length (T): `copy @0.75T`.
     runs: case, those fields, the answer, and the run's folder below the results.
     """
     parts, about = [], []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
         own = {key: _value(run, key) for key in sweep.keys}
-        table = run.summary().rename(columns={key: f"{key}_found" for key in sweep.keys})
+        table = run.summary().rename(columns=lambda name, config=run.config: relative(name, config))
+        table = table.rename(columns={key: f"{key}_found" for key in sweep.keys})
+        if not {"train_len", "test_len"}.isdisjoint(sweep.keys):
+            # The same method in every run, stretched to the tested length.
+            factor = f"×{run.config.test_len / run.config.train_len:g}"
+            table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
         repeated = pd.DataFrame([own] * len(table), index=table.index)
         parts.append(repeated.join(table.apply(_numbers)))
         about.append({"case": number, **own, "answer": run.answer, "folder": folder})
     return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
+
+
+def relative(name: str, config: Any) -> str:
+    """Name a column by its share of the trained (L) or tested length (T), as all runs can.
+
+    >>> from types import SimpleNamespace
+    >>> lengths = SimpleNamespace(train_len=2048, test_len=8192)
+    >>> relative("copy @6144", lengths), relative("nll @512", lengths), relative("base", lengths)
+    ('copy @0.75T', 'nll @0.25L', 'base')
+    """
+    result, _, at = name.partition(" @")
+    lengths = [getattr(config, field, None) for field in ("train_len", "test_len")]
+    if not at.isdecimal() or None in lengths:
+        return name
+    trained, tested = lengths
+    inside = int(at) <= trained
+    return f"{result} @{int(at) / (trained if inside else tested):.3g}{'L' if inside else 'T'}"
 
 
 def _value(run: Run, key: str) -> object:

@@ -14,7 +14,7 @@ from ropelab.runs.errors import InputError, known
 from ropelab.runs.store import RUN
 from ropelab.show import drawn
 from ropelab.show.figures.shapes import label_points, token_axis
-from ropelab.show.figures.style import use_style
+from ropelab.show.figures.style import for_paper, use_style
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FOLDERS = [path.parent for path in sorted(REFERENCE.glob("*/*/manifest.json"))]
@@ -154,6 +154,35 @@ def test_a_paper_figure_is_one_column_of_small_letters_without_title(base):
     assert all(ax.get_title(loc=loc) == "" for ax in figure.axes for loc in ("left", "center"))
     texts = figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
     assert max(text.get_fontsize() for text in texts) <= 8
+
+
+def test_a_paper_heat_map_takes_both_columns(stages):
+    figure = drawn.finished(drawn.draw_of("precision"), stages, "paper")["per_stage_rounding"]
+    assert figure.get_figwidth() == 6.9
+    run = ropelab.freqs(base=1e4, head_dim=16, train_len=64, test_len=128)
+    assert {figure.get_figwidth() for figure in run.figures("paper").values()} == {3.3}
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_on_a_paper_figure_covers_another_word():
+    with use_style():
+        figure, ax = plt.subplots()
+        ends = [2**power for power in range(8, 22)]
+        ax.plot(ends, range(14))
+        token_axis(ax)
+        label_points(ax, [(2**10 + i, 3 + 0.05 * i, f"a long name {i}") for i in range(4)])
+        ax.set(xlabel=f"{'a long label ' * 6}\nabove the scale: some", title="a title")
+        for_paper(figure)
+    figure.draw_without_rendering()
+    assert figure.get_figwidth() == 3.3
+    low, high = ax.get_xlim()
+    ticks = [t.label1 for t in ax.xaxis.get_major_ticks() if low <= t.get_loc() <= high]
+    labels = [label for label in ticks if label.get_visible() and label.get_text()]
+    assert 4 < len(labels) < 14
+    boxes = [text.get_window_extent() for text in (*labels, *ax.texts, ax.xaxis.label)]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
+    assert "above the scale: some" in ax.get_xlabel().splitlines()
 
 
 @pytest.mark.parametrize(("text", "found"), [("png", ("png",)), ("pdf, SVG,pdf", ("pdf", "svg"))])

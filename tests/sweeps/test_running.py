@@ -3,6 +3,8 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from ropelab.runs.store import read_manifest
 from ropelab.show.figures.sweep import Parts, draw, parts_of
 from ropelab.show.page.shown import find_runs
 from ropelab.sweeps.cases import read_sweeps
+from ropelab.sweeps.combined import combined
 from ropelab.sweeps.shares import look_ahead, share_of
 from tests.test_cli import call, visible
 
@@ -253,6 +256,24 @@ def test_numbers_written_for_reading_are_numbers_in_the_table(call, tmp_path):
     errors = table["bfloat16 score_error"]
     assert pd.api.types.is_float_dtype(errors)
     assert errors.between(0, 1).all()
+
+
+def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
+    def run(test_len: int) -> SimpleNamespace:
+        names = ["nll @1024", f"nll @{test_len}", f"copy @{3 * test_len // 4}"]
+        methods = ["unscaled", f"yarn ×{test_len // 2048}"]
+        table = pd.DataFrame({"method": methods} | {name: [0.5, 0.9] for name in names})
+        config = SimpleNamespace(train_len=2048, test_len=test_len)
+        return SimpleNamespace(config=config, summary=lambda: table, answer="")
+
+    runs: Any = [run(length) for length in (4096, 8192, 16384)]
+    sweep: Any = SimpleNamespace(keys=("test_len",))
+    tables = combined(sweep, runs, ["a", "b", "c"])
+    assert list(tables["sweep"].columns[2:]) == ["nll @0.5L", "nll @1T", "copy @0.75T"]
+    (figure,) = draw(tables).values()
+    for ax in figure.axes:
+        assert [line.get_label() for line in ax.lines] == ["unscaled", "yarn ×T/L"]
+        assert all(list(line.get_xdata()) == [4096, 8192, 16384] for line in ax.lines)
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):

@@ -86,12 +86,12 @@ def _dumbbells(ax: Axes, rows: pd.DataFrame, order: list[str], longest: int) -> 
         interval = at["ci_low"], at["ci_high"]
         shapes.dots(ax, at["value"], places, style, f"at {times}x", interval, hollow=times == 1)
     ax.hlines(places, first["value"], last["value"], color=GREY, linewidth=0.8, zorder=1)
-    # A value that is undefined at the longest context says so, where the panel has more room.
+    # A value that is undefined at the longest context: as in the heat map, where there is room.
     for row in np.flatnonzero(last["value"].isna()):
         low, high = first.iloc[row][["ci_low", "ci_high"]].fillna(first["value"].iloc[row])
         left = low + high > sum(ax.get_xlim())
         end, side, away = (low, "right", -7) if left else (high, "left", 7)
-        shapes.note(ax, "undefined", (end, int(row)), (away, 0), ha=side, va="center", color=GREY)
+        shapes.note(ax, "–", (end, int(row)), (away, 0), ha=side, va="center", color=GREY)
     ax.xaxis.set_major_locator(MaxNLocator(4))
     shapes.legend_above(ax, 2)
 

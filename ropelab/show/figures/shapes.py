@@ -9,6 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
@@ -22,6 +23,8 @@ FAINT = "#555555"
 DASHED = (0, (4, 3))
 # The coordinates of a place at an x of the data, and a share of the panel's height.
 ABOVE = ("data", "axes fraction")
+# Marks the names of points among other texts.
+NAME = "name"
 # Where the name of a point may be, in points from it; the best place first.
 PLACES = [
     ((8 * sign, up), side)
@@ -220,13 +223,22 @@ def legend_below(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
 
 def label_points(ax: Axes, points: Sequence[tuple[float, float, str]]) -> None:
     """Name points beside them, each where it covers no other name and no other point."""
+    for x, y, label in points:
+        style: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9, "gid": NAME}
+        ax.annotate(label, (x, y), (0, 0), **style)
+    place_names(ax)
+
+
+def place_names(ax: Axes) -> None:
+    """Find places for the names of points, again if the figure has another size."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
-    at = ax.transData.transform([point[:2] for point in points])
-    taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in at]
-    for x, y, label in points:
-        name = ax.annotate(label, (x, y), (0, 0), textcoords="offset points", fontsize=9)
+    names = [text for text in ax.texts if isinstance(text, Annotation) and text.get_gid() == NAME]
+    at = [ax.transData.transform(name.xy) for name in names]
+    room = figure.dpi / 20
+    taken = [Bbox.from_bounds(x - room, y - room, 2 * room, 2 * room) for x, y in at]
+    for name in names:
         for offset, side in PLACES:
             name.set(position=offset, ha=side)
             extent = name.get_window_extent()

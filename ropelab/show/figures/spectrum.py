@@ -80,7 +80,7 @@ def _representable(ax: Axes, margins: pd.DataFrame, order: list[str]) -> None:
     random = margins[margins["vectors"] == "random"]
     for fmt, rounding in random.groupby("format", sort=False)["rounding"].median().items():
         ax.axvline(rounding, color=GREY, linewidth=1, linestyle=shapes.DASHED)
-        text = f"rounding in\n{fmt}"
+        text = f"rounding in {fmt}"
         shapes.note(ax, text, (rounding, 0), (-2, 3), rotation=90, va="bottom", **small)
     ax.axvline(1, color=GREY, linewidth=1, linestyle=":")
     shapes.note(ax, "softmax gives\ne times\nthe weight", (1, 1), (-3, -3), va="top", **small)

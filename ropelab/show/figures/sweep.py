@@ -40,6 +40,8 @@ def parts_of(tables: Tables) -> Parts:
     along = max(numbers or keys, key=lambda name: table[name].nunique())
     lines = [name for name in (*keys, *found[:count]) if name != along]
     results = [name for name in found[count:] if is_numeric_dtype(table[name])]
+    # What most runs have comes first; lengths that only some of them have make gaps.
+    results.sort(key=lambda name: -table[name].count())
     return Parts(along, tuple(lines), tuple(results))
 
 
