@@ -67,12 +67,14 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     """
     parts, about = [], []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
+        lengths = [getattr(run.config, field, None) for field in ("train_len", "test_len")]
         own = {key: _value(run, key) for key in sweep.keys}
-        table = run.summary().rename(columns=lambda name, config=run.config: relative(name, config))
-        table = table.rename(columns={key: f"{key}_found" for key in sweep.keys})
-        if not {"train_len", "test_len"}.isdisjoint(sweep.keys):
+        names = {key: f"{key}_found" for key in sweep.keys}
+        table = run.summary().rename(columns=names)
+        table.columns = [relative(str(name), *lengths) for name in table]
+        if all(lengths) and not {"train_len", "test_len"}.isdisjoint(sweep.keys):
             # The same method in every run, stretched to the tested length.
-            factor = f"×{run.config.test_len / run.config.train_len:g}"
+            factor = f"×{lengths[1] / lengths[0]:g}"
             table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
         repeated = pd.DataFrame([own] * len(table), index=table.index)
         parts.append(repeated.join(table.apply(_numbers)))
@@ -80,19 +82,15 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     return {EXPERIMENT: pd.concat(parts, ignore_index=True), "runs": pd.DataFrame(about)}
 
 
-def relative(name: str, config: Any) -> str:
+def relative(name: str, trained: int | None, tested: int | None) -> str:
     """Name a column by its share of the trained (L) or tested length (T), as all runs can.
 
-    >>> from types import SimpleNamespace
-    >>> lengths = SimpleNamespace(train_len=2048, test_len=8192)
-    >>> relative("copy @6144", lengths), relative("nll @512", lengths), relative("base", lengths)
-    ('copy @0.75T', 'nll @0.25L', 'base')
+    >>> relative("copy @6144", 2048, 8192), relative("nll @512", 2048, 8192)
+    ('copy @0.75T', 'nll @0.25L')
     """
     result, _, at = name.partition(" @")
-    lengths = [getattr(config, field, None) for field in ("train_len", "test_len")]
-    if not at.isdecimal() or None in lengths:
+    if not at.isdecimal() or not trained or not tested:
         return name
-    trained, tested = lengths
     inside = int(at) <= trained
     return f"{result} @{int(at) / (trained if inside else tested):.3g}{'L' if inside else 'T'}"
 

@@ -273,7 +273,7 @@ def test_a_sweep_over_the_tested_length_has_a_figure_of_every_run():
     (figure,) = draw(tables).values()
     for ax in figure.axes:
         assert [line.get_label() for line in ax.lines] == ["unscaled", "yarn ×T/L"]
-        assert all(list(line.get_xdata()) == [4096, 8192, 16384] for line in ax.lines)
+        assert all(np.array_equal(line.get_xdata(), [4096, 8192, 16384]) for line in ax.lines)
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(call, files, monkeypatch):
