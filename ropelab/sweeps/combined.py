@@ -67,14 +67,14 @@ def combined(sweep: Sweep, runs: Sequence[Run], folders: Sequence[str]) -> dict[
     """
     parts, about = [], []
     for number, (run, folder) in enumerate(zip(runs, folders, strict=True), 1):
-        lengths = [getattr(run.config, field, None) for field in ("train_len", "test_len")]
+        trained, tested = (getattr(run.config, one, None) for one in ("train_len", "test_len"))
         own = {key: _value(run, key) for key in sweep.keys}
         names = {key: f"{key}_found" for key in sweep.keys}
         table = run.summary().rename(columns=names)
-        table.columns = [relative(str(name), *lengths) for name in table]
-        if all(lengths) and not {"train_len", "test_len"}.isdisjoint(sweep.keys):
+        table.columns = [relative(str(name), trained, tested) for name in table]
+        if trained and tested and not {"train_len", "test_len"}.isdisjoint(sweep.keys):
             # The same method in every run, stretched to the tested length.
-            factor = f"×{lengths[1] / lengths[0]:g}"
+            factor = f"×{tested / trained:g}"
             table = table.replace(rf"{factor}(?= |$)", "×T/L", regex=True)
         repeated = pd.DataFrame([own] * len(table), index=table.index)
         parts.append(repeated.join(table.apply(_numbers)))
