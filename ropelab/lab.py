@@ -30,11 +30,12 @@ from ropelab.runs.cell import (
 from ropelab.runs.config import Config, Label, build
 from ropelab.runs.engine import Engine, Here
 from ropelab.runs.engine.schedule import machine_for
-from ropelab.runs.errors import RopelabError, naming
+from ropelab.runs.errors import RopelabError, naming, needing_packages
 from ropelab.runs.estimate import MINUTE, Estimate, refuse_beyond
 from ropelab.runs.files import check_name
 from ropelab.runs.folders import Waiting, say_nothing
 from ropelab.runs.machine import about_dtype, available_memory
+from ropelab.runs.own import mentioned
 from ropelab.runs.sentences import with_scope
 from ropelab.runs.tables import Tables, as_stored
 
@@ -305,6 +306,7 @@ class Lab:
         experiment, config = plan.experiment, plan.config
         read = [Path(run.path) for name in config.reads() for run in self._stored_runs(name)]
         inputs = config.inputs() | store.as_inputs(self.results, read)
+        inputs |= mentioned(config.model_dump(mode="json"))
         about = (experiment.name, experiment.version, config, inputs, plan.label)
         return store.RunFolder(self.results, *about)
 
@@ -371,4 +373,5 @@ def run(
     """
     folder = Path(results) if results is not None else None
     lab = Lab(results=folder, force=force, limits=limits)
-    return lab.run(lab.prepare(name, values))
+    with needing_packages():
+        return lab.run(lab.prepare(name, values))

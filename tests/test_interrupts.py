@@ -74,7 +74,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module", ["pydantic", "typer", "ropelab.cli.app", "numpy", "pandas", "scipy"]
+    "module", ["pydantic", "typer", "ropelab.cli.app", "numpy", "pandas", "matplotlib"]
 )
 def test_ctrl_c_during_an_import_shows_no_traceback(tmp_path, module):
     command = ["ropelab", "claims", "--results", str(tmp_path / "results")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ropelab.claims.ledger import CLAIMS, SOURCES
+from ropelab.claims.ledger import CLAIMS, SOURCES, find
 from ropelab.claims.verdicts import COMMITTED_FILE, FINDINGS, page
 
 # Figures of the ledger that belong to a note.
@@ -39,12 +39,19 @@ def note_pages(run: Path, folder: Path) -> dict[str, str]:
 
 
 def findings_to_ship(run: Path) -> str:
-    """Return the file of findings that decide where no run is stored: claims that read runs."""
+    """Return the file of findings on claims that read stored runs, or need torch."""
     claims = pd.read_csv(run / "tables/claims.csv").set_index("id")
     findings = pd.read_csv(run / "tables/findings.csv", dtype=str, keep_default_na=False)
-    read = findings[findings["id"].isin([claim.id for claim in CLAIMS if claim.reads])]
-    models = read["id"].map(claims["models"].fillna(""))
-    return read[FINDINGS].assign(models=models).to_csv(index=False, lineterminator="\n")
+    read = findings[
+        findings["id"].isin([claim.id for claim in CLAIMS if claim.reads or claim.needs_torch])
+    ]
+    # Where a claim reads runs, what is expected comes from its check.
+    expected = claims["expected"].where([find(id_).needs_torch for id_ in claims.index])
+    about = {
+        name: read["id"].map(column.fillna(""))
+        for name, column in {"models": claims["models"], "expected": expected}.items()
+    }
+    return read[FINDINGS].assign(**about).to_csv(index=False, lineterminator="\n")
 
 
 def _page(source: str, tables: dict[str, pd.DataFrame], figures: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from ropelab.runs.config import Config, Natural
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import is_installed, unknown_name
 
 QUESTION = "Is what the textbooks say about rotary embeddings true?"
 CANNOT_SHOW = (
@@ -53,6 +53,10 @@ class ClaimsConfig(Config):
             elif self.source not in SOURCES:
                 raise unknown_name("source", self.source, SOURCES)
         return self
+
+    def inputs(self) -> dict[str, str]:
+        """Tell runs without torch, in which some findings are committed ones, from others."""
+        return {} if is_installed("torch") else {"torch": "not installed"}
 
     def reads(self) -> tuple[str, ...]:
         """Name the experiments whose stored runs decide claims."""

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
 
 from ropelab.claims.arrays import (
@@ -237,6 +236,8 @@ def halves_in_words(found: Findings, vector: Sequence[float] = (1.0, 2.0, 3.0, 4
 
 
 def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
+    import torch
+
     q, k = torch.zeros(*shape), torch.zeros(*shape)
     try:
         with warnings.catch_warnings():
@@ -250,6 +251,8 @@ def transposed_scores(found: Findings, shape: Sequence[int] = SHAPE) -> None:
 
 
 def mask_hides(found: Findings, filling: float = -1e9) -> None:
+    import torch
+
     # Two equal scores, one masked: -1e9 is finite in bfloat16, but float16 ends at 65504.
     masked = torch.tensor([False, True])
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
@@ -286,6 +289,8 @@ def negative_indices(found: Findings, tokens: int = 5) -> None:
 
 
 def embeddings_untouched(found: Findings, name: str = "rope", seed: int = 0) -> None:
+    import torch
+
     shape = Shape(layers=1, width=32, heads=2, head_dim=16, trained_len=8)
     encoding = make_encoding(name, shape, seed)
     positions = torch.arange(8)

@@ -70,7 +70,11 @@ def _read(name: str) -> dict[str, Any]:
 
 def _claim(family: str, record: dict[str, Any]) -> Claim:
     passages = tuple(Passage(**passage) for passage in record.pop("passages"))
-    usual = {"command": f"ropelab claims --id {record['id']}"}
+    # Encodings are tried as they are programmed.
+    usual: dict[str, Any] = {
+        "command": f"ropelab claims --id {record['id']}",
+        "needs_torch": family == "encodings",
+    }
     return Claim(family=family, passages=passages, **usual | record)
 
 

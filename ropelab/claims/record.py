@@ -179,6 +179,7 @@ class Claim:
     inputs: Mapping[str, Any] = field(default_factory=dict)  # of the check, besides its defaults
     command: str = ""  # shows more, or makes the claim decidable
     reads: str = ""  # the experiment whose stored runs the check takes as `runs`
+    needs_torch: bool = False
 
     @property
     def function(self) -> Callable[..., None]:

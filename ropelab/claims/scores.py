@@ -19,7 +19,6 @@ from ropelab.claims.arrays import (
     split,
     tiny,
 )
-from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys, trains
 from ropelab.claims.record import Findings
 from ropelab.claims.sinusoids import code
 from ropelab.runs.thresholds import EXACT, ROUNDING
@@ -83,6 +82,8 @@ def rope_multiplies(found: Findings, position: int = 17, seed: int = 0) -> None:
 
 
 def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens: int = 16) -> None:
+    from ropelab.claims.encodings import trains
+
     p, wanted = _codes(TOKENS, tokens), np.eye(tokens)
     off = largest(p @ np.linalg.lstsq(p, wanted, rcond=None)[0] - wanted)
     count = trains(encoding)
@@ -93,6 +94,8 @@ def coefficients_are_fixed(found: Findings, encoding: str = "sinusoidal", tokens
 
 
 def only_at_the_product(found: Findings, name: str = "rope", seed: int = 0) -> None:
+    from ropelab.claims.encodings import encoded, encoding_for, queries_and_keys
+
     layer, shift = encoding_for(name).for_layer(0), 100
     q, k = queries_and_keys(16, seed)
     q_at, k_at, at, _ = encoded(layer, q, k)

@@ -15,12 +15,13 @@ from ropelab.claims.experiment import VERSION, ClaimsConfig
 from ropelab.claims.ledger import CLAIMS, QUESTIONS, SOURCES, Question, cited, find, said_in
 from ropelab.claims.record import OUTCOMES, Claim, Findings, Kind, Passage, Role, Verdict
 from ropelab.runs.cell import Cell, Computation, Needs, Values
+from ropelab.runs.errors import is_installed
 from ropelab.runs.tables import Tables
 
 # Years are unknown for some sources, which would make all of them floats.
 YEAR = {"year": "Int64"}
 AGREES = {True: "yes", False: "no", None: "unknown"}
-HERE, COMMITTED = "here", "committed results"
+HERE, COMMITTED, CLOSED = "here", "committed results", "committed results, without torch"
 # Findings of the committed results on the claims that read runs; tools/notes.py writes the file.
 FINDINGS = ["id", "role", "what", "measured", "value", "agrees"]
 COMMITTED_FILE = files("ropelab.claims") / "committed.csv"
@@ -32,7 +33,12 @@ NEEDS = Needs(seconds=0.04, memory_bytes=600_000_000)
 
 def cells(config: ClaimsConfig) -> list[Cell]:
     claims = [find(id_) for id_ in _needed(config)]
-    return [_cell(claim, config) for claim in claims if not claim.reads]
+    return [_cell(claim, config) for claim in claims if not (claim.reads or _is_closed(claim))]
+
+
+def _is_closed(claim: Claim) -> bool:
+    """Return True for a claim whose check cannot be computed in this installation."""
+    return claim.needs_torch and not is_installed("torch")
 
 
 def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
@@ -41,17 +47,19 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     # Many claims read the same runs, which are files.
     stored = cache(values.stored)
     found: dict[str, Findings] = {}
-    elsewhere: set[str] = set()
+    decided_from: dict[str, str] = {}
     needed = _needed(config)
     with values.context.progress("checking claims", total=len(needed)) as advance:
         for id_ in needed:
             claim = find(id_)
-            if claim.reads:
+            if _is_closed(claim):
+                found[id_], decided_from[id_] = committed()[id_], CLOSED
+            elif claim.reads:
                 runs = tuple(stored(claim.reads))
                 found[id_] = claim.evidence(runs=runs)
                 if (not runs or found[id_].is_missing) and id_ in committed():
                     found[id_] = replace(committed()[id_], expected=found[id_].expected)
-                    elsewhere.add(id_)
+                    decided_from[id_] = COMMITTED
             else:
                 series = dict(values[_cell(claim, config)])
                 text = series.pop("evidence")["evidence"].iloc[0]
@@ -64,10 +72,7 @@ def tables(config: ClaimsConfig, values: Values) -> dict[str, pd.DataFrame]:
     ]
     made = {
         "claims": pd.DataFrame(
-            [
-                _row(claim, found[claim.id], COMMITTED if claim.id in elsewhere else HERE)
-                for claim in chosen
-            ]
+            [_row(claim, found[claim.id], decided_from.get(claim.id, HERE)) for claim in chosen]
         ),
         "findings": pd.DataFrame(
             [
@@ -122,11 +127,11 @@ def checked(claim: str, inputs: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
 
 @cache
 def committed() -> dict[str, Findings]:
-    """Read the findings that travel with the package, for where no stored run decides."""
+    """Read the findings that travel with the package, for where neither runs nor torch are."""
     stored: dict[str, Findings] = {}
     agrees = {name: value for value, name in AGREES.items()}
     for row in DictReader(COMMITTED_FILE.read_text(encoding="utf-8").splitlines()):
-        found = stored.setdefault(row["id"], Findings(models=row["models"]))
+        found = stored.setdefault(row["id"], Findings(row["expected"], row["models"]))
         value = float(row["value"]) if row["value"] else None
         role = cast(Role, row["role"])
         found.add(role, row["what"], row["measured"], agrees[row["agrees"]], value)
@@ -218,6 +223,11 @@ def answer(tables: Tables) -> str:
             f"No run stored here decides {elsewhere} of them: their verdicts are those of the "
             "committed results, and `ropelab claims --run` decides them anew."
         )
+    if closed := int((claims["decided_from"] == CLOSED).sum()):
+        sentences.append(
+            f"{closed} of arithmetic need torch, which is not installed: theirs are those of the "
+            "committed results (pip install 'ropelab[train]')."
+        )
     if is_page(tables) and "questions" in tables:
         asked = tables["questions"].itertuples()
         sentences += [f"\n“{row.quote}” ({row.english}) {row.answer}" for row in asked]
@@ -259,10 +269,13 @@ def _one(claim: pd.Series, passages: pd.DataFrame) -> str:
     # Our wording is marked as ours and quotations as quotations: they may differ.
     said = " ".join(_quoted(passage, claim["verdict"]) for _, passage in passages.iterrows())
     models = f" ({claim['models']})" if pd.notna(claim["models"]) and claim["models"] else ""
-    anew = f" These are the committed results; `{claim['command']}` makes a run that decides anew."
+    way = f"`{claim['command']}` makes a run that decides anew"
+    if claim["decided_from"] == CLOSED:
+        way = "its check needs torch (pip install 'ropelab[train]')"
+    anew = "" if claim["decided_from"] == HERE else f" These are the committed results; {way}."
     return (
         f"{claim['id']}, in our words: {claim['statement']} {said} Verdict: {claim['verdict']}"
-        f"{models}. {claim['measured']}.{anew if claim['decided_from'] == COMMITTED else ''}"
+        f"{models}. {claim['measured']}.{anew}"
     )
 
 

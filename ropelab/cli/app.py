@@ -19,7 +19,7 @@ from ropelab.cli.flags import Options
 from ropelab.cli.mistakes import advice
 from ropelab.cli.outcome import status_of
 from ropelab.experiments import Experiment
-from ropelab.runs.errors import InputError
+from ropelab.runs.errors import InputError, needing_packages
 from ropelab.runs.files import check_name
 
 app = typer.Typer(
@@ -130,7 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         for word in typed:
             check_name(word)
         try:
-            return app(typed, prog_name="ropelab", standalone_mode=False)
+            with needing_packages():
+                return app(typed, prog_name="ropelab", standalone_mode=False)
         except typer.TyperException as error:
             if error.exit_code != InputError.exit_status:
                 raise

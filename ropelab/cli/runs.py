@@ -87,7 +87,7 @@ def compute_share(paths: Sequence[Path], index: str, shard: str, options: Option
 
 def run_files(paths: Sequence[Path], index: str, options: Options) -> None:
     """Make all runs of files, one table of each sweep, and the index and page of the results."""
-    # Imported here: the page needs SciPy, which a single run does without.
+    # Imported here: a single run does without the page.
     from ropelab.show.gallery import write_index
     from ropelab.show.page.report import write_report
     from ropelab.show.page.shown import find_runs

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropelab.runs.config import read_number, split_list
 from ropelab.runs.errors import InputError, known, unknown_name
+from ropelab.runs.own import find
 
 if TYPE_CHECKING:
     from ropelab.math.scaling import Scaling
@@ -56,7 +57,9 @@ ON_MODELS = ("log_n", "rerope", "self_extend", "drope", "longrope_search")
 
 
 def canonical(name: str) -> str:
-    """Return the registered name for any spelling or alias of it."""
+    """Return the registered name for any spelling or alias of it; a reference as it is."""
+    if ":" in name:
+        return name
     key = name.lower().replace("-", "_")
     return ALIASES.get(key, key)
 
@@ -67,10 +70,24 @@ def scaling_class(name: str) -> "type[Scaling]":
     if key in ON_MODELS:
         raise InputError(f"{key} is not a change of frequencies alone; use extrapolate")
     if key not in FREQUENCIES:
+        if found := own_method(name):
+            return found
         raise unknown_name("method", name, FREQUENCIES)
     # Imported on demand: the classes need NumPy, help texts need only the names above.
     module, attribute = FREQUENCIES[key].split(".")
     return getattr(import_module(f"ropelab.math.scaling.{module}"), attribute)
+
+
+def own_method(name: str) -> "type[Scaling] | None":
+    """Return a change of frequencies from outside; None if the name is none from there."""
+    from ropelab.math.scaling import Scaling
+
+    found = find("methods", name)
+    if found is None:
+        return None
+    if not (isinstance(found, type) and issubclass(found, Scaling)):
+        raise InputError(f"{name} must be a class below Scaling; here it is none (docs/own.md)")
+    return found
 
 
 def parse_scaling(text: str, factor: float | None = None) -> "Scaling":

@@ -28,6 +28,7 @@ from ropelab.runs.folders import (
     say_nothing,
 )
 from ropelab.runs.machine import RATES, rate
+from ropelab.runs.own import mentioned
 from ropelab.runs.tables import DamagedError, Entries, Format, Tables
 from ropelab.runs.temporary import folder_of
 
@@ -316,11 +317,16 @@ class Computation:
     inputs: Mapping[str, Any]
     needs: Needs = Needs(memory_bytes=300_000_000)
     starts: tuple[Cell, ...] = ()
+    # Sources of one's own methods among the inputs, found by the process that makes the cell.
+    own: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "own", mentioned(self.inputs))
 
     @property
     def key(self) -> Mapping[str, Any]:
         starts = {"starts": [name_of(start) for start in self.starts]} if self.starts else {}
-        return {**self.inputs, **starts}
+        return {**self.inputs, **starts, **({"own": self.own} if self.own else {})}
 
     def tables(self, context: Context) -> Mapping[str, pd.DataFrame]:
         with context.progress(self.title, 1) as advance:

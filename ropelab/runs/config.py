@@ -30,6 +30,7 @@ from pydantic_core import ErrorDetails
 from ropelab.runs.errors import InputError, unknown_name
 from ropelab.runs.files import check_name, read_regular
 from ropelab.runs.machine import DtypeName, resolve_device, resolve_dtype
+from ropelab.runs.own import typed
 
 # Bytes of a config file: a pasted table of factors is far smaller.
 LARGEST_FILE = 2**20
@@ -242,7 +243,7 @@ def build(config_class: type[C], values: Mapping[str, Any], name: Callable[[str]
 def _ours(
     config_class: type[Config], values: Mapping[str, Any], name: Callable[[str], str]
 ) -> dict[str, Any]:
-    found = dict(values)
+    found = {name: typed(value) for name, value in values.items()}
     for ours, theirs in spellings(config_class).items():
         if theirs in found:
             if ours in found:

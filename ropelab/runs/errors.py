@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
+from importlib.util import find_spec
 
 # Unicode's categories of what steers a terminal or cannot be seen; line ends are let through.
 UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -23,6 +24,8 @@ ALSO_CALLED = {
     "fp32": "float32",
     "float": "float32",
 }
+# Packages that come with an extra of pyproject.toml, or that it says to install.
+EXTRAS = {"torch": "train", "safetensors": "train", "transformers": "hf", "ray": "ray"}
 
 
 class RopelabError(Exception):
@@ -72,6 +75,29 @@ def known(kind: str, name: str, allowed: Iterable[str]) -> str:
     if name not in allowed:
         raise unknown_name(kind, name, allowed)
     return name
+
+
+def is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def require(package: str) -> None:
+    """Raise InputError, which names the extra to install, where a package is not there."""
+    if not is_installed(package):
+        extra = f"pip install 'ropelab[{EXTRAS[package]}]'"
+        raise InputError(f"this needs {package}, which is not installed; type: {extra}")
+
+
+@contextmanager
+def needing_packages() -> Iterator[None]:
+    """Make an error of this house of a package that is not installed, naming its extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            require(package)
+        raise
 
 
 @contextmanager

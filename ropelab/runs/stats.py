@@ -19,12 +19,12 @@ that one model; with one document, of that one.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+
+from ropelab.runs.quantiles import normal_quantile, student_quantile, student_tail
 
 CONFIDENCE = 0.95
 # Of the differences that are named as such, the share that may be none.
@@ -56,7 +56,7 @@ class Mean:
     units: int  # documents, or sequences
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        half = _student(self.freedom, confidence) * math.sqrt(self.variance)
+        half = student_quantile((1 + confidence) / 2, self.freedom) * math.sqrt(self.variance)
         return Interval(self.value, self.value - half, self.value + half, self.seeds * self.units)
 
     def p_value(self) -> float:
@@ -65,14 +65,8 @@ class Mean:
             return math.nan
         if self.variance == 0:
             return 1.0 if self.value == 0 else SMALLEST_P
-        p = float(2 * stats.t.sf(abs(self.value) / math.sqrt(self.variance), self.freedom))
+        p = 2 * student_tail(abs(self.value) / math.sqrt(self.variance), self.freedom)
         return max(SMALLEST_P, p)
-
-
-# The tables of one run ask for a few quantiles, thousands of times.
-@lru_cache(maxsize=1 << 12)
-def _student(freedom: float, confidence: float) -> float:
-    return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
 def crossed_mean(values: Float[NDArray[np.float64], "seeds units"]) -> Mean:
@@ -106,14 +100,14 @@ def crossed_proportion(shares: Float[NDArray[np.float64], "seeds units"], trials
     t = None
     if mean.variance > 0:
         n = max(min(n, mean.value * (1 - mean.value) / mean.variance), 1.0)
-        t = _student(mean.freedom, CONFIDENCE)
+        t = student_quantile((1 + CONFIDENCE) / 2, mean.freedom)
     low, high = _wilson(mean.value, n, t)
     return Interval(mean.value, low, high, mean.seeds * mean.units)
 
 
 def _wilson(share: float, n: float, quantile: float | None = None) -> tuple[float, float]:
     """Return the ends of Wilson's score interval for a share of n trials, n any positive number."""
-    z = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) if quantile is None else quantile
+    z = normal_quantile((1 + CONFIDENCE) / 2) if quantile is None else quantile
     centre = share + z * z / (2 * n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = ((centre + side * half) / (1 + z * z / n) for side in (-1, 1))
@@ -142,7 +136,7 @@ def discovery_rates(p_values: Sequence[float]) -> list[float]:
     # no test and stays missing.
     p = np.asarray(p_values, dtype=np.float64)
     rates = np.full(p.shape, math.nan)
-    tested = np.flatnonzero(~np.isnan(p))
-    if tested.size:
-        rates[tested] = stats.false_discovery_control(p[tested], method="bh")
+    rising = np.argsort(p, kind="stable")[: np.count_nonzero(~np.isnan(p))]
+    times = p[rising] * (rising.size / np.arange(1, rising.size + 1))
+    rates[rising] = np.minimum(np.minimum.accumulate(times[::-1])[::-1], 1.0)
     return rates.tolist()

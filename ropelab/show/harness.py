@@ -17,9 +17,9 @@ from importlib.resources import files
 from typing import Any
 
 import pandas as pd
-from scipy import stats
 
 from ropelab.runs.errors import InputError
+from ropelab.runs.quantiles import normal_quantile, student_quantile
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.runs.tables import Tables
 from ropelab.show.page.shown import Shown
@@ -120,14 +120,14 @@ def _every_line(experiment: str, tables: Tables) -> Iterator[Task]:
 def _over_seeds(rows: pd.DataFrame, metric: str, bounds: tuple[str, str] | None) -> Metric:
     values = rows[metric].to_numpy(dtype=float)
     if len(values) > 1:
-        return Metric(float(values.mean()), float(stats.sem(values)))
+        return Metric(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
     if bounds is None or rows[list(bounds)].isna().any(axis=None):
         return Metric(float(values[0]))
     low, high = rows[list(bounds)].to_numpy(dtype=float)[0]
     # Half of the interval in standard errors: Student's for a mean over a few documents.
     below = (1 + CONFIDENCE) / 2
     few = "documents" in rows
-    half = stats.t.ppf(below, rows["documents"].iloc[0] - 1) if few else stats.norm.ppf(below)
+    half = student_quantile(below, rows["documents"].iloc[0] - 1) if few else normal_quantile(below)
     return Metric(float(values[0]), float((high - low) / (2 * half)))
 
 

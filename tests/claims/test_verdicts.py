@@ -65,6 +65,8 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert set(claims.index[elsewhere]) == {claim.id for claim in CLAIMS if claim.reads}
     assert set(claims.loc[elsewhere, "verdict"]) > {Verdict.REPRODUCED, Verdict.NOT_REPRODUCED}
     for id_, found in verdicts.committed().items():
+        if not find(id_).reads:
+            continue
         assert claims.loc[id_, "verdict"] == found.verdict(find(id_).kind)
         assert claims.loc[id_, "measured"] == found.measured
     said = verdicts.answer(tables)
@@ -72,6 +74,22 @@ def test_without_stored_runs_the_committed_verdicts_are_given_and_said_to_be_so(
     assert "`ropelab claims --run` decides them anew" in said
     one = verdicts.answer(run(ClaimsConfig(id="yarn-extends")))
     assert "These are the committed results; `ropelab extrapolate --train-len 2048" in one
+
+
+def test_without_torch_committed_findings_decide_and_are_those_of_the_checks(tables, monkeypatch):
+    closed = {claim.id for claim in CLAIMS if claim.needs_torch}
+    made = tables["claims"].set_index("id").loc[sorted(closed)]
+    assert set(made["decided_from"]) == {verdicts.HERE}
+    monkeypatch.setattr(verdicts, "is_installed", lambda package: False)
+    config = ClaimsConfig()
+    asked = {cell.key["claim"] for cell in verdicts.cells(config)}
+    assert asked.isdisjoint(closed)
+    without = run(config)
+    claims = without["claims"].set_index("id")
+    assert set(claims.index[claims["decided_from"] == verdicts.CLOSED]) == closed
+    same = ["verdict", "measured", "expected"]
+    pd.testing.assert_frame_equal(claims.loc[made.index, same], made[same])
+    assert f"{len(closed)} of arithmetic need torch" in verdicts.answer(without)
 
 
 def test_a_run_that_is_stored_decides_before_the_committed_results(tables):

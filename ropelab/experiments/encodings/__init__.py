@@ -10,10 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD
+from ropelab.models.encoding.registry import ENCODINGS, FURTHER, STANDARD, record_of
 from ropelab.models.tasks.config import FirstWindow, ShapedConfig, TestLen, TokensPerStep, TrainLen
 from ropelab.runs.config import AsList, Count, Names
-from ropelab.runs.errors import unknown_name
 
 QUESTION = "Would another position encoding extrapolate better, and what does each cost?"
 CANNOT_SHOW = (
@@ -50,8 +49,7 @@ class EncodingsConfig(ShapedConfig):
         if not names:
             raise ValueError(f"must name at least one of {', '.join(ENCODINGS)}")
         for name in names:
-            if name not in ENCODINGS:
-                raise unknown_name("encoding", name, ENCODINGS)
+            record_of(name)
         return tuple(dict.fromkeys(names))
 
     @model_validator(mode="after")
@@ -60,7 +58,7 @@ class EncodingsConfig(ShapedConfig):
         if not self.tasks:
             raise ValueError("tasks must name at least one of text, copy")
         for name in self.encodings:
-            least = ENCODINGS[name].least_head_dim
+            least = record_of(name).least_head_dim
             if self.head_dim < least:
                 raise ValueError(
                     f"head_dim must be at least {least} for {name}, which rotates "

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ropelab.experiments.encodings import EncodingsConfig
 from ropelab.models.encoding.base import Encoding, unfused
-from ropelab.models.encoding.registry import ENCODINGS, Shape, make_encoding
+from ropelab.models.encoding.registry import Shape, make_encoding, record_of
 from ropelab.models.lm.model import Cache, LanguageModel
 from ropelab.models.lm.source import Batch, periodic_batch
 from ropelab.models.lm.training import batch_loss, make_optimizers, one_step
@@ -66,7 +66,7 @@ def costs(config: EncodingsConfig) -> pd.DataFrame:
     """Return a row per encoding: its record, parameters, and work against none at all."""
     rows = []
     for name in config.encodings:
-        record = ENCODINGS[name]
+        record = record_of(name)
         encoding = make_encoding(name, shape_of(config))
         last, limit = encoding.max_position, defined_length(encoding, config.test_len)
         decoding = decode_flops(config, name, limit) / decode_flops(config, PLAIN, limit)

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import pandas as pd
 
@@ -39,6 +40,7 @@ from ropelab.models.tasks.tables import (
 )
 from ropelab.runs.cell import Cell, Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
+from ropelab.runs.own import find, sources
 from ropelab.runs.tables import Tables
 from ropelab.runs.thresholds import LEARNED
 
@@ -82,7 +84,8 @@ def observations(config: EncodingsConfig) -> list[Evaluation]:
 
 
 def training(config: EncodingsConfig, encoding: str, seed: int) -> Training:
-    key = {"name": encoding, "trained_len": config.train_len, "version": LEARNING_VERSION}
+    key: dict[str, Any] = {"name": encoding, "trained_len": config.train_len}
+    key |= {"version": LEARNING_VERSION, **sources(find("encodings", encoding))}
     make = partial(encoding_of, shape_of(config), encoding, seed)
     return training_of(config, seed, make, key, encoding, config.first_window, fused=False)
 

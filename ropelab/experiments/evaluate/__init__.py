@@ -11,6 +11,7 @@ from pydantic import ByteSize, Field, model_validator
 
 from ropelab.models.tasks.config import ASKED, CorpusPath, Depths, On, TaskName, check_depths
 from ropelab.runs.config import AsList, Config, Count, Names
+from ropelab.runs.errors import require
 
 if TYPE_CHECKING:
     from ropelab.models.methods.method import Method
@@ -81,14 +82,15 @@ class EvaluateConfig(Config):
     @classmethod
     def _of_the_model(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Fill in the length and the number format of the model."""
-        from ropelab.models.released.facts import facts_of
-        from ropelab.models.released.loading import checkpoint_dtype
-
         model = values.get("model")
         if not model:
             raise ValueError("name a model: its folder, or its id in the local cache of the Hub")
         if not isinstance(model, str):
             return {"context": SHORTEST, **values}  # so that only the model is wrong
+        require("transformers")
+        from ropelab.models.released.facts import facts_of
+        from ropelab.models.released.loading import checkpoint_dtype
+
         filled = {"context": 2 * facts_of(model).train_len, **values}
         if filled.get("dtype", "auto") == "auto":
             # The number format that the configuration names, `auto` if it names none of ours.

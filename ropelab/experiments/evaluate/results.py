@@ -20,12 +20,13 @@ from ropelab.models.tasks.cells import UNDECIDABLE, Checked, Evaluation, collect
 from ropelab.models.tasks.modes import Mode, SlidingWindow, Unmodified, WithMethod
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.tables import (
-    DOES,
     KEYS,
     NLL,
     OK,
     ROW,
     by_label,
+    does_of,
+    retrieval_of,
     sentences,
     tables_of_tasks,
 )
@@ -213,7 +214,7 @@ def following(config: EvaluateConfig, tables: Tables) -> str:
 
 
 def _finding(row: pd.Series, model: pd.Series) -> str:
-    does, best = DOES[row["task"]], row["best"]
+    does, best = does_of(row["task"]), row["best"]
     if row["status"] == UNDECIDABLE:
         trained = model["train_len_tokens"]
         cases = f"in fewer than half of the cases inside {trained} tokens"
@@ -240,10 +241,9 @@ def summary(tables: Tables) -> pd.DataFrame:
             f"nll @{at}": by_label(losses[losses["context_tokens"] == at], NLL)
             for at in dict.fromkeys((trained, longest))
         }
-    for task in DOES:
-        if f"{task}_accuracy" in tables:
-            found = in_longest_context(tables[f"{task}_accuracy"])
-            at = found["context_tokens"].iloc[0]
-            columns[f"{task} @{at}"] = by_label(found, "accuracy")
+    for task in retrieval_of(tables):
+        found = in_longest_context(tables[f"{task}_accuracy"])
+        at = found["context_tokens"].iloc[0]
+        columns[f"{task} @{at}"] = by_label(found, "accuracy")
     order = dict.fromkeys(label for column in columns.values() for label in column.index)
     return pd.concat(columns, axis=1).loc[list(order)].rename_axis("method").reset_index()

@@ -28,13 +28,14 @@ from ropelab.models.tasks.modes import Mode, SlidingWindow, WithCache, WithMetho
 from ropelab.models.tasks.plans import beyond_training
 from ropelab.models.tasks.retrieval import NgramBaseline, Retrieval
 from ropelab.models.tasks.tables import (
-    DOES,
     KEYS,
     NLL,
     PLACE,
     ROW,
     accuracies,
     by_label,
+    does_of,
+    retrieval_of,
     sentences,
     tables_of_tasks,
 )
@@ -50,6 +51,7 @@ from ropelab.runs.labels import (
     method_label,
     row_labels,
 )
+from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables, in_longest_context
 from ropelab.runs.thresholds import LEARNED
 
@@ -186,11 +188,12 @@ def adapted(
     model = base
     if method.recalibration:
         name = method.encoding(geometry, base.recipe.window).name
-        model = continued(base, {"name": name}, steps=method.recalibration)
+        key = {"name": name, **sources(method)}
+        model = continued(base, key, steps=method.recalibration)
     if arm == "finetuned":
         model = continued(
             model,
-            {"method": method.label, "factor": method.factor},
+            {"method": method.label, "factor": method.factor, **sources(method)},
             steps=config.finetune_steps,
             window=tuned_len or config.tuned_len,
             tokens_per_step=max(config.tuned_len, base.recipe.tokens_per_step),
@@ -258,7 +261,7 @@ def _cost(config: ExtrapolateConfig) -> pd.DataFrame:
 
 def answer(tables: Tables) -> str:
     """Name the best methods at retrieval beyond the trained length, and at the end of long text."""
-    findings = [_retrieval(tables, task) for task in DOES if f"{task}_accuracy" in tables]
+    findings = [_retrieval(tables, task) for task in retrieval_of(tables)]
     findings += [_text(tables)] if "text_nll" in tables else []
     return sentences(findings, tables["comparisons"])
 
@@ -269,7 +272,7 @@ def summary(tables: Tables) -> pd.DataFrame:
     if "text_nll" in tables:
         losses = _wide(tables["text_nll"], "bucket_end_tokens", NLL)
         columns |= {f"nll @{end}": losses[end] for end in _spread(losses, 2)}
-    tasks = [task for task in DOES if f"{task}_accuracy" in tables]
+    tasks = retrieval_of(tables)
     for task in tasks:
         table = in_longest_context(tables[f"{task}_accuracy"])
         if task in KEYS:
@@ -296,7 +299,7 @@ def _spread(table: pd.DataFrame, most: int) -> Sequence[Hashable]:
 
 
 def _retrieval(tables: Tables, task: str) -> str:
-    table, does = tables[f"{task}_accuracy"], DOES[task]
+    table, does = tables[f"{task}_accuracy"], does_of(task)
     trained_len = int(table["train_len_tokens"].iloc[0])
     inside = table[table["context_tokens"] == trained_len]
     if task not in KEYS:

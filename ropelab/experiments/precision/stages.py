@@ -62,7 +62,7 @@ def entries(config: PrecisionConfig) -> list[Entry]:
         ]
     found = []
     for name, plan in named.items():
-        found.append(Entry("preset" if name in PRESETS else "cast", name, plan))
+        found.append(Entry("cast" if "=" in name else "preset", name, plan))
         inexact = [stage for stage, _ in plan.inexact()]
         found += [Entry("repair", name, plan.repaired(stage), stage) for stage in inexact]
     return found

@@ -28,6 +28,7 @@ from ropelab.models.tasks.tables import INTERVAL, PLACE, over_seeds, per_unit
 from ropelab.runs.cell import Values
 from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import roughly
+from ropelab.runs.own import sources
 from ropelab.runs.tables import Tables
 
 # Raise it when a scheme starts or learns differently: its models are then trained anew.
@@ -68,6 +69,7 @@ def training(config: SpectrumConfig, scheme: Scaling, seed: int) -> Training:
         "trained_len": geometry.trained_len,
         "pairing": PAIRING,
         "version": LEARNING_VERSION,
+        **sources(scheme),
     }
     encoding = partial(encoding_of, scheme, geometry)
     return training_of(config, seed, encoding, key, scheme.label, config.first_window, fused=False)

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 from ropelab.math.numerics.formats import FORMATS, FloatFormat, format_named
 from ropelab.runs.config import split_list
 from ropelab.runs.errors import InputError, known
+from ropelab.runs.own import find
 
 Stage = Literal["position", "inv_freq", "angle", "table", "rotation", "score"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -117,4 +118,6 @@ PRESETS = {
 
 
 def preset_named(name: str) -> Preset:
+    if name not in PRESETS and isinstance(plan := find("casts", name), CastPlan):
+        return Preset(name, plan, name, name)
     return PRESETS[known("preset", name, PRESETS)]

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from ropelab.math.frequencies import Geometry
 from ropelab.runs.errors import InputError
+from ropelab.runs.own import is_own, reference_of
 
 # Its square multiplies every logit and must be a float64 too.
 LARGEST_ATTENTION_FACTOR = 1e100
@@ -41,13 +42,20 @@ class Scaling:
 
     A subclass holds its own parameters as fields and is checked when built (InputError). Each of
     ``default_factors``, multiples of test length over trained length, is a factor where none is
-    given; empty: its own default, as for methods that follow the length.
+    given; empty: its own default, as for methods that follow the length. A class from outside this
+    package is named by its module.
     """
 
     name: ClassVar[str]  # as users type it
     source: ClassVar[str]  # paper or code
     factor_means: ClassVar[str] = ""  # empty if it has no factor
     default_factors: ClassVar[tuple[float, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if is_own(cls):
+            cls.name = reference_of(cls)
+            cls.source = cls.__dict__.get("source", cls.name)
 
     def plan(self, geometry: Geometry, length: int) -> RopePlan:
         """Return the frequencies to use while ``length`` tokens are in the context."""

@@ -12,7 +12,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropelab.runs.errors import unknown_name
+from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.own import find, reference_of
 
 if TYPE_CHECKING:
     from ropelab.models.encoding.base import Encoding
@@ -56,7 +57,12 @@ class Record:
 
     @property
     def family(self) -> str:
-        return FAMILIES[self.make.partition(".")[0]]
+        if ":" not in self.make:
+            return FAMILIES[self.make.partition(".")[0]]
+        # Of one's own: the place at which its class acts.
+        made = vars(find("encodings", self.make))
+        at = {"embed": "embeddings", "query": "rotation", "key": "rotation"}
+        return next((family for name, family in at.items() if name in made), "scores")
 
     @property
     def least_head_dim(self) -> int:
@@ -71,17 +77,31 @@ STANDARD = {name: record for name, record in ENCODINGS.items() if not record.fur
 FURTHER = {name: record for name, record in ENCODINGS.items() if record.further}
 
 
+def record_of(name: str) -> Record:
+    """Return the record of an encoding, also of one from outside; InputError if there is none."""
+    if name in ENCODINGS:
+        return ENCODINGS[name]
+    found = find("encodings", name)
+    if found is None:
+        raise unknown_name("encoding", name, ENCODINGS)
+    from ropelab.models.encoding.base import Encoding
+
+    if not (isinstance(found, type) and issubclass(found, Encoding)):
+        raise InputError(f"{name} must be a class below Encoding (docs/own.md)")
+    return Record(label=found.__name__, source=name, make=reference_of(found))
+
+
 def make_encoding(name: str, shape: Shape, seed: int = 0) -> "Encoding":
     """Return an encoding by name with parameters drawn from `seed` only; InputError if unknown."""
     import torch
 
     from ropelab.models.encoding.base import PerLayer
 
-    if name not in ENCODINGS:
-        raise unknown_name("encoding", name, ENCODINGS)
-    record = ENCODINGS[name]
-    module, _, attribute = record.make.partition(".")
-    make = attrgetter(attribute)(import_module(f"ropelab.models.encoding.{module}"))
+    record = record_of(name)
+    make = find("encodings", record.make)
+    if make is None:
+        module, _, attribute = record.make.partition(".")
+        make = attrgetter(attribute)(import_module(f"ropelab.models.encoding.{module}"))
     wanted = inspect.signature(make).parameters
     arguments = {size: value for size, value in vars(shape).items() if size in wanted}
     with torch.random.fork_rng(devices=[]):

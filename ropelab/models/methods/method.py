@@ -9,15 +9,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import numpy as np
 
 from ropelab.math.frequencies import Geometry
 from ropelab.math.rotary import Pairing
 from ropelab.math.scaling import Scaling, Unscaled
 from ropelab.math.scaling.plan import as_typed
-from ropelab.models.encoding.base import Encoding
-from ropelab.models.encoding.rope import Dropped, LogN, ReRope, Rope, SelfExtend
 from ropelab.runs.errors import InputError
+from ropelab.runs.own import is_own, reference_of
+
+# Encodings are imported where one is made: they need torch, and a list of methods does not.
+if TYPE_CHECKING:
+    from ropelab.models.encoding.base import Encoding
+    from ropelab.models.encoding.rope import Rope
 
 # The features of a head that form a pair; trained weights belong to one of the two layouts.
 PAIRING: Pairing = "interleaved"
@@ -38,6 +44,12 @@ class Method(ABC):
     factor_means: ClassVar[str] = ""  # empty: it has none
     default_factors: ClassVar[tuple[float, ...]] = ()  # as `Scaling.default_factors`
     is_tunable: ClassVar[bool] = True  # a model can be fine-tuned under it
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if is_own(cls):
+            cls.name = reference_of(cls)
+            cls.source = cls.__dict__.get("source", cls.name)
 
     def __post_init__(self) -> None:
         for parameter in WHOLE:
@@ -78,7 +90,7 @@ class Reading(Method):
         return self
 
     @abstractmethod
-    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
         """Return the encoding for a context of `length` tokens."""
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
@@ -87,7 +99,7 @@ class Reading(Method):
 
     def passes(
         self, geometry: Geometry, lengths: Sequence[int]
-    ) -> Iterator[tuple[Encoding, list[int]]]:
+    ) -> "Iterator[tuple[Encoding, list[int]]]":
         """Group rising lengths that share an encoding: one pass over the longest serves all."""
         for _, group in groupby(lengths, lambda length: self.signature(geometry, length)):
             ends = list(group)
@@ -112,10 +124,17 @@ class Scaled(Reading):
         return float(getattr(self.scaling, "factor", 1.0))
 
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
-        self.scaling.plan(geometry, test_len)
+        inv_freq = np.asarray(self.scaling.plan(geometry, test_len).inv_freq)
+        if inv_freq.shape != (geometry.pairs,) or not np.isfinite(inv_freq).all():
+            raise InputError(
+                f"{self.scaling.label}: plan() must return a frequency for each of "
+                f"{geometry.pairs} pairs"
+            )
         return self
 
-    def encoding(self, geometry: Geometry, length: int) -> Rope:
+    def encoding(self, geometry: Geometry, length: int) -> "Rope":
+        from ropelab.models.encoding.rope import Rope
+
         multiplier = self.scaling.softmax_factor or 1.0
         return Rope(self.scaling.plan(geometry, length), PAIRING, multiplier)
 
@@ -151,7 +170,9 @@ class SharpenedByLogN(Reading):
     def recalibration(self) -> int:
         return self.inner.recalibration
 
-    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import LogN
+
         return LogN(self.inner.encoding(geometry, length), geometry.trained_len)
 
     def signature(self, geometry: Geometry, length: int) -> Hashable:
@@ -169,7 +190,9 @@ class Rectified(Reading):
     def resolved(self, geometry: Geometry, test_len: int) -> Self:
         return replace(self, window=self.window or geometry.trained_len // 2)
 
-    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import ReRope
+
         assert self.window is not None, "set by `resolved`"
         return ReRope(UNSCALED.encoding(geometry, length), self.window)
 
@@ -188,7 +211,9 @@ class Grouped(Reading):
         needed = math.ceil((test_len - window) / max(1, geometry.trained_len - window))
         return replace(self, window=window, group=self.group or max(1, needed))
 
-    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import SelfExtend
+
         assert self.window is not None and self.group is not None, "set by `resolved`"
         return SelfExtend(UNSCALED.encoding(geometry, length), self.window, self.group)
 
@@ -214,7 +239,9 @@ class Unrotated(Reading):
     def recalibration(self) -> int:
         return self.steps
 
-    def encoding(self, geometry: Geometry, length: int) -> Encoding:
+    def encoding(self, geometry: Geometry, length: int) -> "Encoding":
+        from ropelab.models.encoding.rope import Dropped
+
         times = max(1.0, length / geometry.trained_len)
         return Dropped(1 + self.sharpen * math.log(times))
 

@@ -14,11 +14,13 @@ from ropelab.math.methods import (
     FREQUENCIES,
     build_method,
     canonical,
+    own_method,
     parse_scaling,
     scaling_class,
     split_call,
 )
 from ropelab.runs.errors import unknown_name
+from ropelab.runs.own import find, named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,24 +42,33 @@ METHODS = (*FREQUENCIES, *MORE)
 
 def method_class(name: str) -> "type[Scaling] | type[Method]":
     """Return the class of a method by its name or an alias; InputError if there is none."""
+    from ropelab.models.methods.method import Method
+
     key = canonical(name)
     if key in FREQUENCIES:
         return scaling_class(key)
-    if key not in MORE:
-        raise unknown_name("method", name, METHODS)
-    module, attribute = MORE[key].split(".")
-    found: type[Method] = getattr(import_module(f"ropelab.models.methods.{module}"), attribute)
-    return found
+    if key in MORE:
+        module, attribute = MORE[key].split(".")
+        made: type[Method] = getattr(import_module(f"ropelab.models.methods.{module}"), attribute)
+        return made
+    found = find("methods", name)
+    if isinstance(found, type) and issubclass(found, Method):
+        return found
+    if scaling := own_method(name):
+        return scaling
+    raise unknown_name("method", name, METHODS)
 
 
 def parse_method(text: str, factor: float | None = None) -> "Method":
     """Parse a method that acts on frequencies, attention or weights; errors as `parse_scaling`."""
+    from ropelab.math.scaling import Scaling
     from ropelab.models.methods.method import Scaled
 
     name, arguments = split_call(text)
-    if canonical(name) in FREQUENCIES:
+    found = method_class(name)
+    if issubclass(found, Scaling):
         return Scaled(scaling=parse_scaling(text, factor))
-    method: Method = build_method(method_class(name), arguments, factor, parse_method)
+    method: Method = build_method(found, arguments, factor, parse_method)
     return method
 
 
@@ -90,7 +101,7 @@ def catalogue() -> "pd.DataFrame":
         return f"{field.name}={parameter_text(field.default) if known else '...'}"
 
     rows = []
-    for name in METHODS:
+    for name in (*METHODS, *named("methods")):
         method = method_class(name)
         if issubclass(method, Scaling):
             acts_on, usable = "frequencies", "freqs, precision, extrapolate, evaluate"

@@ -2,11 +2,13 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ropelab.runs.config import Config, Count, Device, Dtype, EvenCount, Naturals
+from ropelab.runs.errors import InputError, unknown_name
+from ropelab.runs.own import find
 
 if TYPE_CHECKING:
     from ropelab.models.lm.corpus import CorpusRef
@@ -41,9 +43,25 @@ In = Annotated[
 ]
 
 
-TaskName = Literal[
+KnownTask = Literal[
     "text", "copy", "copy_in_text", "associative_recall", "most_recent", "passkey", "multiquery"
 ]
+
+
+def _task(name: str) -> str:
+    known = get_args(KnownTask)
+    if name in known:
+        return name
+    found = find("tasks", name)
+    if found is None:
+        raise unknown_name("task", name, known)
+    if not callable(found) or found.__name__ in known:
+        raise InputError(f"{name} must be a function with a name of its own (docs/own.md)")
+    return name
+
+
+# One of those, or a task from outside.
+TaskName = Annotated[str, AfterValidator(_task)]
 # The question of a config, with the trained and the tested length.
 ASKED = "My model was trained at {} tokens: what happens at {} with PI, NTK, YaRN?"
 Depths = Annotated[Naturals, Field(description="depths of a pass key in its text, in percent")]

@@ -17,6 +17,7 @@ from ropelab.models.lm.matcher import cached_predictions
 from ropelab.models.lm.source import Batch
 from ropelab.models.methods.method import Method, Reading, Scaled
 from ropelab.runs.labels import AS_SHIPPED
+from ropelab.runs.own import sources
 
 # The longest context of a cache, in tokens, and the weights that are tried for it.
 ORDER = 8
@@ -100,6 +101,7 @@ class WithMethod(Mode):
             "method": self.method.label,
             "factor": self.method.factor,
             "geometry": [geometry.rotary_dim, geometry.base, geometry.trained_len],
+            **sources(self.method),
         }
 
     def passes(self, model: Readable, lengths: Sequence[int]) -> Iterator[list[int]]:

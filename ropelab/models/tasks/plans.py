@@ -14,6 +14,7 @@ from ropelab.models.tasks.config import Evaluated, ShapedConfig, TaskConfig
 from ropelab.models.tasks.needles import WORDINGS, Needles
 from ropelab.models.tasks.retrieval import Retrieval
 from ropelab.models.tasks.task import Texts
+from ropelab.runs.own import find, reference_of, source
 
 
 def beyond_training(
@@ -36,7 +37,11 @@ def beyond_training(
     if task in WORDINGS:
         return Needles(name=task, contexts=contexts, depths=depths, sequences=many, corpus=corpus)
     places = grid.places(grid.distances(train, test), contexts)
-    return Retrieval(name=task, places=places, sequences=many, corpus=corpus)
+    if (found := find("tasks", task)) is None:
+        return Retrieval(name=task, places=places, sequences=many, corpus=corpus)
+    reference = reference_of(found)
+    name, own = reference.partition(":")[2].replace(".", "_"), (reference, source(found))
+    return Retrieval(name=name, places=places, sequences=many, corpus=corpus, own=own)
 
 
 def inside_training(config: TaskConfig, task: str) -> Texts | Retrieval:

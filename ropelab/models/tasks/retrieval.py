@@ -28,6 +28,7 @@ from ropelab.models.tasks.grid import Place, places
 from ropelab.models.tasks.modes import Mode
 from ropelab.models.tasks.task import SEARCH_SEED, EvaluationTask, Windows
 from ropelab.runs.cell import Advance, Needs
+from ropelab.runs.own import find
 
 # Per place, for the loss that a search lowers.
 SEARCH_SEQUENCES = 2
@@ -125,6 +126,7 @@ class Retrieval(EvaluationTask):
 
     places: tuple[Place, ...]
     sequences: int  # for each place
+    own: tuple[str, str] | None = None  # the reference of a task from outside, and its source
 
     @property
     def version(self) -> int:
@@ -184,7 +186,8 @@ class Retrieval(EvaluationTask):
         front = torch.tensor(self.corpus.front, dtype=torch.int64).expand(count, -1)
         context = place.context - front.shape[1]
         blank = torch.full((count, context), BLANK) if self.reads_text else None
-        made = TASKS[self.name](seed, place.distance, context, count, blank)
+        own = self.own and find("tasks", self.own[0])
+        made = (own or TASKS[self.name])(seed, place.distance, context, count, blank)
 
         symbols = torch.searchsorted(torch.from_numpy(ALPHABET), made.tokens)
         tokens = self.corpus.symbols[symbols]

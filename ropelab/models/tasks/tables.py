@@ -24,6 +24,7 @@ from ropelab.runs.comparisons import Measure, Pair, compared, significance
 from ropelab.runs.labels import CACHE, row_labels
 from ropelab.runs.sentences import sentences_of
 from ropelab.runs.stats import crossed_mean, crossed_proportion, mean_interval
+from ropelab.runs.tables import Tables
 
 NLL = "nll_nats_per_byte"
 LOG_PROBABILITY = "log_probability_nats"
@@ -47,6 +48,18 @@ DOES = {
     "multiquery": "finds several keys",
 }
 Measured = Mapping[str, pd.DataFrame]
+OF_TASK = "_accuracy"
+
+
+def does_of(task: str) -> str:
+    """Return the words for what a model does in a task."""
+    return DOES.get(task, f"solves {task}")
+
+
+def retrieval_of(tables: Tables) -> list[str]:
+    """Return the retrieval tasks that tables are about, one's own last."""
+    found = [name.removesuffix(OF_TASK) for name in tables if name.endswith(OF_TASK)]
+    return sorted(found, key=lambda task: [*DOES, task].index(task))
 
 
 def losses(values: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

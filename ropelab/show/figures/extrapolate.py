@@ -38,9 +38,19 @@ WIDEST = 0.6
 MOST_BY_KIND = 6
 
 
+def words_of(task: str) -> tuple[str, str]:
+    """Return the words for what is found in a task, and for a method that finds it."""
+    return WORDS.get(task, (f"answers of {task}", f"solves {task}"))
+
+
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw the figures that the tables have rows for, for each arm that methods were tried in."""
-    names = (*(f"{task}_accuracy" for task in WORDS), "text_nll", "last_window")
+    retrieval = [
+        name.removesuffix("_accuracy")
+        for name, table in tables.items()
+        if name.endswith("_accuracy") and name.removesuffix("_accuracy") not in FOUND
+    ]
+    names = (*(f"{task}_accuracy" for task in retrieval), "text_nll", "last_window")
     # A task that the model does not do at all at its trained length decides nothing.
     measured = {name: tables[name] for name in names if name in tables and _is_ok(tables[name])}
     tried = {a for table in measured.values() for a in table["arm"][table["method"] != WINDOW]}
@@ -50,7 +60,7 @@ def draw(tables: Tables) -> dict[str, Figure]:
     for arm in arms:
         shown = {name: _of_arm(table, arm) for name, table in measured.items()}
         suffix = "" if arm == "zero_shot" else f"_{arm}"
-        for task in (task for task in WORDS if f"{task}_accuracy" in shown):
+        for task in (task for task in retrieval if f"{task}_accuracy" in shown):
             table = shown[f"{task}_accuracy"]
             title = _retrieval_title(table, tables["comparisons"], task, arm)
             figures[f"{task}_by_distance{suffix}"] = _by_distance(table, task, title)
@@ -159,12 +169,12 @@ def _retrieval_title(table: pd.DataFrame, comparisons: pd.DataFrame, task: str, 
     rivals = [x for x in indistinguishable(best, comparisons, about) if x in means.index]
     where = f"{tokens_label(at)} back in {tokens_label(context)} tokens"
     share = f"{means.max():.2f}{tied_with(rivals)}{plain}"
-    return f"From {where} {best} {WORDS[task][1]} best:\n{share} ({HOW[arm]})"
+    return f"From {where} {best} {words_of(task)[1]} best:\n{share} ({HOW[arm]})"
 
 
 def _by_distance(table: pd.DataFrame, task: str, title: str) -> Figure:
     methods = _methods(in_longest_context(table), "distance_tokens", "accuracy")
-    labels = f"distance of the {WORDS[task][0]} (tokens)", "share found correctly", title
+    labels = f"distance of the {words_of(task)[0]} (tokens)", "share found correctly", title
     columns = ("distance_tokens", "accuracy", "low", "high")
     return _line_figure(table, methods, columns, labels, [], (-0.03, 1.05))
 
@@ -178,7 +188,7 @@ def _heatmap(table: pd.DataFrame, task: str, title: str) -> Figure:
         wide = _means(rows, "distance_tokens", "accuracy").rename(columns=tokens_label)
         shapes.heat_map(ax, wide, shapes.shares(wide))
         ax.set_title(f"in {tokens_label(rows['context_tokens'].iloc[0])} tokens", size=9)
-    axes[-1, 0].set_xlabel(f"distance of the {WORDS[task][0]} (tokens)")
+    axes[-1, 0].set_xlabel(f"distance of the {words_of(task)[0]} (tokens)")
     shapes.headline(figure, title)
     return figure
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from matplotlib import rc_context
 from PIL import Image
-from scipy import stats
 
 from ropelab.runs import store
 from ropelab.runs.errors import say
+from ropelab.runs.quantiles import student_quantile
 from ropelab.runs.stats import CONFIDENCE
 from ropelab.show.drawn import as_files, draw_of, finished
 from ropelab.show.figures.style import take_title
@@ -83,7 +83,7 @@ def write_report(
         for run in ordered
     ]
     degrees = range(1, QUANTILES + 1)
-    quantiles = [float(stats.t.ppf((1 + CONFIDENCE) / 2, degree)) for degree in degrees]
+    quantiles = [student_quantile((1 + CONFIDENCE) / 2, degree) for degree in degrees]
     ledger = ledger_of(ordered)
     return write_page(
         path,

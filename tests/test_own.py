@@ -1,0 +1,219 @@
+"""Methods, encodings, tasks and cast plans from outside; docs/own.md is executed."""
+
+import json
+import re
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ropelab
+from ropelab.cli.app import main
+from ropelab.lab import Lab
+from ropelab.models.lm.trained import Training
+from ropelab.runs import own
+from ropelab.runs.cell import Context, name_of, with_starts
+from ropelab.runs.errors import InputError
+
+PAGE = (Path(__file__).parents[1] / "docs/own.md").read_text()
+MODULE = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)[0]
+MORE = """
+from ropelab.math.numerics.casts import parse_cast
+from ropelab.models.encoding.base import Encoding
+from ropelab.models.tasks.retrieval import copy_trials
+
+class MyEncoding(Encoding):
+    def __init__(self, trained_len):
+        super().__init__()
+        self.trained_len = trained_len
+
+    def query(self, q, positions):
+        return q * 2.0
+
+def my_task(seed, distance, context, rows, background):
+    return copy_trials(seed, distance, context, rows, background)
+
+MY_PLAN = parse_cast("table=bfloat16")
+"""
+SMALL = {
+    "train_len": 64,
+    "test_len": 128,
+    "documents": 2,
+    "sequences": 2,
+    "device": "cpu",
+    "dtype": "float32",
+}
+
+
+@pytest.fixture
+def mymodule(tmp_path, monkeypatch):
+    """The module of docs/own.md in the working folder; returns a way to change it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def written(text: str) -> None:
+        Path("mymodule.py").write_text(text)
+        sys.modules.pop("mymodule", None)
+        for name in [name for name in own._found if name.startswith("mymodule")]:
+            del own._found[name]
+
+    written(MODULE + MORE)
+    yield written
+    written("")
+
+
+def typed(capsys, *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return (ended.value.code, *capsys.readouterr())
+
+
+def keys(experiment: str, **values: object) -> set[str]:
+    """The names of all cells of a run."""
+    lab = Lab()
+    plan = lab.prepare(experiment, values)
+    return set(lab.work(plan, Context()).cells)
+
+
+def test_the_example_has_12_lines(mymodule) -> None:
+    lines = [line for line in MODULE.splitlines() if line.strip() and not line.startswith("#")]
+    assert len(lines) <= 12
+
+
+def test_the_example_does_what_it_says(mymodule, capsys) -> None:
+    status, out, _ = typed(
+        capsys, "freqs", "--method", "mymodule:MyRoPE(factor=4)", "--train-len", "4096", "--json"
+    )
+    assert status == 0
+    rows = json.loads(out)["tables"]["pairs"]
+    divided = np.array([row["divided_by"] for row in rows])
+    slow = np.array([row["wavelength_tokens"] > 4096 for row in rows])
+    assert 0 < slow.sum() < len(rows)
+    np.testing.assert_allclose(divided, np.where(slow, 4.0, 1.0))
+
+
+def test_a_changed_class_is_another_cell_and_another_run(mymodule, capsys) -> None:
+    text = "mymodule:MyRoPE(factor=4)"
+    before = keys("freqs", method=text)
+    first = ropelab.freqs(method=text, results="kept")
+    assert ropelab.freqs(method=text, results="kept").reused
+    mymodule(MODULE.replace("6.283", "3.14"))
+    assert keys("freqs", method=text).isdisjoint(before)
+    second = ropelab.freqs(method=text, results="kept")
+    assert not second.reused
+    assert not second.tables["pairs"].equals(first.tables["pairs"])
+
+
+def test_evaluations_of_a_changed_method_are_other_cells_and_those_of_yarn_the_same(
+    mymodule, corpus
+) -> None:
+    values = {**SMALL, "corpus": corpus, "tasks": "copy", "methods": "mymodule:MyRoPE,yarn"}
+    before = keys("extrapolate", **values)
+    mymodule(MODULE.replace("6.283", "3.14"))
+    after = keys("extrapolate", **values)
+    assert len(before - after) == len(after - before) == 1
+
+
+def test_a_trained_encoding_is_trained_anew_when_its_file_changes(mymodule, corpus) -> None:
+    values = {**SMALL, "corpus": corpus, "tasks": "copy", "encodings": "mymodule:MyEncoding,rope"}
+
+    def models() -> dict[str, str]:
+        plan = Lab().prepare("encodings", values)
+        cells = with_starts(plan.experiment.cells(plan.config)).values()
+        return {cell.called: name_of(cell) for cell in cells if isinstance(cell, Training)}
+
+    before = models()
+    mymodule(MODULE + MORE.replace("q * 2.0", "q * 3.0"))
+    after = models()
+    assert before["rope"] == after["rope"]
+    assert before["mymodule:MyEncoding"] != after["mymodule:MyEncoding"]
+
+
+def test_everything_of_ones_own_is_compared_in_one_run(mymodule, corpus, tiny_preset) -> None:
+    run = ropelab.extrapolate(
+        **SMALL, corpus=corpus, methods="mymodule:MyRoPE,pi", tasks="mymodule:my_task"
+    )
+    shown = set(run.tables["my_task_accuracy"]["method"])
+    assert {"mymodule:MyRoPE", "pi"} <= shown
+    assert "solves my_task" in run.answer
+    assert run.figures()
+
+
+def test_an_encoding_of_ones_own_is_in_every_table(mymodule, corpus) -> None:
+    run = ropelab.encodings(
+        **SMALL, corpus=corpus, encodings="mymodule:MyEncoding,rope", tasks="copy", steps=2,
+        layers=1, width=16, heads=1, head_dim=16, tokens_per_step=128,
+    )  # fmt: skip
+    cost = run.tables["cost"].set_index("encoding")
+    assert cost.loc["mymodule:MyEncoding", "label"] == "MyEncoding"
+    assert cost.loc["mymodule:MyEncoding", "family"] == "rotation"
+    assert run.figures()
+
+
+def test_a_cast_plan_of_ones_own_is_a_preset(mymodule) -> None:
+    small = {"length": 256, "long_lengths": [], "draws": 2, "samples": 4}
+    mine = ropelab.precision(preset="mymodule:MY_PLAN", **small).tables["casts"]
+    same = ropelab.precision(cast="table=bfloat16", **small).tables["casts"]
+    assert (mine["name"] == "mymodule:MY_PLAN").any()
+    assert mine["max_table_error"].tolist() == same["max_table_error"].tolist()
+    assert mine["max_table_error"].max() > 0
+
+
+def test_from_python_an_object_is_what_would_be_typed(mymodule, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(Path.cwd())
+    import mymodule as mine  # type: ignore[import-not-found]
+
+    run = ropelab.freqs(method=mine.MyRoPE(factor=4))
+    assert run.config.method == "mymodule:MyRoPE(factor=4)"
+    config = Lab().prepare("extrapolate", {**SMALL, "methods": [mine.MyRoPE, "yarn"]}).config
+    assert config.methods == ("mymodule:MyRoPE", "yarn")  # type: ignore[attr-defined]
+
+
+def test_a_class_inside_a_function_is_refused() -> None:
+    from ropelab.math.scaling import Scaling
+
+    class Inside(Scaling):
+        """Nowhere to be imported from."""
+
+    with pytest.raises(InputError, match="define it at the top level"):
+        ropelab.freqs(method=Inside)
+
+
+def test_entry_points_are_names_without_a_module(mymodule, monkeypatch, capsys) -> None:
+    point = EntryPoint("my_rope", "mymodule:MyRoPE", "ropelab.methods")
+    monkeypatch.setattr(own, "named", lambda kind: {"my_rope": point} if kind == "methods" else {})
+    monkeypatch.setattr(own, "_found", {})
+    from ropelab.models.methods import registry
+
+    monkeypatch.setattr(registry, "named", own.named)
+    tables = [ropelab.freqs(method=f"{name}(factor=4)").tables["pairs"]
+              for name in ("my_rope", "mymodule:MyRoPE")]  # fmt: skip
+    assert tables[0].equals(tables[1])
+    assert "mymodule:MyRoPE" in set(ropelab.methods()["source"])
+    assert keys("freqs", method="my_rope(factor=4)")
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("mymodule:Nothing", "has no attribute 'Nothing'"),
+        ("nomodule:MyRoPE", "No module named 'nomodule'"),
+        ("mymodule:my_task", "must be a class below Scaling"),
+        ("mymodule:MyRoPE(fctor=4)", "did you mean 'factor'?"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(mymodule, capsys, method: str, says: str) -> None:
+    status, out, err = typed(capsys, "freqs", "--method", method)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+@pytest.mark.parametrize("command", ["freqs --method", "extrapolate --tasks copy --methods"])
+def test_an_error_in_ones_own_code_is_its_line(mymodule, capsys, command: str) -> None:
+    mymodule(MODULE.replace("geometry.trained_len < 6.283", "geometry.nothing < 6.283"))
+    status, _, err = typed(capsys, *command.split(), "mymodule:MyRoPE(factor=4)")
+    assert (status, err.count("\n")) == (2, 1)
+    assert re.search(r"mymodule.py, line 1\d: AttributeError: .*'nothing'", err)
