@@ -36,6 +36,10 @@ MAIN = "full_attention"
 
 # Types of a file whose factor can be raised for a longer context than the file reaches.
 RAISED = ("linear", "yarn", "llama3")
+# Files that allow more tokens than were trained: Qwen3's card scales by YaRN from 32768.
+TRAINED = {("qwen3", 40960): 32768, ("qwen3_moe", 40960): 32768}
+# Types that LLaMA-Factory has a name for.
+LLAMAFACTORY = ("linear", "dynamic", "yarn", "llama3")
 # Keys of a block that are written anew.
 WRITTEN = ("type", "rope_type", "rope_theta", "partial_rotary_factor")
 
@@ -45,6 +49,7 @@ class Wanted(RopeSpec):
     """A rotation to be written into a file, and what that file has already."""
 
     context: int  # as asked; the file itself may allow more
+    limit: int  # of the file before
     own: Fragment | None = None  # the file's own block, which stays
     raised: bool = False  # but for its factor
     layers: Fragment = field(default_factory=dict)  # blocks of other layer types
@@ -67,7 +72,7 @@ class Emissions(Result):
     wanted: Wanted
     targets: tuple[Emission, ...]
     rows: Mapping[str, Rows]
-    note: str = ""  # a factor that was raised
+    note: str = ""  # a factor that was raised, a length that the file does not have
     replaced: str = ""  # the file's own scaling that --method replaced
 
 
@@ -93,7 +98,7 @@ def emit(
         )
     name, block = rope_block(text)
     layers = {key: value for key, value in block.items() if isinstance(value, dict)}
-    about: dict[str, Any] = {"context": context, "layers": layers}
+    about: dict[str, Any] = {"context": context, "layers": layers, "limit": spec.length}
     about["present"] = tuple(name for name in BLOCKS if text.get(name))
     scaled, note, replaced = not isinstance(spec.scaling, scalings.Unscaled), "", ""
     if scaled and not method:
@@ -107,6 +112,10 @@ def emit(
         about |= {"own": own, "raised": bool(note), "claimed_len": longest}
         wanted = Wanted(**{**vars(read), **about})
     else:
+        kind = (str(text.get("model_type")), spec.trained_len)
+        if kind in TRAINED and context > spec.trained_len and not scaled:
+            spec = replace(spec, trained_len=TRAINED[kind])
+            note = f"{kind[0]} was trained with {spec.trained_len} of the {kind[1]} tokens allowed"
         factor = context / spec.trained_len
         scaling = parse_scaling(method or ("yarn" if factor > 1 else "unscaled"), factor)
         attention = scaling.plan(spec.geometry, context).attention_factor
@@ -185,6 +194,8 @@ def emitted(
         else:
             lost += [f"{name}: {word}" for word in differences(reading.main, wanted)]
 
+    if nest and chosen.flat:
+        lost.append(f"{target}: anything (it sets no keys inside {nest[0]})")
     # A flag at its default is left out; -c has a place of its own in the text.
     usual = {"ctx_size": wanted.context, "yarn_beta_fast": 32, "yarn_beta_slow": 1}
     plain = {name: parameter_text(value) for name, value in flags.items()}
@@ -294,6 +305,12 @@ def vllm(spec: Wanted) -> Fragment:
     return fragment
 
 
+def draft(spec: Wanted) -> Fragment:
+    """Return vLLM's form for the file of a draft model, which no override reaches."""
+    emptied = {"rope_scaling": None} if "rope_scaling" in spec.present else {}
+    return {**vllm(spec), **emptied}
+
+
 def sglang(spec: Wanted) -> Fragment:
     """Return vLLM's form as rope_scaling, the magnitude as a multiplier of SGLang's own."""
     fragment = vllm(spec)
@@ -302,6 +319,32 @@ def sglang(spec: Wanted) -> Fragment:
     if wanted is not None and block["rope_type"] == "yarn":
         block["attn_factor"] = wanted / magnitude(block["factor"])
     return {**fragment, "rope_scaling": block}
+
+
+def axolotl(spec: Wanted) -> Fragment:
+    """Return version 5; the keys are set on the configuration after it was read."""
+    fragment = version5(spec)
+    fragment.pop("rope_scaling", None)  # another name of rope_parameters by then
+    return fragment
+
+
+def llamafactory(spec: Wanted) -> Fragment:
+    """Return the block that LLaMA-Factory makes of a type and a length; the factor is whole."""
+    kind, limit = llamafactory_type(spec)["rope_scaling"], spec.limit
+    factor = math.ceil(spec.context / limit)
+    if kind == "null" or factor == 1:
+        return unscaled_file(spec)
+    block: Fragment = {"rope_type": kind, "factor": float(factor)}
+    if kind != "linear":
+        block[ORIGINAL] = limit
+    if kind == "llama3":
+        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return {**unscaled_file(spec), MAXIMUM: limit * factor, "rope_scaling": block}
+
+
+def llamafactory_type(spec: Wanted) -> dict[str, Any]:
+    kind = None if spec.own else block_of(spec).get("rope_type")
+    return {"rope_scaling": kind if kind in LLAMAFACTORY else "null"}
 
 
 def unscaled_file(spec: Wanted) -> Fragment:
@@ -346,6 +389,7 @@ class Target:
     config: Callable[[Wanted], Fragment]
     text: str = "{lines}"  # JSON over several lines; or {json}, {length}, {flags}, or any flag
     flags: Callable[[Wanted], dict[str, Any]] = lambda spec: {}
+    flat: bool = False  # sets keys of the whole model only
 
     def laid_over(
         self, model: Mapping[str, Any], fragment: Fragment, runtime: str
@@ -362,6 +406,10 @@ _VLLM = "--hf-overrides '{json}' --max-model-len {length}"
 _SGLANG = "--json-model-override-args '{json}' --context-length {length}"
 _KOBOLD = "--contextsize {length} --ropeconfig {rope_freq_scale} {rope_freq_base}"
 _OLLAMA = "PARAMETER num_ctx {length}"
+_LM_STUDIO = """{{"contextLength": {length}, "ropeFrequencyBase": {rope_freq_base}, \
+"ropeFrequencyScale": {rope_freq_scale}}}"""
+_AXOLOTL = "sequence_len: {length}\noverrides_of_model_config: {json}"
+_LLAMAFACTORY = "cutoff_len: {length}\nrope_scaling: {rope_scaling}"
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -369,14 +417,25 @@ TARGETS: dict[str, Target] = {
         Target("hf4", ("transformers-4.57",), version4),
         Target("hf5", ("transformers-5",), version5),
         Target("vllm", ("vllm",), vllm, _VLLM),
+        Target("vllm-draft", ("vllm",), draft),
         Target("sglang", ("sglang",), sglang, _SGLANG),
         Target("llama.cpp", ("llama.cpp",), unscaled_file, "-c {length}{flags}", llamacpp),
         Target("koboldcpp", ("llama.cpp",), unscaled_file, _KOBOLD, koboldcpp),
         Target("ollama", ("llama.cpp",), unscaled_file, _OLLAMA, length_only),
+        Target("lmstudio", ("llama.cpp",), unscaled_file, _LM_STUDIO, koboldcpp),
         Target("mlx", ("mlx-lm",), version4),
         Target("trtllm", ("tensorrt-llm",), version4),
         Target("exllama", ("exllamav3",), version4),
         Target("tgi", ("tgi",), version4),
+        Target("axolotl", ("transformers-5",), axolotl, _AXOLOTL, flat=True),
+        Target(
+            "llamafactory",
+            ("transformers-4.57",),
+            llamafactory,
+            _LLAMAFACTORY,
+            llamafactory_type,
+            flat=True,
+        ),
         Target("portable", _PORTABLE, version4),
     )
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,15 +68,39 @@ def specs(draw):
         trained_len=trained,
         claimed_len=round(trained * factor),
         context=round(trained * factor),
+        limit=trained,
     )
     attention = scaling.plan(spec.geometry, spec.context).attention_factor
     return replace(spec, attention_factor=attention)
+
+
+def as_llamafactory(config: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that LLaMA-Factory trains, by its documented rule of whole factors."""
+    kind, limit = given["rope_scaling"], config["max_position_embeddings"]
+    if kind is None or given["cutoff_len"] <= limit:
+        return config
+    factor = -(-given["cutoff_len"] // limit)
+    block: dict[str, Any] = {"rope_type": kind, "factor": float(factor)}
+    if kind != "linear":
+        block["original_max_position_embeddings"] = limit
+    if kind == "llama3":
+        block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    return {**config, "max_position_embeddings": limit * factor, "rope_scaling": block}
 
 
 def read_back(target, text, spec):
     """The target's reader on the text alone, laid over a file of the unscaled model."""
     plain = {**MODEL, "rope_theta": spec.base, "max_position_embeddings": spec.trained_len}
     runtime = registry.RUNTIMES[TARGETS[target].runtimes[0]]
+    if target == "lmstudio":
+        loaded = json.loads(text)
+        text = f"--ctx-size {loaded['contextLength']} "
+        text += f"--ropeconfig {loaded['ropeFrequencyScale']} {loaded['ropeFrequencyBase']}"
+    if target == "axolotl":
+        text = yaml.safe_load(text)["overrides_of_model_config"]
+        return registry.read(runtime, {**plain, **text}).main
+    if target == "llamafactory":
+        return registry.read(runtime, as_llamafactory(plain, yaml.safe_load(text))).main
     if text.startswith("{"):
         return registry.read(runtime, {**plain, **json.loads(text)}).main
     flags = parse_flags(text.replace("PARAMETER num_ctx", "-c"))
@@ -295,6 +320,26 @@ def test_a_method_that_replaces_the_files_own_is_named(
     assert command(method="yarn") == 3
     assert "replaced by yarn(factor=16)" in capsys.readouterr().err
     assert command() == 0
+
+
+def test_qwen3_is_scaled_from_the_length_that_it_was_trained_with(tmp_path: Path) -> None:
+    """Its file allows 40960 tokens, 32768 of which its card scales from."""
+    path = tmp_path / "config.json"
+    shape = {**SHAPE, "model_type": "qwen3", "head_dim": 128, "rope_theta": 1000000}
+    path.write_text(json.dumps({**shape, "max_position_embeddings": 40960}))
+    for target in ("hf5", "vllm", "llama.cpp"):
+        from_file = emit(str(path), context=131072, target=target)
+        by_name = emit(model="qwen3-8b", context=131072, target=target)
+        assert from_file.targets[0].text == by_name.targets[0].text
+        assert from_file.note == "qwen3 was trained with 32768 of the 40960 tokens allowed"
+    assert emit(str(path), context=40960, target="hf5").wanted.scaling == Unscaled()
+
+
+def test_keys_inside_a_part_are_out_of_reach_of_trainers(tmp_path: Path) -> None:
+    path = own_file(tmp_path, "nested")
+    done = emit(str(path), context=16384, target="axolotl,llamafactory")
+    for emission in done.targets:
+        assert "sets no keys inside text_config" in emission.lost[-1]
 
 
 def test_the_line_for_llama_cpp_is_one_that_audit_accepts(tmp_path: Path) -> None:

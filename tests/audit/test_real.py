@@ -1,6 +1,7 @@
 """Published configurations, where a folder of them lies beside the checkout: nothing is guessed."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,13 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from ropelab.audit.audited import audit
+from ropelab.audit.check import diagnose, probes
 from ropelab.audit.document import from_json
 from ropelab.audit.emit import emit
-from ropelab.audit.observed import rotary_module
+from ropelab.audit.expected import Expected
+from ropelab.audit.observed import from_module, rotary_module
 from ropelab.audit.runtimes import registry
 from ropelab.audit.runtimes.trace import language_part, rope_block
+from ropelab.math.scaling import Yarn
 from ropelab.runs.errors import InputError
 
 FOLDER = next(
@@ -84,6 +89,61 @@ def test_emit_keeps_the_files_own_method_in_transformers(path: Path, tmp_path: P
         np.testing.assert_array_equal(table, other[name], err_msg=name)
     factors = [{n: v for n, v in vars(m).items() if "attention_scaling" in n} for m in modules]
     assert factors[0] == factors[1]
+
+
+# Four times the length where the file has no method of its own.
+LONGER = ("aic_Qwen--Qwen3-8B", "ome_qwen2.5_3b", "ome_smollm_1.7b", "ome_stablelm_3b")
+PATCHED = (
+    *LONGER,
+    *("aic_Qwen--Qwen3-VL-4B-Instruct", "aic_meta-llama--Meta-Llama-3.1-8B", "ome_llama3_2_3b"),
+    *("ome_llama3_2_11b_vision", "aic_meta-llama--Llama-4-Scout-17B-16E-Instruct"),
+    *("aic_deepseek-ai--DeepSeek-R1", "aic_nvidia--Kimi-K2.5-NVFP4", "aic_openai--gpt-oss-20b"),
+    *("ome_phi3", "aic_mistralai--Mixtral-8x7B-v0.1"),
+)
+
+
+def overridden(config: dict[str, Any], text: str, target: str) -> dict[str, Any]:
+    """A real file behind the flags of a server or a trainer, whose own code is not run."""
+    if target == "axolotl":
+        changes = yaml.safe_load(text)["overrides_of_model_config"]
+    else:
+        changes = json.loads(text if text.startswith("{") else shlex.split(text)[1])
+    result = merged(config, changes)
+    inner, new = language_part(result)[1], language_part(changes)[1]
+    assert isinstance(inner, dict)
+    # Overrides change what was read from the file, where rope_scaling is rope_parameters already.
+    if "rope_parameters" in new and "rope_scaling" not in new:
+        inner.pop("rope_scaling", None)
+    return result
+
+
+@real
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("target", ["hf4", "hf5", "vllm", "sglang", "axolotl", "vllm-draft"])
+@pytest.mark.parametrize("name", PATCHED)
+def test_the_patched_file_takes_effect_in_transformers(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    assert FOLDER is not None
+    config = json.loads((FOLDER / f"{name}.json").read_text())
+    spec = registry.reference(name, config)
+    context = spec.length * (4 if name in LONGER else 1)
+    done = emit(str(FOLDER / f"{name}.json"), context=context, target=target)
+    (emission,) = done.targets
+    # Overrides of lists inside a part, or a length that the server rules by itself: said aloud.
+    known = {("ome_phi3", "vllm"), ("ome_phi3", "vllm-draft")}
+    out_of_reach = target == "axolotl" and language_part(config)[0]
+    assert bool(emission.lost) == bool(out_of_reach or (name, target) in known), emission.lost
+    if out_of_reach:
+        return
+    (tmp_path / "config.json").write_text(json.dumps(overridden(config, emission.text, target)))
+    # SGLang alone has attn_factor; no file here needs it.
+    wanted = Expected(done.wanted, context, {})
+    observed = from_module(rotary_module(tmp_path), wanted.spec, probes(wanted), "float32")
+    found = diagnose(observed, wanted, 0.01)
+    assert not found.wrong, found.answer
+    if name in LONGER:
+        assert type(done.wanted.scaling) is Yarn
 
 
 @real
