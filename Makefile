@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := torch==2.13.0
 
-.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles wheel clean help
+.PHONY: all-figures reference smollm2 second-corpus docs lock test stress lint bench oracles doctor wheel clean help
 
 help:                ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ clean:               ## remove the environment and everything in results/ but th
 docs: $(READY)         ## write README.md, docs/findings.md and docs/notes from docs/templates and the committed tables
 	$(BIN)/python tools/docs.py --write
 	$(BIN)/python tools/notes.py results/reference/claims/claims-???????? docs/notes
+
+doctor: $(READY)       ## ask 58 architectures of transformers every law again, and write docs/doctor.md (a minute)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws.architectures --write
 
 lock:                ## pin all packages again, with hashes (needs pip-tools)
 	pip-compile --quiet --upgrade --generate-hashes --strip-extras --extra dev --unsafe-package torch --unsafe-package setuptools --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml

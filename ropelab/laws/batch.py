@@ -17,7 +17,8 @@ Span = tuple[int, int, int]
 def shifted(case: Case, by: int) -> Pair:
     got = case.subject.read(case.tokens, case.at(by))
     whole = [(0, 0, TOKENS)]
-    return Pair(rows_of(got, whole), rows_of(case.whole, whole), places_of(whole))
+    places = places_of(whole)
+    return Pair(rows_of(got, whole), rows_of(case.whole, whole), places, reach=by + TOKENS)
 
 
 def padded(case: Case, left: bool, positions: bool) -> Pair:

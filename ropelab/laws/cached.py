@@ -72,7 +72,7 @@ def across(case: Case) -> Pair:
     whole = [case.subject.read(case.tokens[:, :n], case.at(first, n)) for n in lengths]
     expected = [torch.stack([stage[0, -1] for stage in s]) for s in zip(*whole, strict=True)]
     got = [stage[0, -len(lengths) :] for stage in steps]
-    return Pair(got, expected, [first + n - 1 for n in lengths])
+    return Pair(got, expected, [first + n - 1 for n in lengths], reach=turn + BEYOND)
 
 
 CHUNKS = (7, 7, 7, 7, 20)

@@ -59,7 +59,7 @@ def doctor(model: Any, dtype: ModelDtype = "auto", device: str = "cpu") -> Diagn
             raise InputError(f"the model is {error}") from None
     trials, layers = examine(subject)
     for row in trials:
-        row |= explanation(subject.model_type, row) if row["verdict"] == "broken" else {}
+        row |= explanation(subject.kinds, row) if row["verdict"] == "broken" else {}
     laws = [worst([row for row in trials if row["law"] == law.name]) for law in LAWS]
     return Diagnosis(
         name=subject.name,
@@ -75,7 +75,8 @@ def examine(
     subject: Subject, laws: Sequence[Law] = LAWS
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per trial of each law, and one per layer that rotates."""
-    formats = dict.fromkeys([subject.dtype, torch.float32, torch.float64])
+    # float32 first: some trials change what a faulty model remembers.
+    formats = dict.fromkeys([torch.float32, subject.dtype, torch.float64])
     if not subject.convertible:
         formats = dict.fromkeys([torch.float32])
     found: dict[tuple[Law, int], dict[str, Any]] = {}
@@ -87,10 +88,15 @@ def examine(
                 for number, trial in enumerate(law.trials):
                     if dtype == torch.float32 or not trial.once:
                         answers = found.setdefault((law, number), {})
-                        answers[str(dtype).removeprefix("torch.")] = asked(trial, case)
+                        answers[name_of(dtype)] = asked(trial, case)
             layers = layers or case.layers
-    trials = [row_of(law, law.trials[number], each) for (law, number), each in found.items()]
+    own = name_of(subject.dtype)
+    trials = [row_of(law, law.trials[n], own, each) for (law, n), each in found.items()]
     return trials, layers
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def worst(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     """Return the verdict in one sentence, with its scope."""
     by_verdict = {v: [row for row in laws if row["verdict"] == v] for v in ORDER}
     kept = len(by_verdict["holds"]) + len(by_verdict["rounding only"])
-    scope = f"{TOKENS} tokens, {str(subject.dtype).removeprefix('torch.')}"
+    scope = f"{TOKENS} tokens, {name_of(subject.dtype)}"
     if not by_verdict["broken"]:
         rounded = max((row["size"] or 0.0 for row in by_verdict["rounding only"]), default=0.0)
         more = f"; rounding reaches {rounded:.1e} of the spread of logits" if rounded else ""
@@ -112,11 +118,12 @@ def answer_of(subject: Subject, laws: Sequence[Mapping[str, Any]]) -> str:
     return f"{subject.name} breaks {broken}; it keeps {kept} laws ({scope})."
 
 
-def explanation(model_type: str, row: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is known about a violation of an architecture; empty if nothing is."""
+def explanation(kinds: Sequence[str], row: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known about a violation by a model and rope type; empty if nothing is."""
     for known in _known():
         trials = known.get("trials", [row["trial"]])
-        if model_type in known["models"] and row["law"] in known["laws"] and row["trial"] in trials:
+        here = set(kinds) & set(known["models"])
+        if here and row["law"] in known["laws"] and row["trial"] in trials:
             return {"kind": known["kind"], "says": known["says"], "fix": known["fix"]}
     return {}
 

@@ -18,16 +18,22 @@ TOKENS = 48
 SHRINKS = 2.0**12
 # A table of sines in float32, which no conversion makes better, explains this much in float64.
 TABLE = 2.0**-18
+# Rounding of angles grows with the position: the step of float32 times the largest one, and this,
+# explain all that was seen, by a factor of 16. More comes from a smaller format.
+EXPLAINED = 64.0
 # Relative violations that rounding explains, as a multiple of the format's step: in float64, below
 # which nothing is looked into; in other formats of code that cannot compute in float64.
 STEPS = 2.0**16
 UNCONVERTED = 2.0**10
+# Of the spread of logits: what one pass in float32 rounds is not worth a word.
+ROUNDED = 3e-5
 # Errors of code that a question does not suit: they are reported as such, with their words.
 REFUSALS = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError),
     *(RuntimeError, TypeError, ValueError),
 )
 DESCRIBED = 90
+SMALLER = "float32 explains less: something is computed in a smaller format"
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Pair:
     places: Sequence[int]
     # Set where the two must agree bit for bit.
     exact: bool = False
+    reach: int = TOKENS  # the largest position
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class Violation:
     size: float
     position: int | None = None
     layer: int | None = None  # None: in the logits only
+    explained: float = math.inf  # by rounding to float32
 
 
 @dataclass
@@ -118,11 +126,12 @@ def violation_of(pair: Pair) -> Violation:
     """Measure a pair; it begins where a tenth of the largest difference is reached."""
     apart = [_apart(got, expected) for got, expected in zip(pair.got, pair.expected, strict=True)]
     size = float(apart[-1].max())
+    explained = EXPLAINED * torch.finfo(torch.float32).eps * abs(pair.reach)
     if not size > 0:
         return Violation(size)
     position = pair.places[int((~(apart[-1] < size / 10)).nonzero()[0])]
     layers = [n for n, each in enumerate(apart[:-1]) if not float(each.max()) < size / 100]
-    return Violation(size, position, layers[0] if layers else None)
+    return Violation(size, position, layers[0] if layers else None, explained)
 
 
 def _apart(got: Tensor, expected: Tensor) -> Tensor:
@@ -149,8 +158,10 @@ def _bitwise(pair: Pair) -> Violation | Found:
     violation = violation_of(pair)
     if not pair.exact:
         return violation
-    verdict: Verdict = "broken" if violation.size else "holds"
-    return Found(verdict, "not bit for bit" * bool(violation.size), **vars(violation))
+    if not violation.size:
+        return Found("holds", "")
+    place = violation.layer, violation.position
+    return Found("broken", "not bit for bit", violation.size, *place)
 
 
 def verdict_of(rounded: float, exact: float | None, step: float) -> Verdict:
@@ -160,12 +171,12 @@ def verdict_of(rounded: float, exact: float | None, step: float) -> Verdict:
     tiny = STEPS * torch.finfo(torch.float64).eps
     if not exact <= max(tiny, TABLE, rounded / SHRINKS):
         return "broken"
-    return "holds" if rounded <= STEPS / 2**8 * step else "rounding only"
+    return "holds" if rounded <= ROUNDED else "rounding only"
 
 
-def row_of(law: Law, trial: Trial, found: dict[str, Violation | Found]) -> dict[str, Any]:
+def row_of(law: Law, trial: Trial, own: str, found: dict[str, Violation | Found]) -> dict[str, Any]:
     """Return a row of the table: the answers of one trial in each format, and the verdict."""
-    own, last = next(iter(found)), next(reversed(found))
+    own, last = own if own in found else "float32", next(reversed(found))
     answers = {name: each for name, each in found.items() if isinstance(each, Violation)}
     row: dict[str, Any] = {"law": law.name, "trial": trial.name, "verdict": "", "size": None}
     row |= {"float32": None, "float64": None, "layer": None, "position": None}
@@ -181,6 +192,14 @@ def row_of(law: Law, trial: Trial, found: dict[str, Violation | Found]) -> dict[
     row |= {"size": coarse.size, "verdict": "cost" if trial.cost else verdict, "float64": exact}
     if "float32" in answers:
         row["float32"] = answers["float32"].size
-    if verdict == "broken":
-        row |= {"layer": where.layer, "position": where.position, "says": trial.means}
+    if (
+        row["verdict"] in ("holds", "rounding only")
+        and not row["float32"] <= answers["float32"].explained
+    ):
+        row |= {"verdict": "broken", "says": SMALLER}
+        where = answers["float32"]
+    elif row["verdict"] == "broken":
+        row["says"] = trial.means
+    if row["verdict"] == "broken":
+        row |= {"layer": where.layer, "position": where.position}
     return row

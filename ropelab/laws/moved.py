@@ -35,7 +35,9 @@ def moved(case: Case, by: int, times: int = 1) -> Pair:
     got = case.subject.read(case.tokens[:, PREFILLED:], at, cache=cache)
     spans = [(0, PREFILLED, TOKENS)]
     expected = case.subject.read(case.tokens, case.at(first))
-    return Pair(rows_of(got, [(0, 0, rest)]), rows_of(expected, spans), range(PREFILLED, TOKENS))
+    places = range(PREFILLED, TOKENS)
+    found = rows_of(got, [(0, 0, rest)])
+    return Pair(found, rows_of(expected, spans), places, reach=first + TOKENS)
 
 
 def move(case: Case, cache: Any, by: int) -> None:
@@ -104,7 +106,7 @@ def _continued(case: Case, cache: Any, by: int, text: Tokens) -> Pair:
 def short_after_long(case: Case) -> Pair:
     """Read the same before and after a text at positions beyond the trained length."""
     subject, whole = case.subject, [(0, 0, TOKENS)]
-    before = rows_of(subject.read(case.tokens), whole)
+    before = rows_of(case.whole, whole)
     if subject.across is not None:
         subject.read(case.tokens, case.at(subject.across))
     return Pair(rows_of(subject.read(case.tokens), whole), before, places_of(whole), exact=True)

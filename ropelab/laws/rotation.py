@@ -153,6 +153,7 @@ def rotations(case: Case) -> list[dict[str, Any]]:
             reading.layers.get(kinds[layer], reading.main),
             head_dim=turn.images.shape[-1],
             pairing="interleaved" if usual == "adjacent" else "half",
+            attention_factor=1.0,  # two keys have it alike
         )
         observed = _observed(turn.images, places, spec)
         if not rows and observed.partner == "adjacent":
@@ -164,10 +165,10 @@ def rotations(case: Case) -> list[dict[str, Any]]:
             sin=observed.sin * sign,
             blocks=None if observed.blocks is None else observed.blocks * [[1, sign], [sign, 1]],
         )
-        done = diagnose(observed, Expected(spec, max(places) + 1, {}), TOLERANCE)
+        done = diagnose(observed, Expected(spec, max(places) + 2, {}), TOLERANCE)
         rows.append(
             {"layer": layer, "base": _base(observed), "rotary_dim": 2 * observed.cos.shape[1]}
-            | {"pairing": observed.partner, "sign": sign, "factor": observed.gain}
+            | {"pairing": observed.partner, "sign": sign}
             | {"wrong": done.wrong, "says": done.answer}
         )
     return rows
@@ -189,7 +190,7 @@ def _sign(observed: Observed) -> int:
 
 def _base(observed: Observed) -> float | None:
     """Return the base of frequencies that fall by one ratio from pair to pair."""
-    found = frequencies(observed)
+    found = frequencies(observed) if observed.cos.size else np.empty(0)
     moving = np.flatnonzero(found > 0)
     if len(moving) < 2:
         return None

@@ -55,7 +55,7 @@ class Subject(ABC):
     vocabulary: int
     across: int | None = None
     masks = False
-    model_type: str = ""
+    kinds: tuple[str, ...] = ()  # its architecture and rope types
     # The model's own number format, and whether it can be changed.
     dtype: torch.dtype = torch.float32
     convertible = True
@@ -107,12 +107,12 @@ class Transformers(Subject):
         self.model, self.config = model.eval(), model.config
         self.text = self.config.get_text_config(decoder=True)
         self.name = name or type(model).__name__
-        self.model_type = str(self.text.model_type)
         self.vocabulary = int(self.text.vocab_size)
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
         rope = getattr(self.text, "rope_parameters", None) or {}
         places = [part for part in rope.values() if isinstance(part, dict)] or [rope]
+        self.kinds = (self.text.model_type, *(part.get("rope_type", "") for part in places))
         original = [part.get("original_max_position_embeddings") for part in places]
         claimed = getattr(self.text, "max_position_embeddings", None)
         self.across = next(filter(None, original), claimed)
