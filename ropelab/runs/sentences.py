@@ -30,10 +30,10 @@ def sentences_of(parts: Iterable[str]) -> str:
 def verdict_and_rest(answer: str) -> tuple[str, str]:
     """Split an answer after its first sentence.
 
-    >>> verdict_and_rest("Base 3.4e6 works (by proof). 1.5 is next.")
-    ('Base 3.4e6 works (by proof).', '1.5 is next.')
+    >>> verdict_and_rest("Base 3.4e6 works (Men et al. 2024). 1.5 is next.")
+    ('Base 3.4e6 works (Men et al. 2024).', '1.5 is next.')
     """
-    first, *rest = re.split(r"(?<=\.)\s+(?=[A-Z\d(“])", answer, maxsplit=1)
+    first, *rest = re.split(r"(?<=\.)(?<! al\.)\s+(?=[A-Z\d(“])", answer, maxsplit=1)
     return first, "".join(rest)
 
 
